@@ -5,13 +5,11 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
-from annotated_types import Ge, Le
-from pydantic.fields import FieldInfo
 from tests.files.coverage import FORMATS
 from tests.files.letter_formats import LETTER_FORMATS
 
@@ -21,12 +19,7 @@ from gatepost.checks.registry import CHECKS
 from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
-from gatepost.service.first_start import ABBY_YML, GUARD_YML
-from gatepost.settings.event_keys import EventKind
-from gatepost.settings.key_scopes import is_local, needs_restart
-from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
-from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
+from tools.configuration_reference import render_cell, render_configuration
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 
@@ -71,138 +64,6 @@ def render_file_formats() -> Iterator[str]:
     yield from ("", "| Format | Mailed as |", "|---|---|")
     for letter in LETTER_FORMATS:
         yield f"| {letter.title} | {f'`.{letter.extension}`' if letter.extension else 'any name without a dot'} |"
-
-
-def render_configuration() -> Iterator[str]:
-    """Yield the lines of the page on both configuration files: a table row for each key."""
-    yield "# Configuration"
-    yield ""
-    yield "A folder with two files in YAML 1.2. Unknown keys, keys that are set twice, keys without a value and wrong"
-    yield "types are errors that name file, line and key; nothing starts on a faulty file. `gatepost config check`"
-    yield "reads both files, loads the certificates that they name, and reports everything at once; it also warns of"
-    yield "weak tokens and of what would not work. Paths in a file are relative to the folder of that file. A line"
-    yield "`restApi {}` is read as `restApi: {}`."
-    yield ""
-    yield "Keys are read when a service starts, and again on SIGHUP. A change of a `live` key is then in force; a"
-    yield "change of a `restart` key holds after a restart. A `local` key is one machine's own: it is not part of a"
-    yield "[published version](../publishing.md)."
-    yield "Lists, tenants, domains, keys and users are not configuration: changes of them apply at once."
-    yield from _render_references()
-    for model in (GuardSettings, AbbySettings):
-        title, _, _ = (model.__doc__ or "").partition("\n")
-        file, _, rest = title.partition(": ")
-        yield from ("", f"## {file}", "", rest.capitalize(), "", *_render_example(model), "")
-        yield from ("| Key | Default | Unit | Range | Change | Meaning |", "|---|---|---|---|---|---|")
-        yield from _render_keys(model, "", file.strip("`").rpartition("/")[2])
-
-
-def _render_keys(model: type[Section], above: str, file: str) -> Iterator[str]:
-    for field in model.model_fields.values():
-        key = f"{above}{field.alias}"
-        inner, many = _find_section(field.annotation)
-        meaning = _cell(field.description or "") + _render_choices(field.annotation)
-        unit, bounds = _render_unit(field), _render_range(field)
-        restart = "" if inner else _render_change(file, key)
-        yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {restart} | {meaning} |"
-        if inner:
-            yield from _render_keys(inner, f"{key}[]." if many else f"{key}.", file)
-
-
-def _render_change(file: str, key: str) -> str:
-    """Return what a change of a key needs, and whether the key holds for one machine alone."""
-    words = ["restart" if needs_restart(file, key) else "live"]
-    return ", ".join([*words, *(["local"] if is_local(file, key) else [])])
-
-
-def _find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
-    """Return the section class inside an annotation, and whether the annotation is a list of them."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation, False
-    for inner in get_args(annotation):
-        found, _ = _find_section(inner)
-        if found:
-            return found, getattr(annotation, "__origin__", None) is list
-    return None, False
-
-
-def _render_default(field: Any, inner: type[Section] | None) -> str:
-    if field.is_required():
-        return "required"
-    if field.default_factory is not None:
-        return "as many as cores"
-    if field.default is None:
-        return "absent"
-    if inner or field.default in ([], {}):
-        return ""
-    if isinstance(field.default, list):
-        return ", ".join(f"`{each}`" for each in field.default)
-    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
-
-
-def _render_choices(annotation: Any) -> str:
-    words = [word for word in _find_literals(annotation) if isinstance(word, str)]
-    if words == list(get_args(EventKind)):
-        return " ([kinds](events.md))"
-    return f" ({', '.join(f'`{word}`' for word in words)})" if len(words) > 1 else ""
-
-
-def _render_range(field: Any) -> str:
-    """Return the bounds of a number, `1 to 65,535`; empty for other values."""
-    bounds = {type(bound): bound for bound in _find_bounds([*field.metadata, field.annotation])}
-    if Ge not in bounds or Le not in bounds:
-        return ""
-    return f"{bounds[Ge].ge:,} to {bounds[Le].le:,}"
-
-
-# By the type of the value; every key of one type has the same unit.
-_UNITS = {Milliseconds: "ms", Days: "days", Bytes: "bytes", FileBytes: "bytes"}
-
-
-def _render_unit(field: Any) -> str:
-    bounds = set(_find_bounds([*field.metadata, field.annotation]))
-    return next((unit for kind, unit in _UNITS.items() if bounds == set(_find_bounds([kind]))), "")
-
-
-def _render_references() -> Iterator[str]:
-    yield from ("", "## Secrets outside of the files", "")
-    yield "A text in either file can take a value, or a part of it, from elsewhere:"
-    yield from ("", "| Written | Stands for |", "|---|---|")
-    yield "| `${env:NAME}` | the environment variable NAME |"
-    yield "| `${file:PATH}` | the content of that file, without its last line end; relative to the configuration file |"
-    yield "| `$${` | a plain `${` |"
-    yield ""
-    yield 'For example `token: "${file:/run/secrets/token}"` or'
-    yield '`url: "postgresql://gatepost:${env:DB_PASSWORD}@db.example/gatepost"`. A variable or file that is missing or'
-    yield "empty is an error. Commands that read the files, such as `gatepost tenant list`, need the same variables and"
-    yield "files as the service. Secrets, and passwords in URLs, are never printed."
-
-
-def _render_example(model: type[Section]) -> Iterator[str]:
-    """Yield an example file: what the first start writes, with every comment, as `gatepost serve` fills it in."""
-    values = {"port": 9785, "secret": "", "token": "${file:/run/secrets/border-mta}", "storage": "sqlite:gatepost.db"}
-    text = GUARD_YML if model is GuardSettings else ABBY_YML.format(**values)
-    yield from ("An example; `gatepost serve` writes nearly the same at its first start:", "", "```yaml")
-    yield from text.rstrip("\n").split("\n")
-    yield "```"
-
-
-def _find_bounds(parts: Iterable[Any]) -> Iterator[Any]:
-    for part in parts:
-        if isinstance(part, Ge | Le):
-            yield part
-        yield from _find_bounds(getattr(part, "__metadata__", ()))
-        if isinstance(part, FieldInfo):
-            yield from _find_bounds(part.metadata)
-        elif _find_section(part)[0] is None:
-            yield from _find_bounds(get_args(part))
-
-
-def _find_literals(annotation: Any) -> Iterator[Any]:
-    for inner in get_args(annotation):
-        if isinstance(inner, str):
-            yield inner
-        elif _find_section(inner)[0] is None:
-            yield from _find_literals(inner)
 
 
 def render_api(interface: Interface, base: str) -> Iterator[str]:
@@ -255,7 +116,7 @@ def _render_event(kind: str, schema: dict[str, Any]) -> Iterator[str]:
         always = "yes" if field in schema.get("required", []) else ""
         meaning, most = inner.get("description", ""), inner.get("maxItems")
         meaning += f"; at most {most}" if most else ""
-        yield f"| `{field}` | {_render_schema(inner)} | {always} | {_cell(meaning)} |"
+        yield f"| `{field}` | {_render_schema(inner)} | {always} | {render_cell(meaning)} |"
 
 
 def render_lists() -> Iterator[str]:
@@ -270,7 +131,14 @@ def render_lists() -> Iterator[str]:
     )
     for each in LISTS:
         kind = KINDS[each.kind].description
-        yield f"| `{each.name}` | {each.category} | {_cell(kind)} | {each.max_size:,} | {_cell(each.description)} |"
+        cells = (
+            f"`{each.name}`",
+            each.category,
+            render_cell(kind),
+            f"{each.max_size:,}",
+            render_cell(each.description),
+        )
+        yield f"| {' | '.join(cells)} |"
     yield from (
         "",
         "## Kinds of entries",
@@ -281,7 +149,7 @@ def render_lists() -> Iterator[str]:
     yield from ("", "| Kind | Entries | Example | Categories of one's own lists |", "|---|---|---|---|")
     for entries in KINDS.values():
         uses = (f"`{each}` (as `{find_usual_list(entries.name, each)}`)" for each in list_categories(entries.name))
-        yield f"| `{entries.name}` | {_cell(entries.description)} | `{entries.example}` | {', '.join(uses)} |"
+        yield f"| `{entries.name}` | {render_cell(entries.description)} | `{entries.example}` | {', '.join(uses)} |"
 
 
 def _render_operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
@@ -293,7 +161,7 @@ def _render_operation(method: str, path: str, operation: Mapping[str, Any]) -> I
     for status, response in operation["responses"].items():
         schema = next(iter(response["content"].values()))["schema"]
         meaning = response["description"].replace("\n- ", "<br>").removeprefix("- ")
-        yield f"| {status} | {_render_schema(schema)} | {_cell(meaning)} |"
+        yield f"| {status} | {_render_schema(schema)} | {render_cell(meaning)} |"
     yield from _render_examples("Request", operation.get("requestBody", {}).get("content", {}))
     yield from _render_examples("Success", operation["responses"]["200"]["content"])
 
@@ -312,7 +180,7 @@ def _render_type(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     required = schema.get("required", [])
     for field, inner in schema.get("properties", {}).items():
         needed = "yes" if field in required else ""
-        yield f"| `{field}` | {_render_schema(inner)} | {needed} | {_cell(inner.get('description', ''))} |"
+        yield f"| `{field}` | {_render_schema(inner)} | {needed} | {render_cell(inner.get('description', ''))} |"
 
 
 def _render_schema(schema: Mapping[str, Any]) -> str:
@@ -342,17 +210,19 @@ def render_findings() -> Iterator[str]:
             rule = policy.kinds.get(kind.id)
             weight = f"{rule.weight:g}{', conclusive' if rule.conclusive else ''}" if rule else "0"
             group, verdict = (rule.group, rule.verdict) if rule else ("", "")
-            yield f"| `{kind.id}` | {_cell(kind.title)} | {weight} | {group} | {verdict} |"
+            yield f"| `{kind.id}` | {render_cell(kind.title)} | {weight} | {group} | {verdict} |"
     yield from ("", "## Lists", "", "An entry that a message hits gives the tag of its list, custom ones included.", "")
     yield from ("| Tag | Entries | Meaning |", "|---|---|---|")
     for entries in LISTS:
-        yield f"| `list:{entries.name}` | {KINDS[entries.kind].description} | {_cell(entries.description)} |"
+        yield f"| `list:{entries.name}` | {KINDS[entries.kind].description} | {render_cell(entries.description)} |"
     yield from ("", "## Verdicts", "", "| Verdict | Decision | Threshold | Own points |", "|---|---|---|---|")
     for name, verdict_rule in policy.verdicts.items():
         threshold = "conclusive findings only" if verdict_rule.threshold is None else f"{verdict_rule.threshold:g}"
         yield f"| {name} | {verdict_rule.decision} | {threshold} | {verdict_rule.own:g} |"
     yield from ("", "## Groups", "", "| Group | Cap | Meaning |", "|---|---|---|")
-    yield from (f"| {name} | {group.cap:g} | {_cell(group.description)} |" for name, group in policy.groups.items())
+    yield from (
+        f"| {name} | {group.cap:g} | {render_cell(group.description)} |" for name, group in policy.groups.items()
+    )
 
 
 def render_commands() -> Iterator[str]:
@@ -387,11 +257,7 @@ def _render_parameter(parameter: Any) -> str:
     else:
         metavar = f" {parameter.metavar}" if parameter.metavar else ""
         name = f"{', '.join(parameter.opts)}{metavar}"
-    return f"| `{name}` | {_cell(parameter.help or '')} |"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return f"| `{name}` | {render_cell(parameter.help or '')} |"
 
 
 def main(folder: Path) -> None:

@@ -18,7 +18,7 @@ MODELS: dict[str, type[Section]] = {"guard.yml": GuardSettings, "abby.yml": Abby
 
 @pytest.mark.parametrize("table", [RESTART_KEYS, LOCAL_KEYS], ids=["restart", "local"])
 def test_every_key_of_the_tables_exists(table: dict[str, tuple[str, ...]]) -> None:
-    from tools.reference import _find_section
+    from tools.configuration_reference import find_section
 
     for file, keys in table.items():
         for key in keys:
@@ -27,7 +27,7 @@ def test_every_key_of_the_tables_exists(table: dict[str, tuple[str, ...]]) -> No
                 assert model is not None
                 fields = {field.alias: field for field in model.model_fields.values()}
                 assert step in fields, (file, key)
-                model = _find_section(fields[step].annotation)[0]
+                model = find_section(fields[step].annotation)[0]
 
 
 def test_the_interface_ties_processing_to_a_restart_and_all_else_is_taken_over() -> None:

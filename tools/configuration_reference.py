@@ -1,0 +1,151 @@
+"""Render the reference page of the configuration from the settings classes; `tools.reference` writes it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
+
+from gatepost.service.first_start import ABBY_YML, GUARD_YML
+from gatepost.settings.event_keys import EventKind
+from gatepost.settings.key_scopes import is_local, needs_restart
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.section import Section
+from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
+
+
+def render_cell(text: str) -> str:
+    """Return a text as the cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def render_configuration() -> Iterator[str]:
+    """Yield the lines of the page on both configuration files: a table row for each key."""
+    yield "# Configuration"
+    yield ""
+    yield "A folder with two files in YAML 1.2. Unknown keys, keys that are set twice, keys without a value and wrong"
+    yield "types are errors that name file, line and key; nothing starts on a faulty file. `gatepost config check`"
+    yield "reads both files, loads the certificates that they name, and reports everything at once; it also warns of"
+    yield "weak tokens and of what would not work. Paths in a file are relative to the folder of that file. A line"
+    yield "`restApi {}` is read as `restApi: {}`."
+    yield ""
+    yield "Keys are read when a service starts, and again on SIGHUP. A change of a `live` key is then in force; a"
+    yield "change of a `restart` key holds after a restart. A `local` key is one machine's own: it is not part of a"
+    yield "[published version](../publishing.md)."
+    yield "Lists, tenants, domains, keys and users are not configuration: changes of them apply at once."
+    yield from _render_references()
+    for model in (GuardSettings, AbbySettings):
+        title, _, _ = (model.__doc__ or "").partition("\n")
+        file, _, rest = title.partition(": ")
+        yield from ("", f"## {file}", "", rest.capitalize(), "", *_render_example(model), "")
+        yield from ("| Key | Default | Unit | Range | Change | Meaning |", "|---|---|---|---|---|---|")
+        yield from _render_keys(model, "", file.strip("`").rpartition("/")[2])
+
+
+def _render_keys(model: type[Section], above: str, file: str) -> Iterator[str]:
+    for field in model.model_fields.values():
+        key = f"{above}{field.alias}"
+        inner, many = find_section(field.annotation)
+        meaning = render_cell(field.description or "") + _render_choices(field.annotation)
+        unit, bounds = _render_unit(field), _render_range(field)
+        restart = "" if inner else _render_change(file, key)
+        yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {restart} | {meaning} |"
+        if inner:
+            yield from _render_keys(inner, f"{key}[]." if many else f"{key}.", file)
+
+
+def _render_change(file: str, key: str) -> str:
+    """Return what a change of a key needs, and whether the key holds for one machine alone."""
+    words = ["restart" if needs_restart(file, key) else "live"]
+    return ", ".join([*words, *(["local"] if is_local(file, key) else [])])
+
+
+def find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
+    """Return the section class inside an annotation, and whether the annotation is a list of them."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation, False
+    for inner in get_args(annotation):
+        found, _ = find_section(inner)
+        if found:
+            return found, getattr(annotation, "__origin__", None) is list
+    return None, False
+
+
+def _render_default(field: Any, inner: type[Section] | None) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return "as many as cores"
+    if field.default is None:
+        return "absent"
+    if inner or field.default in ([], {}):
+        return ""
+    if isinstance(field.default, list):
+        return ", ".join(f"`{each}`" for each in field.default)
+    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
+
+
+def _render_choices(annotation: Any) -> str:
+    words = [word for word in _find_literals(annotation) if isinstance(word, str)]
+    if words == list(get_args(EventKind)):
+        return " ([kinds](events.md))"
+    return f" ({', '.join(f'`{word}`' for word in words)})" if len(words) > 1 else ""
+
+
+def _render_range(field: Any) -> str:
+    """Return the bounds of a number, `1 to 65,535`; empty for other values."""
+    bounds = {type(bound): bound for bound in _find_bounds([*field.metadata, field.annotation])}
+    if Ge not in bounds or Le not in bounds:
+        return ""
+    return f"{bounds[Ge].ge:,} to {bounds[Le].le:,}"
+
+
+# By the type of the value; every key of one type has the same unit.
+_UNITS = {Milliseconds: "ms", Days: "days", Bytes: "bytes", FileBytes: "bytes"}
+
+
+def _render_unit(field: Any) -> str:
+    bounds = set(_find_bounds([*field.metadata, field.annotation]))
+    return next((unit for kind, unit in _UNITS.items() if bounds == set(_find_bounds([kind]))), "")
+
+
+def _render_references() -> Iterator[str]:
+    yield from ("", "## Secrets outside of the files", "")
+    yield "A text in either file can take a value, or a part of it, from elsewhere:"
+    yield from ("", "| Written | Stands for |", "|---|---|")
+    yield "| `${env:NAME}` | the environment variable NAME |"
+    yield "| `${file:PATH}` | the content of that file, without its last line end; relative to the configuration file |"
+    yield "| `$${` | a plain `${` |"
+    yield ""
+    yield 'For example `token: "${file:/run/secrets/token}"` or'
+    yield '`url: "postgresql://gatepost:${env:DB_PASSWORD}@db.example/gatepost"`. A variable or file that is missing or'
+    yield "empty is an error. Commands that read the files, such as `gatepost tenant list`, need the same variables and"
+    yield "files as the service. Secrets, and passwords in URLs, are never printed."
+
+
+def _render_example(model: type[Section]) -> Iterator[str]:
+    """Yield an example file: what the first start writes, with every comment, as `gatepost serve` fills it in."""
+    values = {"port": 9785, "secret": "", "token": "${file:/run/secrets/border-mta}", "storage": "sqlite:gatepost.db"}
+    text = GUARD_YML if model is GuardSettings else ABBY_YML.format(**values)
+    yield from ("An example; `gatepost serve` writes nearly the same at its first start:", "", "```yaml")
+    yield from text.rstrip("\n").split("\n")
+    yield "```"
+
+
+def _find_bounds(parts: Iterable[Any]) -> Iterator[Any]:
+    for part in parts:
+        if isinstance(part, Ge | Le):
+            yield part
+        yield from _find_bounds(getattr(part, "__metadata__", ()))
+        if isinstance(part, FieldInfo):
+            yield from _find_bounds(part.metadata)
+        elif find_section(part)[0] is None:
+            yield from _find_bounds(get_args(part))
+
+
+def _find_literals(annotation: Any) -> Iterator[Any]:
+    for inner in get_args(annotation):
+        if isinstance(inner, str):
+            yield inner
+        elif find_section(inner)[0] is None:
+            yield from _find_literals(inner)
