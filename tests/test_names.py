@@ -6,10 +6,13 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from publicsuffixlist import PublicSuffixList
 
 from gatepost.names import (
     MAX_SHOWN,
     Address,
+    _load_icann_suffixes,
+    _load_suffixes,
     addresses_in,
     is_ip,
     is_mixed_script,
@@ -81,6 +84,14 @@ def test_unicode_domain(domain: str, expected: str) -> None:
 def test_owner(domain: str, suffix: str, owner: str) -> None:
     preload_suffixes()
     assert (public_suffix(domain), org_domain(domain)) == (suffix, owner)
+
+
+def test_the_list_is_read_as_its_package_reads_it() -> None:
+    for ours, theirs in (
+        (_load_suffixes(), PublicSuffixList()),
+        (_load_icann_suffixes(), PublicSuffixList(only_icann=True, accept_unknown=False)),
+    ):
+        assert vars(ours) == vars(theirs)
 
 
 @pytest.mark.parametrize(
