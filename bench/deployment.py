@@ -1,5 +1,7 @@
 """A deployment of abby and several guards on one PostgreSQL, as its operator would run it."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -15,6 +17,7 @@ import httpx
 
 from bench.ports import free_ports
 from bench.processes import await_output
+from gatepost.cli.nodes import nodes
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.first_start import EXAMPLE
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -183,11 +186,19 @@ class Deployment:
         found: dict[str, Any] = json.loads(ended.stdout)
         return found
 
+    def watch_nodes(self) -> dict[str, Any]:
+        """The same without a process of its own, for who asks again and again."""
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            nodes(config=self.nodes[0].folder, data=self.folder / "cli", json=True)
+        found: dict[str, Any] = json.loads(told.getvalue())
+        return found
+
     def await_version(self, number: int, seconds: float = 240) -> None:
         """Wait until all nodes run a version and nobody has a turn."""
         deadline = time.monotonic() + seconds
         while True:
-            found = self.list_nodes()
+            found = self.watch_nodes()
             if not found["turn"] and {node["version"] for node in found["nodes"]} == {number}:
                 return
             assert time.monotonic() < deadline, found
@@ -258,7 +269,7 @@ class Load:
                             self.failed.append((port, code))
                 except smtplib.SMTPServerDisconnected:
                     pass  # 421 between greeting and EHLO
-                except smtplib.SMTPConnectError as fault:
+                except smtplib.SMTPResponseException as fault:  # to the connection, or to QUIT
                     if fault.smtp_code >= 500:
                         self.failed.append((port, fault))
                 except OSError as fault:

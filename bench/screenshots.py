@@ -165,7 +165,7 @@ def main() -> None:
     arguments = parser.parse_args()
     program = chromium_path()
     if program is None:
-        parser.exit(1, "There is no Chromium (Debian: apt-get install chromium).\n")
+        parser.exit(1, "There is no Chromium (Debian: apt-get install chromium-headless-shell).\n")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         service = Service(Path(name) / "data", "smtp://127.0.0.1:9")

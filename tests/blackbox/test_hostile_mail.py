@@ -115,7 +115,7 @@ def others(service: Service, count: int) -> Iterator[list[int]]:
 
     def send() -> None:
         answers.append(service.scan(SMALL).status_code)
-        while not stop.wait(0.2):
+        while not stop.wait(0.5):
             answers.append(service.scan(SMALL).status_code)
 
     with ThreadPoolExecutor(count) as pool:

@@ -16,7 +16,8 @@ from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import Dialog, Page, StorageState, expect, sync_playwright
 
 # A loaded machine may take its time; nothing waits longer than it has to.
-expect.set_options(timeout=30_000)
+PATIENCE = 90_000
+expect.set_options(timeout=PATIENCE)
 
 
 class Browser:
@@ -52,7 +53,7 @@ class Browser:
             reduced_motion="reduce",
         )
         self._contexts.append(context)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         self._watch(page)
         if name and not known:
@@ -106,7 +107,7 @@ def chromium_program() -> str:
     """Where Chromium is; without it these tests are reported as not run."""
     path = chromium_path()
     if path is None:
-        pytest.skip("not run: there is no Chromium (Debian: apt-get install chromium)")
+        pytest.skip("not run: there is no Chromium (Debian: apt-get install chromium-headless-shell)")
     return path
 
 

@@ -187,7 +187,7 @@ def test_a_service_whose_storage_keeps_nothing_is_red_until_it_does(tmp_path: Pa
             other.execute("ROLLBACK")
             node.until("messages can be taken to their end again")
             # A core that was slow to tell its load is doubted until it is heard again.
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while colour() != "GREEN":
                 assert time.monotonic() < deadline
                 time.sleep(0.1)

@@ -148,7 +148,7 @@ def test_kills_during_a_publish_leave_all_nodes_on_one_version(deployment: Deplo
     deadline = time.monotonic() + 400
     while found["turn"] or versions(found) != {found["wanted"]}:
         assert time.monotonic() < deadline, found
-        time.sleep(1)
-        found = deployment.list_nodes()
+        time.sleep(0.5)
+        found = deployment.watch_nodes()
     assert found["wanted"] in (before, number)
     assert decide(deployment) == ("drop" if found["wanted"] == before else "deliver")

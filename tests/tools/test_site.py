@@ -150,7 +150,7 @@ def address(request: pytest.FixtureRequest, built: tuple[Path, str]) -> Iterator
 def page() -> Iterator[Page]:
     program = chromium_path()
     if program is None:
-        pytest.skip("not run: there is no Chromium (Debian: apt-get install chromium)")
+        pytest.skip("not run: there is no Chromium (Debian: apt-get install chromium-headless-shell)")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         context = browser.new_context()
