@@ -4,6 +4,7 @@ Formats that are opened get a real archive. Those that are only recognised get t
 and content that is packed, so that nothing of the file inside stands there in the clear.
 """
 
+import binascii
 import bz2
 import gzip
 import io
@@ -310,3 +311,27 @@ def gzipped(_name: str, content: bytes) -> bytes:
 
 def bzipped(_name: str, content: bytes) -> bytes:
     return bz2.compress(content)
+
+
+def uuencoded(name: str, content: bytes) -> bytes:
+    lines = b"".join(binascii.b2a_uu(content[at : at + 45]) for at in range(0, len(content), 45))
+    return b"begin 644 " + name.strip().encode() + b"\n" + lines + b"`\nend\n"
+
+
+def xxencoded(name: str, content: bytes) -> bytes:
+    letters = b"+-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    head, body = uuencoded(name, content).split(b"\n", 1)
+    table = bytes.maketrans(bytes([0x60, *range(0x21, 0x60)]), letters)
+    return head + b"\n" + body.partition(b"\nend")[0].replace(b" ", b"`").translate(table) + b"\nend\n"
+
+
+def yencoded(name: str, content: bytes) -> bytes:
+    coded = bytes((byte + 42) % 256 for byte in content)
+    for critical in (0x3D, 0x00, 0x0A, 0x0D):
+        coded = coded.replace(bytes([critical]), b"=" + bytes([(critical + 64) % 256]))
+    head = f"=ybegin line=128 size={len(content)} name={name}\r\n".encode()
+    return head + coded + b"\r\n=yend\r\n"
+
+
+def behind(first: bytes, make: Make) -> Make:
+    return lambda name, content: first + make(name, content)

@@ -3,6 +3,7 @@
 `test_coverage` proves each row, and `tools.reference` makes `docs/reference/file-formats.md` of it.
 """
 
+import base64
 import lzma
 import zipfile
 from typing import Literal
@@ -81,6 +82,10 @@ FORMATS: tuple[Format, ...] = (
     _said("ZPAQ", "zpaq", a.only_head(b"7kSt\xa0\x31\x83")),
     _said("Compiled help", "chm", a.only_head(b"ITSF\x03\0\0\0")),
     _said("Outlook data file", "pst", a.only_head(b"!BDN\0\0\0\0SM")),
+    Format("uuencode", "uue", a.uuencoded),
+    Format("xxencode", "xxe", a.xxencoded),
+    Format("yEnc", "yenc", a.yencoded),
+    Format("base64", "b64", lambda _, content: base64.encodebytes(content), named=False),
     _stream("gzip", "gz", a.gzipped),
     _stream("bzip2", "bz2", a.bzipped),
     _stream("xz", "xz", lambda _, content: lzma.compress(content)),
@@ -92,6 +97,8 @@ FORMATS: tuple[Format, ...] = (
     _stream("LZ4", "lz4", a.lz4),
     _stream("Microsoft compress (SZDD)", "js_", a.szdd),
     _said("Microsoft compress (KWAJ)", "ex_", a.only_head(b"KWAJ\x88\xf0\x27\xd1\x03\0"), "kwaj", "compressed files"),
+    _said("lzop", "lzo", a.only_head(b"\x89LZO\0\r\n\x1a\n"), "lzop", "compressed files"),
+    _said("Snappy", "sz", a.only_head(b"\xff\x06\0\0sNaPpY"), "snappy", "compressed files"),
     _said("lrzip", "lrz", a.only_head(b"LRZI\0\x06"), "lrzip", "compressed files"),
     Format("ISO 9660", "iso", a.iso, group="disks and file systems"),
     _said_disk("FAT", "img", a.fat, "fat"),
@@ -127,7 +134,10 @@ FORMATS: tuple[Format, ...] = (
     _document("winmail.dat (TNEF)", "dat", d.tnef),
     _document("S/MIME, signed", "p7m", d.signed),
     _document("S/MIME, signed, BER", "p7m", d.signed_in_pieces),
+    _document("ActiveMime of Office", "mso", d.active_mime, named=False),
+    _document("form with a PDF (XDP)", "xdp", d.form_with_pdf),
     _document("web page that saves a file", "html", d.page),
+    _document("web page that puts a file together", "html", d.page_in_pieces, named=False),
     *(
         Format(f"{title} behind a picture", "png", d.behind_picture(make), named=named, group="behind a picture")
         for title, make, named in (
@@ -137,5 +147,24 @@ FORMATS: tuple[Format, ...] = (
             ("cabinet", a.cabinet, True),
             ("Windows program", d.program, False),
         )
+    ),
+    *(
+        Format(f"zip behind {title}", extension, a.behind(first, a.zipped), group="behind other files")
+        for title, extension, first in (
+            ("a PDF", "pdf", d.pdf("note.txt", b"a note")),
+            ("gzip", "gz", a.gzipped("", b"a note")),
+            ("bzip2", "bz2", a.bzipped("", b"a note")),
+            ("xz", "xz", lzma.compress(b"a note")),
+            ("7z", "7z", a.sevenzip("note.txt", b"a note")),
+            ("RAR", "rar", a.rar5("note.txt", b"a note")),
+            ("cabinet", "cab", a.cabinet("note.txt", b"a note")),
+            ("Word 97", "doc", d.doc("note.txt", b"a note")),
+        )
+    ),
+    Format(
+        "7z behind Office Open XML",
+        "docx",
+        a.behind(a.zipped("word/document.xml", b"<w/>"), a.sevenzip),
+        group="behind other files",
     ),
 )

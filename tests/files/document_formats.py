@@ -203,3 +203,25 @@ def program(_name: str, content: bytes) -> bytes:
 
 def jar(name: str, content: bytes) -> bytes:
     return zipped(f"META-INF/{name}", content)
+
+
+def active_mime(_name: str, content: bytes) -> bytes:
+    head = bytes.fromhex("000001f004000000ffffffff000007f0dd080000040000000400000000000000")
+    return b"ActiveMime" + head + struct.pack("<I", len(content)) + zlib.compress(content)
+
+
+def form_with_pdf(name: str, content: bytes) -> bytes:
+    digits = base64.encodebytes(pdf(name, content))
+    return (
+        b'<?xml version="1.0"?><xdp:xdp xmlns:xdp="http://ns.adobe.com/xdp/"><pdf><document><chunk>'
+        + digits
+        + (b"</chunk></document></pdf></xdp:xdp>")
+    )
+
+
+def page_in_pieces(_name: str, content: bytes) -> bytes:
+    digits = base64.b64encode(content).decode()
+    pieces = [digits[at : at + 40] for at in range(0, len(digits), 40)]
+    names = "".join(f"var p{number} = '{piece}';" for number, piece in enumerate(pieces))
+    total = "+".join(f"p{number}" for number in range(len(pieces)))
+    return f"<html><script>{names} save(new Blob([atob({total})]))</script></html>".encode()

@@ -1,7 +1,11 @@
 """The types of files that `signatures` tells apart: the extensions that each may honestly bear, its MIME type, and
 which of them run code or hold other files."""
 
+import re
+
 import msgspec
+
+from gatepost.files.file_names import find_last_extensions, list_extensions
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -78,6 +82,9 @@ FAMILIES: dict[str, Family] = {
     "freearc": _make_family("arc"),
     "warc": _make_family("warc"),
     "isz": _make_family("isz"),
+    "activemime": _make_family("mso"),
+    "lzop": _make_family("lzo"),
+    "snappy": _make_family("sz"),
     "pst": _make_family("pst ost nst pab"),
     "tnef": _make_family("dat tnef"),
     "cms": _make_family("p7m p7s p7b p7c p7z"),
@@ -145,19 +152,34 @@ MIME_TYPES: dict[str, str] = {
 CONTAINERS: frozenset[str] = frozenset(
     "zip cab chm rar 7z gzip bzip2 xz zstd tar iso vhd ace arj compress lzma lzip lz4 ar cpio rpm szdd lzh wim xar dmg "
     "squashfs cramfs vmdk qcow2 vdi fat ntfs ext hfs disk alz egg rar1 kwaj stuffit zoo lrzip zpaq freearc warc isz "
-    "pst".split()
+    "pst activemime lzop snappy".split()
 )
 UNOPENED: frozenset[str] = frozenset(
     "chm vhd lzh wim xar dmg squashfs cramfs vmdk qcow2 vdi fat ntfs ext hfs disk alz egg rar1 kwaj stuffit zoo lrzip "
-    "zpaq freearc warc isz pst".split()
+    "zpaq freearc warc isz pst lzop snappy".split()
 )
 
 # Names and declared types that promise an archive. Extensions with other meanings (bin, dat, img, key) are left out.
 ARCHIVE_EXTENSIONS: frozenset[str] = frozenset(
     "zip zipx jar war ear apk rar r00 cbr 7z cb7 cbz gz tgz gzip bz2 tbz tbz2 xz txz zst tzst tar cab msu iso udf vhd "
-    "vhdx ace arj z taz lzma tlz lz lz4 cpio deb rpm lzh lha wim esd xar dmg squashfs vmdk qcow2 vdi alz egg sit sitx "
-    "zoo arc pea xz kgb uha zpaq".split()
+    "vhdx ace arj z taz lzma tlz lz lz4 cpio deb rpm lzh lha wim esd swm xar dmg squashfs vmdk qcow2 vdi alz egg sit "
+    "sitx zoo arc pea xz kgb uha zpaq sqx b1 ice gca bh cpt pak br lzo sz lzfse zz whl crx xpi "
+    "nupkg vsix ova hdd nrg mdf mds daa uif isz ecm toast warc ex_ dl_".split()
 )
+_VOLUME = re.compile(r"[zrc]\d\d|\d{2,4}")
+
+
+def promises_archive(name: str) -> bool:
+    """Return whether a name promises an archive or a volume of one (`a.z01`, `a.7z.002`, `a.r00`)."""
+    last = find_last_extensions(name)
+    if ARCHIVE_EXTENSIONS.intersection(last):
+        return True
+    if not any(_VOLUME.fullmatch(extension) for extension in last):
+        return False
+    others = list_extensions(name)[1:2]
+    return last[0][0] in "zrc" or bool(ARCHIVE_EXTENSIONS.intersection(others))
+
+
 ARCHIVE_MIME_TYPES: frozenset[str] = frozenset(
     "application/zip application/x-zip application/x-zip-compressed application/x-rar application/x-rar-compressed "
     "application/vnd.rar application/x-7z-compressed application/gzip application/x-gzip application/x-bzip2 "

@@ -87,6 +87,9 @@ _PREFIXES += (
     (b"WARC/", "warc"),
     (b"IsZ!", "isz"),
     (b"!BDN", "pst"),
+    (b"ActiveMime", "activemime"),
+    (b"\x89LZO\0\r\n\x1a\n", "lzop"),
+    (b"\xff\x06\0\0sNaPpY", "snappy"),
     (b"\x78\x9f\x3e\x22", "tnef"),
     (b"dex\n0", "dex"),
     (b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c", "onenote"),
@@ -161,7 +164,7 @@ def _identify_further_in(content: bytes) -> str:
 def is_pdf(content: bytes) -> bool:
     """Return whether readers of PDF would open it: they look for its mark in the first kilobyte. It may be something
     else as well, such as a tar whose first file is a PDF."""
-    return b"%PDF-" in content[:HEAD]
+    return b"%PDF-" in content[:HEAD] or content.startswith(b"%FDF-")
 
 
 _HEIF_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis"})
@@ -226,7 +229,8 @@ def _identify_disk(content: bytes) -> str:
 
 def _identify_text(content: bytes) -> str:
     head = content[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<script")):
+    # `<script:module>` is a macro of OpenDocument.
+    if head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<script")) and head[7:8] != b":":
         return "html"
     if head.startswith(b"<svg") or (head.startswith(b"<?xml") and b"<svg" in head):
         return "svg"

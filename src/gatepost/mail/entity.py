@@ -222,6 +222,7 @@ _HINTS = (
 
 
 _MOST_NAMES = 32
+_CUT = re.compile(rb"\0[^\"\r\n]*")
 
 
 class Entity(msgspec.Struct, frozen=True):
@@ -258,6 +259,8 @@ def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: s
             encodings.append(_strip_comment(field.value).lower())
         elif name == "content-disposition":
             dispositions.append(parse_parameters(unfold(field)))
+            if b"\0" in field.raw:  # programs in C end a name there
+                dispositions.append(parse_parameters(_CUT.sub(b"", field.raw).decode("latin-1").partition(":")[2]))
     if not types and not dispositions and not encodings:
         return Entity(headers=headers, types=(default,))
     odd = _has_duplicates(types, dispositions, encodings, where, budget) | _has_odd_parameters(
@@ -270,7 +273,7 @@ def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: s
         tuple(dict.fromkeys([b for parsed in types if parsed.has("bound") for b in parsed.spellings("boundary")])),
         next(filter(None, [parsed.get("charset") for parsed in types]), None),
         dispositions[0].main if dispositions else "",
-        _collect_names(types, dispositions),
+        _collect_names(types, dispositions) or _guess_names(headers, types),
         found,
         odd or not known,
     )
@@ -327,6 +330,15 @@ def _collect_names(types: list[Parameters], dispositions: list[Parameters]) -> t
         if parsed.has("name"):
             found.update(dict.fromkeys(decode_names(parsed.spellings("filename", "name"))))
     return tuple(found)[:_MOST_NAMES]
+
+
+def _guess_names(headers: Headers, types: list[Parameters]) -> tuple[str, ...]:
+    """Return the name under which mail programs save a file that has none: the end of its address (RFC 2557), or its
+    description."""
+    if not types or not types[0].main.startswith("application/"):
+        return ()
+    values = [unfold(field) for field in headers.fields if field.name in ("content-location", "content-description")]
+    return decode_names(tuple(value.strip().rpartition("/")[2] for value in values[:2]))
 
 
 def _resolve_encodings(values: list[str], where: str, budget: ReadBudget) -> tuple[tuple[str, ...], bool]:

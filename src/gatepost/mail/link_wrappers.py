@@ -23,6 +23,7 @@ MAX_INNER = 4_096
 
 _EMBEDDED = re.compile(r"https?(?::|%3a|%253a)(?:/|%2f|%252f)", re.IGNORECASE)
 # Schemes whose links are not handed on to a local program, or have a reader of their own.
+_BROWSERS = frozenset({"intent", "x-safari-https", "x-safari-http", "googlechrome", "googlechromes", "firefox"})
 _PLAIN_SCHEMES = frozenset("http https ftp ws wss mailto tel sms cid mid data file about blob geo".split()) | {""}
 _PORT = re.compile(r"@[\w@]{1,20}(?:/|\Z)")
 _SHARE = r"[/\\]{2}[\w.-]{1,253}+(?:@[\w@]{1,20})?"
@@ -150,11 +151,14 @@ def find_inner_url(target: str, scheme: str) -> Url:
     """Return the web address or share that a link to a local program hands on, `NO_URL` if there is none.
 
     `view-source:https://…`, `ms-word:ofe|u|https://…`, `ms-appinstaller:?source=https://…` and
-    `search-ms:…&crumb=location:\\\\host\\share` name it whole, plain or percent-encoded.
+    `search-ms:…&crumb=location:\\\\host\\share` name it whole, plain or percent-encoded. Schemes of browsers stand in
+    the place of its own (`intent://…`).
     """
     if scheme in _PLAIN_SCHEMES:
         return NO_URL
     text = target[len(scheme) + 1 : MAX_INNER]
+    if scheme in _BROWSERS and text.startswith("//"):
+        return parse_url(f"https:{text}")
     for _ in range(3):
         if found := _INNER.search(text):
             place = found.group().replace("\\", "/")

@@ -15,6 +15,8 @@ from gatepost.kinds import (
     FILE_EQUATION_EDITOR,
     FILE_EXCEL4_MACRO,
     FILE_HTML_FORM,
+    FILE_HTML_HIDDEN_REDIRECT,
+    FILE_HTML_OBFUSCATED,
     FILE_HTML_PASSWORD_FORM,
     FILE_HTML_REDIRECT,
     FILE_HTML_SCRIPT,
@@ -52,6 +54,7 @@ class Stated(msgspec.Struct, frozen=True):
 
 
 (_INSIDE,) = coefficients(FILE_REMOTE_TEMPLATE, "inside")
+(_SHARE,) = coefficients(FILE_REMOTE_OBJECT, "share")
 _HOST = re.compile(r"\s*(?:file:)?[\\/]{2,6}([^\\/\s]{1,255})[\\/]", re.IGNORECASE)
 BY_TRAIT: dict[str, Stated] = {
     "macro": Stated(FILE_MACRO),
@@ -73,6 +76,8 @@ BY_TRAIT: dict[str, Stated] = {
     "pdf-submit-form": Stated(FILE_PDF_SUBMIT_FORM),
     "smuggling": Stated(FILE_HTML_SMUGGLING),
     "written-page": Stated(FILE_HTML_WRITTEN_PAGE),
+    "hidden-redirect": Stated(FILE_HTML_HIDDEN_REDIRECT, "target", joined=False),
+    "obfuscated-script": Stated(FILE_HTML_OBFUSCATED),
     "page-password-field": Stated(FILE_HTML_PASSWORD_FORM, joined=False),
     "page-form": Stated(FILE_HTML_FORM, joined=False),
     "page-script": Stated(FILE_HTML_SCRIPT, joined=False),
@@ -99,7 +104,8 @@ def traits(reading: Reading) -> Iterator[Finding]:
     - HTML smuggling (ATT&CK T1027.006): a page holds a file as a literal and saves it by script, behind every scanner.
       An honest sender attaches the file.
     - Attached pages: the browser runs what the mail program would not. A page that asks for a password brings the
-      phishing site along, so that no link gives it away.
+      phishing site along, so that no link gives it away. An address in pieces, and code that is made unreadable, are
+      written for scanners: an honest page has nothing to hide from them.
     """
     for file in reading.files:
         for name in dict.fromkeys(trait.name for trait in file.traits):
@@ -109,15 +115,20 @@ def traits(reading: Reading) -> Iterator[Finding]:
             details = dict.fromkeys(file.seen(name)) if stated.joined else file.seen(name)
             for detail in [", ".join(details)] if stated.joined else details:
                 facts = {stated.fact: detail}
-                strength = _weigh_template(detail) if name == "remote-template" else 1.0
+                strength = _weigh_remote(stated.kind, detail) if name.startswith("remote-") else 1.0
                 yield stated.kind.at(file.path, strength=strength, about=file.document, **facts)
 
 
-def _weigh_template(target: str) -> float:
+def _weigh_remote(kind: Kind, target: str) -> float:
     """Return less for a template on a computer without a domain: documents of a company name its own file server, and
-    nobody outside can answer under such a name."""
+    nobody outside can answer under such a name. Return more for an object on a share that anybody can own."""
     host = _HOST.match(target)
-    return _INSIDE if host and "." not in host[1] and ":" not in host[1] and "@" not in host[1] else 1.0
+    if host is None:
+        return 1.0
+    is_inside = "." not in host[1] and ":" not in host[1] and "@" not in host[1]
+    if kind is FILE_REMOTE_TEMPLATE:
+        return _INSIDE if is_inside else 1.0
+    return 1.0 if is_inside else _SHARE
 
 
 _SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})

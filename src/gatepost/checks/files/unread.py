@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from gatepost.files.file_names import find_last_extensions
-from gatepost.files.file_types import ARCHIVE_EXTENSIONS, ARCHIVE_MIME_TYPES, CONTAINERS, DOCUMENT_EXTENSIONS, FAMILIES
+from gatepost.files.file_types import (
+    ARCHIVE_EXTENSIONS,
+    ARCHIVE_MIME_TYPES,
+    CONTAINERS,
+    DOCUMENT_EXTENSIONS,
+    FAMILIES,
+    promises_archive,
+)
 from gatepost.files.signatures import identify
 from gatepost.files.values import UnreadReason
 from gatepost.findings import Reading, check
@@ -104,7 +111,7 @@ def unreadable_files(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         if file.type not in ("data", "text"):
             continue
-        name = next((name for name in file.names if ARCHIVE_EXTENSIONS.intersection(find_last_extensions(name))), "")
+        name = next(filter(promises_archive, file.names), "")
         if name or file.declared.lower() in ARCHIVE_MIME_TYPES:
             yield FILE_UNREADABLE.at(file.path, about=file.sha256, name=name or file.declared, content=file.type)
 

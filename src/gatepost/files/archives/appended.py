@@ -1,4 +1,4 @@
-"""Archives and programs that stand behind something else: a picture with an archive at its end is both.
+"""Files that stand behind other files: a picture with an archive at its end is both, and so is an archive.
 
 A picture is shown up to its end, an unpacker looks for its mark from the start on, and a loader cuts the program out.
 Zip is found by its own reader, from the end of the file. What is looked for here has a long mark, or a header that can
@@ -25,8 +25,34 @@ _PE_AT = 0x3C
 _STUB = 0x400  # how far before its message or header a program starts
 # Types whose readers end where their content ends, or that nothing reads.
 CARRIERS = frozenset(
-    "png jpeg gif bmp tiff webp heif jpeg2000 ico wav mp3 mp4 data text pgp ics vcard svg html xml".split()
+    "png jpeg gif bmp tiff webp heif jpeg2000 ico wav mp3 mp4 data text pgp ics vcard svg html xml pdf rtf".split()
 )
+APPENDED = "appended"
+_SMALLEST = 16
+_FILLING = b"\0\r\n \xff"
+
+
+def find_tail(content: bytes, end: int, budget: UnpackBudget) -> Iterator[Member]:
+    """Yield what stands behind the end of a file as a file of its own."""
+    if tail := cut_tail(content, end):
+        limit = min(max(0, budget.allowance(len(tail))), len(tail))
+        budget.pay(0, limit)
+        yield Member((APPENDED,), tail[:limit], "size" if limit < len(tail) else None)
+
+
+def cut_tail(content: bytes, end: int) -> bytes:
+    """Return what stands behind the end of a file; nothing where it only fills a block."""
+    tail = content[end:] if 0 < end < len(content) else b""
+    return tail if len(tail.strip(_FILLING)) >= _SMALLEST else b""
+
+
+def find_archive_end(kind: str, content: bytes) -> int:
+    """Return where an archive ends that says so itself; 0 where it does not say."""
+    if kind == "7z":  # 7zFormat.txt: offset and size of the header at the end, counted from byte 32
+        return 32 + int.from_bytes(content[12:20], "little") + int.from_bytes(content[20:28], "little")
+    if kind == "cab":  # [MS-CAB] section 2.1: cbCabinet
+        return int.from_bytes(content[8:12], "little")
+    return 0
 
 
 def find_appended(content: bytes, budget: UnpackBudget) -> Iterator[Member]:

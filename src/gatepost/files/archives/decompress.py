@@ -61,22 +61,49 @@ def read_stored(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
 
 def deflate(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """Decompress raw deflate, as in zip (RFC 1951)."""
-    return _decompress(lambda: _ZlibDecompressor(-15), data, limit)
+    return _decompress(lambda: _ZlibDecompressor(-15), data, limit)[:2]
+
+
+_ENDING: dict[str, tuple[Callable[[], Decompressor], bytes]] = {
+    "gzip": (lambda: _ZlibDecompressor(31), b"\x1f\x8b\x08"),
+    "bzip2": (bz2.BZ2Decompressor, b"BZh"),
+    "xz": (lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), b"\xfd7zXZ\0"),
+}
+
+
+def find_end(kind: str, data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None, int]:
+    """Decompress gzip (RFC 1952), bzip2 or xz (also the older .lzma, with a cap on the dictionary that the file may ask
+    for): all members, joined, as `gunzip` does. Return as well where the last one ends: unpackers ignore what stands
+    behind it."""
+    make, magic = _ENDING[kind]
+    return _decompress(make, data, limit, magic)
 
 
 def gzip(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """Decompress gzip (RFC 1952): all members, joined, as `gunzip` does. Noise after the last member is ignored."""
-    return _decompress(lambda: _ZlibDecompressor(31), data, limit, b"\x1f\x8b\x08")
+    """Decompress gzip; what stands behind the last member is ignored."""
+    return find_end("gzip", data, limit)[:2]
 
 
 def bzip2(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """Decompress bzip2, all streams of it."""
-    return _decompress(bz2.BZ2Decompressor, data, limit, b"BZh")
+    return find_end("bzip2", data, limit)[:2]
 
 
 def xz(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """Decompress xz or the older .lzma, with a cap on the dictionary that the file may ask for."""
-    return _decompress(lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), data, limit, b"\xfd7zXZ\0")
+    """Decompress xz or the older .lzma."""
+    return find_end("xz", data, limit)[:2]
+
+
+def activemime(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
+    """Decompress ActiveMime, in which Office keeps macros and objects of a document that is text (`editdata.mso`): a
+    zlib stream (RFC 1950) behind a header of changing size."""
+    head = bytes(data[:1024])
+    for place in range(len(head) - 1):
+        if head[place] & 0x8F == 0x08 and (head[place] << 8 | head[place + 1]) % 31 == 0:
+            content, unread, _ = _decompress(lambda: _ZlibDecompressor(15), data[place:], limit)
+            if content:
+                return content, unread
+    return b"", "damaged"
 
 
 def lzip(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
@@ -119,7 +146,7 @@ def zstd(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
 
 def raw_lzma(data: Bytes, limit: int, chain: list[dict[str, int]]) -> tuple[bytes, UnreadReason | None]:
     """Decompress a bare stream under a chain of LZMA's filters; the caller says how long it should be."""
-    return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)
+    return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)[:2]
 
 
 def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
@@ -132,13 +159,13 @@ def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     pb, lp = divmod(rest, 5)
     dictionary = min(int.from_bytes(properties[1:5], "little"), 64 << 20)
     chain = [{"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 4096), "lc": lc, "lp": lp, "pb": pb}]
-    return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data[4 + size :], limit)
+    return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data[4 + size :], limit)[:2]
 
 
 def _decompress(
     make: Callable[[], Decompressor], data: Bytes, limit: int, magic: bytes = b""
-) -> tuple[bytes, UnreadReason | None]:
-    """Return the output, and why there is not more.
+) -> tuple[bytes, UnreadReason | None, int]:
+    """Return the output, why there is not more, and where reading ended.
 
     Damaged data still gives what stood before the damage. Where `magic` stands after the end of a stream, another one
     begins.
@@ -149,12 +176,12 @@ def _decompress(
         try:
             worker = make()
         except (ValueError, lzma.LZMAError):
-            return b"".join(out), "damaged"
+            return b"".join(out), "damaged", place
         place, unread = _decompress_stream(worker, data, place, out, limit - sum(map(len, out)))
         if unread or not magic or data[place : place + len(magic)] != magic:
-            return b"".join(out), unread
+            return b"".join(out), unread, place
         out = [b"".join(out)] if len(out) > 64 else out
-    return b"".join(out), "count"
+    return b"".join(out), "count", place
 
 
 def _decompress_stream(

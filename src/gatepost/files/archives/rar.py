@@ -10,6 +10,7 @@ from itertools import zip_longest
 import msgspec
 
 from gatepost.files.archives import libarchive
+from gatepost.files.archives.appended import find_tail
 from gatepost.files.values import BrokenError, ByteSource, Member, StepLimit, TooManyError, UnpackBudget, UnreadReason
 
 RAR4 = b"Rar!\x1a\x07\x00"
@@ -40,7 +41,7 @@ class RarEntry(msgspec.Struct, frozen=True):
 
 def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Yield every file; where the headers are encrypted, one member without a name."""
-    entries, unread = _read_entries(content, budget.max_files)
+    entries, unread, end = _read_entries(content, budget.max_files)
     files = [entry for entry in entries if not entry.folder]
     packed = any(not (entry.stored or entry.encrypted or entry.split) for entry in files)
     fits = all(entry.window <= MAX_WINDOW for entry in entries)
@@ -57,19 +58,24 @@ def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str]
     is_said = unread == "damaged" and any(entry.start + entry.packed > len(content) for entry in files)
     if unread and not is_said:
         yield Member(("",), b"", unread)
+    yield from find_tail(content, end, budget)
 
 
-def _read_entries(content: bytes, limit: int) -> tuple[list[RarEntry], UnreadReason | None]:
-    """Return the files as far as the headers can be read, and why no further."""
+def _read_entries(content: bytes, limit: int) -> tuple[list[RarEntry], UnreadReason | None, int]:
+    """Return the files as far as the headers can be read, why no further, and where the archive ends if it says so."""
     start = content.find(b"Rar!\x1a\x07", 0, SFX_SIZE)
     newer = content.startswith(RAR5, start)
     found: list[RarEntry] = []
     unread: UnreadReason | None = None
+    end = 0
     walk = _read_rar5(content, start + len(RAR5)) if newer else _read_rar4(content, start + len(RAR4))
     try:
         for entry in walk:
             if entry is None:
                 unread = "encrypted"
+                break
+            if isinstance(entry, int):
+                end = entry
                 break
             found.append(entry)
             if len(found) > limit:
@@ -78,11 +84,11 @@ def _read_entries(content: bytes, limit: int) -> tuple[list[RarEntry], UnreadRea
         unread = "count"
     except BrokenError:
         unread = "damaged"
-    return found, unread
+    return found, unread, end
 
 
-def _read_rar4(content: bytes, start: int) -> Iterator[RarEntry | None]:
-    """Yield the blocks of RAR 4; None where the rest is encrypted."""
+def _read_rar4(content: bytes, start: int) -> Iterator[RarEntry | int | None]:
+    """Yield the blocks of RAR 4; None where the rest is encrypted, and where the end is behind the last one."""
     place = start
     blocks = StepLimit(MAX_BLOCKS)
     while place + 7 <= len(content):
@@ -93,6 +99,7 @@ def _read_rar4(content: bytes, start: int) -> Iterator[RarEntry | None]:
             raise BrokenError("a block without a size")
         data = source.number(4) if flags & 0x8000 or kind == _FILE4 else 0
         if kind == _END4:
+            yield place + size
             return
         if kind == _MAIN4 and flags & 0x80:
             yield None
@@ -168,8 +175,8 @@ def _copy_run(source: ByteSource, plain: bytes, place: int, high: int) -> list[i
     return list(run) if shift is None else [((byte + shift) & 0xFF) | high for byte in run]
 
 
-def _read_rar5(content: bytes, start: int) -> Iterator[RarEntry | None]:
-    """Yield the blocks of RAR 5; None where the rest is encrypted."""
+def _read_rar5(content: bytes, start: int) -> Iterator[RarEntry | int | None]:
+    """Yield the blocks of RAR 5; None where the rest is encrypted, and where the end is behind the last one."""
     place = start
     blocks = StepLimit(MAX_BLOCKS)
     while place < len(content):
@@ -186,6 +193,7 @@ def _read_rar5(content: bytes, start: int) -> Iterator[RarEntry | None]:
             yield None
             return
         if kind == _END5:
+            yield end
             return
         if kind == _FILE5:
             yield _read_file5(source, flags, content[max(source.place, end - extra) : end], end, data)

@@ -23,12 +23,10 @@ from gatepost.files.values import File, Member, UnpackBudget, UnreadReason
 
 Reader: TypeAlias = Callable[[bytes, UnpackBudget, PasswordCandidates], Iterator[Member]]
 
+_ENDING = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz", "lzma": "xz"}
 _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] = {
-    "gzip": decompress.gzip,
-    "bzip2": decompress.bzip2,
-    "xz": decompress.xz,
+    "activemime": decompress.activemime,
     "zstd": decompress.zstd,
-    "lzma": decompress.xz,
     "lzip": decompress.lzip,
     "compress": old_streams.uncompress,
     "lz4": old_streams.lz4,
@@ -46,6 +44,7 @@ _SUFFIXES = {
     "compress": (".Z", ".z"),
     "lz4": (".lz4",),
     "szdd": ("_",),
+    "activemime": (".mso",),
 }
 
 
@@ -70,15 +69,19 @@ _READERS: dict[str, Reader] = {
 
 def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates) -> Iterator[Member] | None:
     """Return the members of an archive, read by the reader for its type; None for a file that holds no others."""
-    if file.type in _STREAMS:
+    if _is_stream(file):
         return _unpack_stream(file, budget)
     if file.type in _READERS:
-        return _READERS[file.type](file.content, budget, passwords)
+        found = _READERS[file.type](file.content, budget, passwords)
+        end = appended.find_archive_end(file.type, file.content)
+        return chain(found, appended.find_tail(file.content, end, budget)) if end else found
     if file.type == "tar" or (file.type in ("data", "text") and tar.is_tar(file.content)):
         return tar.read_members(file.content, budget)
     if zip_archive.is_zip(file.content):
         found = zip_archive.read_members(file.content, budget, passwords)
-        return chain(found, appended.find_appended(file.content, budget)) if file.type in appended.CARRIERS else found
+        if file.type in appended.CARRIERS:
+            return chain(found, appended.find_appended(file.content, budget))
+        return chain(found, appended.find_tail(file.content, zip_archive.find_end(file.content), budget))
     if file.type in appended.CARRIERS and not _is_body(file):
         first = list(islice(appended.find_appended(file.content, budget), appended.MAX_FOUND))
         return iter(first) if first else None
@@ -87,7 +90,11 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
 
 def is_container(file: File) -> bool:
     """Return whether the type of a file says that it holds others, so that none inside is a fault."""
-    return file.type in CONTAINERS or file.type in _STREAMS
+    return file.type in CONTAINERS or _is_stream(file)
+
+
+def _is_stream(file: File) -> bool:
+    return file.type in _STREAMS or file.type in _ENDING
 
 
 def is_empty(file: File) -> bool:
@@ -108,13 +115,19 @@ def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
     if file.type in _SLOW_STREAMS and not budget.take_slow(len(file.content)):
         yield Member(("",), b"", "size")
         return
-    content, unread = _STREAMS[file.type](file.content, max(0, budget.allowance(len(file.content))))
+    allowance, end = max(0, budget.allowance(len(file.content))), 0
+    if file.type in _ENDING:
+        content, unread, end = decompress.find_end(_ENDING[file.type], file.content, allowance)
+    else:
+        content, unread = _STREAMS[file.type](file.content, allowance)
     shortage = budget.shortage(len(file.content))
     budget.pay(len(file.content), len(content))
     names = [_name_stream(name, file.type) for name in file.names] or ["content"]
     if file.type == "gzip" and (stored := _find_gzip_name(file.content)):
         names.append(stored)
     yield Member(tuple(dict.fromkeys(names)), content, shortage if unread == "size" else unread)
+    if not unread:
+        yield from appended.find_tail(file.content, end, budget)
 
 
 def _name_stream(name: str, kind: str) -> str:

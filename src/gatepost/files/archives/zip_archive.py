@@ -166,6 +166,12 @@ def is_zip(content: bytes) -> bool:
     return content.startswith(LOCAL) or content.find(END, max(0, len(content) - 66_000)) >= 0
 
 
+def find_end(content: bytes) -> int:
+    """Return where the last end record with its comment ends; 0 where there is none."""
+    place = content.rfind(END)
+    return place + _END.size + int.from_bytes(content[place + 20 : place + 22], "little") if place >= 0 else 0
+
+
 def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Yield every entry that some program would unpack."""
     attempts = PasswordAttempts(passwords, budget)

@@ -9,6 +9,7 @@ from binascii import Error
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.values import Contents, File, UnpackBudget
+from gatepost.mail.encodings.transfer import decode_quoted_printable
 from gatepost.mail.links import find_targets
 from gatepost.mail.text import normalise_lines, unfold_calendar
 
@@ -54,7 +55,10 @@ def inspect_card(file: File, budget: UnpackBudget) -> Contents:
     """Return the text and links of a card that was not read with the message."""
     builder = ContentsBuilder(file, budget)
     if not file.shown:
-        text = _FOLD.sub("", normalise_lines(budget.take_text_source(file.content).decode("utf-8", "replace")))
+        content = budget.take_text_source(file.content)
+        if b"QUOTED-PRINTABLE" in content.upper():  # vCard 2.1
+            content = decode_quoted_printable(content).content
+        text = _FOLD.sub("", normalise_lines(content.decode("utf-8", "replace")))
         values = (line.partition(":") for line in text.split("\n") if "BASE64" not in line[:200].upper())
         # Line breaks inside a value are written out last: a line of a note may itself begin with `https:`.
         builder.add_text("\n".join(unfold_calendar(value or head) for head, _, value in values))

@@ -16,6 +16,7 @@ import msgspec
 SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MAX_ENTRIES = 20_000
 STREAM, STORAGE, ROOT = 2, 1, 5
+_FREE = 0xFFFFFFFF
 _NONE = 0xFFFFFFFA  # from here up, numbers are marks and no sectors
 _HEADER = Struct("<30xHH10xIIIIIIII")
 _ENTRY = Struct("<64sHBBIII16s4x8x8xIQ")
@@ -58,6 +59,12 @@ class CompoundFile:
     @property
     def root(self) -> CompoundEntry | None:
         return self.entries[0] if self.entries else None
+
+    @property
+    def end(self) -> int:
+        """Where the last sector ends that is in use; 0 where no table says so."""
+        last = next((number for number in range(len(self._fat) - 1, -1, -1) if self._fat[number] != _FREE), -1)
+        return (last + 2) << self._shift if last >= 0 else 0
 
     def read(self, entry: CompoundEntry, limit: int) -> bytes:
         """Return the bytes of a stream, at most `limit`."""

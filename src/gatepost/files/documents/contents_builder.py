@@ -31,18 +31,19 @@ class ContentsBuilder:
         if len(self._traits) < MAX_TRAITS:
             self._traits[Trait(name, " ".join(detail[:MAX_DETAIL].split()))] = None
 
-    def add_link(self, target: str, shown: str = "", source: Literal["file", "refresh"] = "file") -> None:
-        """Add a link that a person can follow, or that the document follows by itself (`refresh`)."""
+    def add_link(self, target: str, shown: str = "", source: Literal["file", "refresh", "script"] = "file") -> None:
+        """Add a link that a person can follow, that the document follows by itself (`refresh`), or that a program which
+        reads the file may follow (`script`)."""
         if self._links is None:
             self._links = Links()
         self._links.add(target, self.file.path, source, shown=shown)
         if not self._links.is_whole:
             self.add_unread("count")
 
-    def add_links(self, targets: Iterable[str]) -> None:
+    def add_links(self, targets: Iterable[str], source: Literal["file", "script"] = "file") -> None:
         """Add several links."""
         for target in targets:
-            self.add_link(target)
+            self.add_link(target, source=source)
 
     def add_text(self, text: str) -> None:
         """Add text that a person reads, and the links that are written in it."""

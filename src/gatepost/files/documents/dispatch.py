@@ -4,11 +4,14 @@ Archives are opened by `files.archives`; the parts of a zipped document (.docx, 
 through the zip comes to them, and each is recognised by its content.
 """
 
+import re
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from gatepost.files.archives import unpack, zip_archive
 from gatepost.files.documents import (
     calendar,
+    encoded_text,
     mail_message,
     office_xml,
     ole,
@@ -21,6 +24,7 @@ from gatepost.files.documents import (
 )
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import is_readable, read_plain_text, remove_nuls
+from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.file_types import CONTAINERS
 from gatepost.files.signatures import is_pdf
 from gatepost.files.values import Contents, File, UnpackBudget
@@ -43,6 +47,10 @@ _READERS: dict[str, Callable[[File, UnpackBudget], Contents]] = {
     "cms": mail_message.inspect_cms,
 }
 _MESSAGES = frozenset({"eml", "mbox", "tnef", "cms"})
+_POSTSCRIPT = re.compile(rb"\s{0,9}%!PS")
+_PIPE = re.compile(rb"\(\s{0,9}(%pipe%[^()]{1,300})")
+MAX_PIPES = 20
+_LISTS = frozenset({"xml", "text", "data"})
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
@@ -53,6 +61,10 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
         return pdf.inspect(file, budget, passwords)
     if file.type == "ole":
         return ole.inspect(file, budget, passwords)
+    if file.type in _LISTS and shortcut.is_property_list(file):
+        return shortcut.inspect_property_list(file, budget)
+    if file.type == "xml" and not file.within and web_page.is_xml_page(file.content):
+        return web_page.inspect_xml(file, budget)
     if reader := _READERS.get(file.type):
         return reader(file, budget)
     if file.type == "text":
@@ -88,13 +100,37 @@ def _inspect_text(file: File, budget: UnpackBudget) -> Contents:
         return _NOTHING if file.shown else _read_plain(file, budget)
     if shortcut.is_internet_shortcut(file.content):
         return shortcut.inspect_internet(file, budget)
+    if encoded_text.is_encoded(file):
+        return encoded_text.inspect(file, budget)
+    if _POSTSCRIPT.match(file.content):
+        return _inspect_postscript(file, budget)
     if spreadsheets.is_text_table(file):
         return spreadsheets.inspect_text_table(file, budget)
     if web_page.is_page(file):
         return web_page.inspect(file, budget)
     if office_xml.is_xml(file.content):
         return office_xml.inspect(file, budget)
-    return _read_plain(file, budget) if not file.shown and is_readable(file) else _NOTHING
+    if file.shown:
+        return _NOTHING
+    return _read_plain(file, budget) if is_readable(file) else _find_addresses(file, budget)
+
+
+def _find_addresses(file: File, budget: UnpackBudget) -> Contents:
+    """Return the addresses in data that is text (JSON, a playlist, a map): no prose, and a program follows them."""
+    if b"://" not in file.content:
+        return _NOTHING
+    builder = ContentsBuilder(file, budget)
+    builder.add_links(find_addresses(budget.take_text_source(file.content)), "script")
+    return builder.build()
+
+
+def _inspect_postscript(file: File, budget: UnpackBudget) -> Contents:
+    """Inspect a page of PostScript, which is a program: some interpreters start others by the name of a file
+    (`(%pipe%…) (w) file`)."""
+    builder = ContentsBuilder(file, budget)
+    for match in islice(_PIPE.finditer(file.content), MAX_PIPES):
+        builder.add_trait("program-action", match.group(1).decode("latin-1"))
+    return builder.build()
 
 
 def _read_plain(file: File, budget: UnpackBudget) -> Contents:

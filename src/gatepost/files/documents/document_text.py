@@ -24,9 +24,10 @@ MAX_DOCUMENTS = 6
 MAX_XML = 4 << 20
 MAX_PLAIN = 1 << 20
 
-# `<w:t>` (Word), `<a:t>` (PowerPoint) and `<t>` (Excel) hold text; the end of a paragraph, cell or row ends a line.
+# `<w:t>` (Word), `<a:t>` (PowerPoint) and `<t>` (Excel) hold text, and `UnicodeString` in XPS; the end of a paragraph,
+# cell or row ends a line.
 _RUN = re.compile(
-    r"<(?:\w{1,20}:)?t(?:\s[^<>]{0,200})?>([^<]*)|<(?:\w{1,20}:)?(?:br|cr|tab)\b[^<>]{0,200}/>|</(?:\w{1,20}:)?(?:p|si|is|tr)>"
+    r"<(?:\w{1,20}:)?t(?:\s[^<>]{0,200})?>([^<]*)|\bUnicodeString\s{0,5}=\s{0,5}\"([^\"<]*)\"|<(?:\w{1,20}:)?(?:br|cr|tab)\b[^<>]{0,200}/>|</(?:\w{1,20}:)?(?:p|si|is|tr)>"
 )
 _OPEN_DOCUMENT_BREAK = re.compile(r"</text:(?:p|h)>|<text:(?:line-break|tab|s)\b[^<>]{0,200}/>")
 _ELEMENT = re.compile(r"<[^<>]*>")
@@ -35,7 +36,7 @@ _READABLE = frozenset(
     "txt text csv tsv tab prn log md asc nfo readme 1st doc docx dot rtf wri xls xlsx odt pdf eml msg vcf ics".split()
 )
 _CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_RUN_MARKS = (b":t>", b":t ", b"<t>", b"<t ")
+_RUN_MARKS = (b":t>", b":t ", b"<t>", b"<t ", b"UnicodeString")
 _BODY_MARKS = (b"<office:text", b"<office:spreadsheet", b"<office:presentation")
 
 
@@ -55,8 +56,8 @@ def read_xml_text(content: bytes) -> str:
 
 
 def _read_run(match: re.Match[str]) -> str:
-    text = match.group(1)
-    return "\n" if text is None else text
+    text, drawn = match.groups()
+    return f"{drawn} " if drawn is not None else "\n" if text is None else text
 
 
 def tidy_text(text: str) -> str:

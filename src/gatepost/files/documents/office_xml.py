@@ -14,11 +14,13 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator
 from html import unescape
+from itertools import islice
 from urllib.parse import unquote
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import has_text, read_xml_text
-from gatepost.files.documents.script_strings import expand_commands
+from gatepost.files.documents.script_strings import expand_commands, find_addresses
+from gatepost.files.documents.vba import find_calls
 from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_DEPTH = 64
@@ -79,7 +81,7 @@ MAX_ELEMENTS = 200_000
 _ELEMENT = re.compile(
     r"<(?:[\w.-]{1,40}:)?(Relationship|fldChar|instrText|fldSimple|ddeLink|oleLink|customUI|hlinkClick|hlinkMouseOver|"
     r"hlinkHover|definedName|dde-source|dde-connection-decl|encryption-data|binaryData|binData|binary-data|Path|event-listener|"
-    r"module|a)\b((?:[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)",
+    r"module|macrosheet|chunk|Cell|script|a)\b((?:[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)",
 )
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']*)')")
 _MARKS = (
@@ -98,9 +100,20 @@ _MARKS = (
     b"SupBook",
     b"HYPERLINK(",
     b"script:",
-    b"xlink:href",
+    b"href=",
+    b"NavigateUri=",
+    b":macrosheet",
+    b"<chunk",
+    b"Formula=",
+    b"urn:schemas-microsoft-com:xslt",
 )
 _FORMULA_LINK = re.compile(r"HYPERLINK\(\s{0,5}(?:&quot;|\")([^&\"<]{4,2000})", re.IGNORECASE)
+_JOINED = re.compile(r"(?:&quot;|\")\s{0,5}&amp;\s{0,5}(?:&quot;|\")")
+# Shapes in Word (VML), and pages of XPS.
+_SHAPE_LINK = re.compile(
+    r"\b(?:href|NavigateUri)\s{0,5}=\s{0,5}[\"']((?:https?|ftp|file):[^\"'<>]{3,2000})", re.IGNORECASE
+)
+MAX_SHAPE_LINKS = 2_000
 _FETCHED = {
     "attachedTemplate": "remote-template",
     "oleObject": "remote-object",
@@ -112,6 +125,8 @@ _FETCHED = {
 _ELSEWHERE = re.compile(
     r"(?:https?|ftp|mhtml|ms-[\w-]{1,30}|search-ms|x-usc):|(?:file:)?[\\/]{2,5}(?![\\/]|[a-z]:)[^\\/]", re.IGNORECASE
 )
+# A share of a computer with a domain: anybody can own that.
+_SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]{1,200}\.[^\\/.]{1,60}[\\/]", re.IGNORECASE)
 _PROGRAM = re.compile(
     r"\b(?:powershell|cmd|mshta|wscript|cscript|rundll32|regsvr32|certutil|msiexec)(?:\.exe)?\b", re.IGNORECASE
 )
@@ -137,6 +152,8 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         content = text.encode("utf-8", "replace")
     if any(mark in content for mark in _MARKS):
         _scan(_remove_comments(content).decode("utf-8", "replace"), builder)
+    if not file.within and b"://" in content:  # a file of its own: a feed, a track, a list of settings
+        builder.add_links(find_addresses(budget.take_text_source(content)), "script")
     if has_text(content) and (text := read_xml_text(budget.take_text_source(content))):
         builder.add_text(text)
     return builder.build()
@@ -168,7 +185,10 @@ def _scan(text: str, builder: ContentsBuilder) -> None:
     for instruction in fields.finish():
         report_field(instruction, builder)
     if "HYPERLINK(" in text:
-        builder.add_links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(text))
+        joined = _JOINED.sub("", text)  # `"https://" & "evil.example"`
+        builder.add_links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(joined))
+    if "href=" in text or "NavigateUri=" in text:
+        builder.add_links(unescape(match.group(1)) for match in islice(_SHAPE_LINK.finditer(text), MAX_SHAPE_LINKS))
 
 
 def _parse_attributes(text: str) -> dict[str, str]:
@@ -205,7 +225,7 @@ def _inspect_relationship(attributes: dict[str, str], builder: ContentsBuilder) 
         return
     if _ELSEWHERE.match(target):
         builder.add_link(_SHELL.sub("", target).partition("!")[0] if kind in _FETCHED else target)
-        if trait := _FETCHED.get(kind):
+        if trait := _FETCHED.get(kind) or ("remote-object" if kind != "hyperlink" and _SHARE.match(target) else ""):
             builder.add_trait(trait, target)
     elif _PROGRAM.search(target):
         command = unquote(target)
@@ -232,10 +252,28 @@ def _inspect_element(element: str, attributes: dict[str, str], following: str, b
             _add_binary(attributes.get("name", "binary data"), following, builder)
         case "a" if "href" in attributes:
             builder.add_link(attributes["href"])
+        case "module" if "name" in attributes or "language" in attributes:
+            builder.add_trait("macro", attributes.get("name", "OpenDocument Basic"))
+            if calls := find_calls(unescape(following)):
+                builder.add_trait("macro-call", ", ".join(calls))
+        case _:
+            _inspect_rare_element(element, attributes, following, builder)
+
+
+def _inspect_rare_element(element: str, attributes: dict[str, str], following: str, builder: ContentsBuilder) -> None:
+    """Inspect elements of OpenDocument, forms, old sheets and style sheets."""
+    match element:
         case "event-listener":
             builder.add_trait("macro-autorun", f"{attributes.get('event-name', '')} {attributes.get('href', '')}")
-        case "module" if "language" in attributes:
-            builder.add_trait("macro", attributes.get("name", "OpenDocument Basic"))
+        case "macrosheet":
+            builder.add_trait("macro", "Excel 4.0")
+            builder.add_trait("macro-cells", "sheet")
+        case "chunk":  # a PDF inside a form (XDP, XML Forms Architecture)
+            _add_binary("document.pdf", following, builder)
+        case "Cell" if "|" in attributes.get("Formula", ""):  # Excel 2003 XML: `=program|topic!item`
+            _report_dde({"ddeService": attributes["Formula"].lstrip("=+@- ")}, builder)
+        case "script" if "language" in attributes and b"urn:schemas-microsoft-com:xslt" in builder.file.content:
+            builder.add_trait("program-action", f"{attributes['language']} in a style sheet")
 
 
 def _report_dde(attributes: dict[str, str], builder: ContentsBuilder) -> None:

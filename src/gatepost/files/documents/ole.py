@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gatepost.files.archives import decompress
+from gatepost.files.archives.appended import APPENDED, cut_tail
 from gatepost.files.documents import office_encryption, powerpoint_binary, spreadsheets, vba
 from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, CompoundFile
 from gatepost.files.documents.contents_builder import ContentsBuilder
@@ -99,6 +100,7 @@ def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> 
     if any(entry.path.startswith("__PROPERTIES") for entry in streams):
         _inspect_msg(document, builder)
     vba.inspect(document, builder)
+    builder.add_member(APPENDED, cut_tail(file.content, document.end))
     if not document.is_whole:
         builder.add_unread("damaged")
     return builder.build()

@@ -23,6 +23,14 @@ _ENCRYPTED = re.compile(rb"/Encrypt[\0\t\n\f\r ]{0,20}(?=\d|<<)")
 _IDENTIFIER = re.compile(rb"/ID[\0\t\n\f\r ]{0,20}\[")
 _ACTIONS = {"Launch": "pdf-launch", "SubmitForm": "pdf-submit-form", "ImportData": "pdf-import-data"}
 _AT_ONCE = frozenset({"OpenAction", "AA", "XFA", "AcroForm"})
+_SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]{1,200}\.[^\\/.]{1,60}[\\/]", re.IGNORECASE)
+# Calls by which a script opens a file that the PDF brings along, and those that only exploits make: CVE-2007-5659,
+# 2008-2992, 2009-0927, 2009-4324, and strings that are machine code.
+_LAUNCHES = re.compile(
+    r"exportDataObject\s{0,9}\([^)]{0,300}?nLaunch\s{0,9}:\s{0,9}[12]|Collab\s{0,9}\.\s{0,9}(?:collectEmailInfo|getIcon)"
+    r"|util\s{0,9}\.\s{0,9}printf\s{0,9}\(\s{0,9}[\"']%\d{4,}|media\s{0,9}\.\s{0,9}newPlayer\s{0,9}\(\s{0,9}null"
+    r"|(?:%u[0-9a-fA-F]{4}){8}",
+)
 _ELSEWHERE = frozenset({"GoToR", "GoToE", "SubmitForm", "ImportData"})
 
 
@@ -103,8 +111,11 @@ class _PdfInspector:
             self._builder.add_trait("pdf-javascript")
         if name in _ACTIONS:
             self._builder.add_trait(_ACTIONS[name], self._describe_command(values))
-        if name in _ELSEWHERE and (target := self._find_file_name(values.get("F"))) and ":" in target:
-            self._builder.add_link(target)
+        if name in _ELSEWHERE and (target := self._find_file_name(values.get("F"))):
+            if ":" in target:
+                self._builder.add_link(target)
+            if _SHARE.match(target):
+                self._builder.add_trait("remote-object", target)
         if "EF" in values:
             self._add_embedded_files(values)
         if values.get("Type") == PdfName("EmbeddedFile") and found.number not in self._embedded:
@@ -139,6 +150,8 @@ class _PdfInspector:
             direct if isinstance(direct, bytes) else self._objects.read_stream(found) if found else b""
         )
         self._builder.add_trait("pdf-javascript", source[:100])
+        if launch := _LAUNCHES.search(source):
+            self._builder.add_trait("pdf-launch", launch.group()[:100])
         strings = join_script_strings(source)
         self._builder.add_member("JavaScript", f"{source}\n".encode() + expand_commands(strings))
 

@@ -1,9 +1,13 @@
-"""Windows shortcuts (MS-SHLLINK) and internet shortcuts (.url): a name and an icon of one's choice for any command."""
+"""Windows shortcuts (MS-SHLLINK), internet shortcuts (.url) and those of macOS (.webloc): a name and an icon of one's
+choice for any command."""
 
 import re
+from html import unescape
+from itertools import islice
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands
+from gatepost.files.file_names import find_last_extensions
 from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_STRING = 32_768
@@ -11,6 +15,9 @@ HAS_ID_LIST, HAS_LINK_INFO, IS_UNICODE = 0x01, 0x02, 0x80
 _STRINGS = ((0x04, "name"), (0x08, "target"), (0x10, "folder"), (0x20, "arguments"), (0x40, "icon"))
 _URL = re.compile(r"^[ \t]*(?:BASE)?URL[ \t]*=[ \t]*([^\r\n]{1,4096})", re.IGNORECASE | re.MULTILINE)
 _ICON = re.compile(r"^[ \t]*(?:IconFile|WorkingDirectory)[ \t]*=[ \t]*([^\r\n]{1,1024})", re.IGNORECASE | re.MULTILINE)
+_LIST_ADDRESS = re.compile(r"(?:https?|ftps?|file|smb|afp|nfs|vnc|ssh):/{0,5}[^\s<>\"\x00-\x1f]{3,2000}", re.IGNORECASE)
+_PROPERTY_LISTS = frozenset({"webloc", "inetloc", "fileloc", "afploc", "ftploc", "mailloc"})
+MAX_ADDRESSES = 20
 _SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]", re.IGNORECASE)
 
 
@@ -58,6 +65,24 @@ def _read_strings(content: bytes, place: int, flags: int) -> dict[str, str]:
 def is_internet_shortcut(content: bytes) -> bool:
     """Return whether this is a .url file, by the heading of its section."""
     return b"[internetshortcut" in content[:512].lower()
+
+
+def is_property_list(file: File) -> bool:
+    """Return whether this is a shortcut of macOS (.webloc, .inetloc, .fileloc): a property list with one address."""
+    return any(_PROPERTY_LISTS.intersection(find_last_extensions(name)) for name in file.names)
+
+
+def inspect_property_list(file: File, budget: UnpackBudget) -> Contents:
+    """Return the address of a shortcut of macOS, which is XML or binary; one of a file is opened as a program would
+    be."""
+    builder = ContentsBuilder(file, budget)
+    content = file.content[:65_536]
+    for match in islice(_LIST_ADDRESS.finditer(content.decode("latin-1")), MAX_ADDRESSES):
+        target = unescape(match.group().strip())
+        builder.add_link(target)
+        is_file = target.lower().startswith(("file:", "smb:", "afp:", "nfs:"))
+        builder.add_trait("shortcut-to-share" if is_file else "internet-shortcut", target)
+    return builder.build()
 
 
 def inspect_internet(file: File, budget: UnpackBudget) -> Contents:

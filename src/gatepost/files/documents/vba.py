@@ -122,13 +122,14 @@ def _report(sources: list[tuple[str, str]], builder: ContentsBuilder, *, is_unre
         builder.add_member(f"VBA/{name}", source.encode())
         for match in _AUTORUN.finditer(source):
             builder.add_trait("macro-autorun", match.group(1))
-    calls = _find_calls("\n".join([*(source for _, source in with_code), strings]))
+    calls = find_calls("\n".join([*(source for _, source in with_code), strings]))
     if calls:
         builder.add_trait("macro-call", ", ".join(calls))
     builder.add_member("VBA strings", expand_commands(strings))
 
 
-def _find_calls(text: str) -> list[str]:
+def find_calls(text: str) -> list[str]:
+    """Return the calls in Basic source by which a macro leaves its document; ordinary ones alone are none."""
     found = dict.fromkeys(match.group(1).lower().strip(' ("\t') for match in _CALLS.finditer(text))
     return list(found) if set(found) - _ORDINARY else []
 

@@ -14,13 +14,17 @@ from html import unescape
 from itertools import chain, islice
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_names import find_last_extensions
 from gatepost.files.signatures import identify
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.html.script import read_scripts
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
+from gatepost.urls import parse_url
 
 MAX_PAGE = 16 << 20
 MAX_LITERALS = 100
@@ -56,6 +60,15 @@ _SAVES = (
 _MAKES = ("new blob", "new file(", "uint8array", "mssave", "data:application")
 _DECODES = ("atob(", "unescape(", "decodeuricomponent(", "fromcharcode", "charcodeat")
 _WRITES = ("document.write", "innerhtml", "document.open", "srcdoc", "location", "eval(", "new function(")
+_FETCHES = ("fetch(", "xmlhttprequest", "new websocket(")
+_DECRYPTS = ("cryptojs.", "crypto.subtle", "aes.decrypt", ".decrypt(")
+_SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?:<(?!/)[^<]*+){0,9999}+)", re.IGNORECASE)
+MAX_SCRIPTS = 50
+_PREFIX = re.compile(rb"<(/?)[\w.-]{1,40}:(?=[a-zA-Z])")
+# Code of six signs only (JSFuck), and names as obfuscators write them (`_0x4f2a`).
+_UNREADABLE = re.compile(r"[\[\]()!+]{300}")
+_RENAMED = re.compile(r"\b_0x[0-9a-f]{4,6}\b")
+MANY_RENAMED = 20
 _HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
 _FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
 _TYPED = frozenset(
@@ -66,6 +79,18 @@ _TYPED = frozenset(
 def is_page(file: File) -> bool:
     """Return whether the name of a text file makes a browser open it."""
     return any(_PAGES.intersection(find_last_extensions(name)) for name in file.names)
+
+
+def is_xml_page(content: bytes) -> bool:
+    """Return whether a browser shows this XML as a page: its elements are of the vocabulary of XHTML, under any
+    prefix."""
+    return b"http://www.w3.org/1999/xhtml" in content
+
+
+def inspect_xml(file: File, budget: UnpackBudget) -> Contents:
+    """Return what is in a page that is XML, as if its elements bore no prefix."""
+    plain = _PREFIX.sub(rb"<\1", file.content[:MAX_PAGE])
+    return inspect(msgspec.structs.replace(file, content=plain, type="html"), budget)
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
@@ -79,7 +104,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         text, _ = decode_charset(raw, None)
         if 0 < text.count("&#") < MAX_ENTITIES:
             text = unescape(text)  # `&#100;ata:` is `data:` to a browser
-        _inspect_payloads(text, text.lower(), builder)
+        _inspect_scripts(text, builder)
     if not file.shown:  # what the reader of the message has seen in a page, the walk knows
         _inspect_page(file, builder)
     return builder.build()
@@ -131,13 +156,35 @@ def make_trait(defect: Defect) -> Trait:
     return Trait(defect.kind.replace("html:", "page-"), defect.detail)
 
 
-def _inspect_payloads(text: str, low: str, builder: ContentsBuilder) -> None:
+def _inspect_scripts(text: str, builder: ContentsBuilder) -> None:
+    """Inspect what the scripts of a page say, and what they make of strings: further scripts, pages and files."""
+    low = text.lower()
+    found = read_scripts("\n".join(match.group(1) for match in islice(_SCRIPT.finditer(text), MAX_SCRIPTS)))
+    made = "\n".join((*found.scripts, *found.pages, *found.navigations))
+    if made:
+        text, low = f"{text}\n{made}", f"{low}\n{made.lower()}"
+    _inspect_payloads(text, low, found.encoded, builder)
+    if is_body(builder.file):
+        return
+    if _has_any(low, _WRITES) and _has_any(low, _FETCHES):
+        builder.add_trait("written-page", "fetched by the script")
+    if _has_any(low, _WRITES) and _has_any(low, _DECRYPTS):
+        builder.add_trait("encrypted", "page")
+    if _UNREADABLE.search(text) or sum(1 for _ in islice(_RENAMED.finditer(text), MANY_RENAMED)) == MANY_RENAMED:
+        builder.add_trait("obfuscated-script")
+    for target in found.navigations:
+        host = parse_url(target).host
+        if host and host not in unescape(builder.file.content.decode("latin-1").lower()):
+            builder.add_trait("hidden-redirect", target)
+
+
+def _inspect_payloads(text: str, low: str, encoded: list[str], builder: ContentsBuilder) -> None:
     """Literals that are files. A page that saves what it made is a smuggler, whatever the bytes are by now."""
     makes, decodes = _has_any(low, _MAKES), _has_any(low, _DECODES)
     saves, writes = _has_any(low, _SAVES), _has_any(low, _WRITES)
     if not (makes or decodes or saves):
         return
-    for name, content in _decode_literals(text, low):
+    for name, content in _decode_literals(text, low, encoded):
         kind = _identify_payload(content)
         if kind in _HARMLESS or content.startswith(_FONTS):
             continue
@@ -162,9 +209,10 @@ def _has_any(low: str, words: tuple[str, ...]) -> bool:
     return any(word in low for word in words)
 
 
-def _decode_literals(text: str, low: str) -> Iterator[tuple[str, bytes]]:
-    """Yield long literals turned back into bytes."""
+def _decode_literals(text: str, low: str, encoded: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield long literals turned back into bytes, and those that a script puts together (`encoded`)."""
     found = chain(
+        map(_decode_literal, encoded),
         (_decode_base64(match.group(1)) for match in _find_data(text, low)),
         (_decode_literal(match.group(1)) for match in _LITERAL.finditer(text)),
         (_decode_numbers(match.group(1)) for match in _NUMBERS.finditer(text)),

@@ -32,9 +32,10 @@ MAX_VALUES = 2_000_000  # characters of all values together
 MAX_DEPTH = 24
 MAX_FOUND = 200
 MAX_SCRIPTS = 3
+LONG = 100  # characters of a string that may be a file
 
 _INSERTED = re.compile(r"\$\{\s{0,9}([\w$.]{1,80})\s{0,9}\}")
-_ADDRESS = re.compile(r"(?:https?|ftp):[/\\]{2}[^\s\"'<>`\\]{3,2000}", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?|ftp|wss?):[/\\]{2}[^\s\"'<>`\\]{3,2000}", re.IGNORECASE)
 _MARKUP = re.compile(
     r"<(?:a|form|input|iframe|meta|script|html|body|div|button|img|svg|object|embed|title|h\d|p)\b", re.IGNORECASE
 )
@@ -61,16 +62,21 @@ _WRITES = (
     ".append",
     ".html",
 )
+_REPLACING = frozenset({"replace", "replaceall"})
+MAX_PATTERN = 8
 _RUNS = ("eval", "function", "settimeout", "setinterval", "execscript")
 _ATTRIBUTES = frozenset({"href", "src", "action", "data", "formaction", "srcdoc"})
 
 
 class ScriptFindings(msgspec.Struct):
-    """What was found: addresses that the browser goes to by itself, other addresses, and pages that are written."""
+    """What was found: addresses that the browser goes to by itself, other addresses, pages that are written, scripts
+    that are made of strings, and the long strings that are put together and then decoded."""
 
     navigations: list[str]
     addresses: list[str]
     pages: list[str]
+    scripts: list[str]
+    encoded: list[str]
 
 
 class ScriptBudget(msgspec.Struct):
@@ -82,7 +88,7 @@ class ScriptBudget(msgspec.Struct):
 def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindings:
     """Return what a script leads to and writes, with the scripts that it makes of strings."""
     budget = budget or ScriptBudget()
-    found = ScriptFindings([], [], [])
+    found = ScriptFindings([], [], [], [], [])
     waiting = [source]
     for _ in range(MAX_SCRIPTS):
         if not waiting or budget.tokens <= 0:
@@ -92,6 +98,7 @@ def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindi
         reader = ScriptReader(tokens, found)
         reader.read()
         waiting += reader.scripts[:MAX_SCRIPTS]
+        found.scripts += reader.scripts[:MAX_SCRIPTS]
     return found
 
 
@@ -197,7 +204,8 @@ class ScriptReader:
             self._keep(self._markup, value)
         elif "://" in value or ":\\\\" in value:
             for match in _ADDRESS.finditer(value[:20_000]):
-                self._keep(self._found.addresses, match.group())
+                # A web socket is opened at the address of a site (RFC 6455 section 3).
+                self._keep(self._found.addresses, re.sub(r"(?i)\Aws", "http", match.group()))
 
     def _keep(self, found: list[str], value: str) -> None:
         if value and len(found) < MAX_FOUND and value not in found[-20:]:
@@ -271,9 +279,14 @@ class ScriptReader:
         is_numbers = low == "fromcharcode" or name.lower().endswith("fromcharcode.apply")
         if low in STRING_DECODERS or is_numbers:
             self._place += 2
+            is_literal = self._peek(1) == ")"
             value = self._read_numbers() if is_numbers else self._read_sum(depth + 1)
             self._pass(")")
-            return None if value is None else STRING_DECODERS[low](value) if low in STRING_DECODERS else value
+            if value is None or is_numbers:
+                return value
+            if len(value) >= LONG and not is_literal:
+                self._keep(self._found.encoded, value)
+            return STRING_DECODERS[low](value)
         if head in self._variables and low in STRING_METHODS:
             self._tokens[self._place] = Token("n", "." + method)
             return self._variables[head]
@@ -312,7 +325,7 @@ class ScriptReader:
             name = self._method_here()
             if not name:
                 break
-            arguments: list[str] = []
+            arguments = self._read_pattern() if name in _REPLACING else []
             while (argument := self._read_sum(depth + 1)) is not None and len(arguments) < 4:
                 arguments.append(argument)
                 if self._peek(0) != ",":
@@ -321,6 +334,22 @@ class ScriptReader:
             self._skip_to_bracket()
             value = apply_method(name, value, arguments)[:MAX_VALUE]
         return value
+
+    def _read_pattern(self) -> list[str]:
+        """Return what a regular expression of plain characters replaces (`/!/g`), and go behind the comma; nothing
+        where none stands here."""
+        if self._peek(0) != "/":
+            return []
+        pattern: list[str] = []
+        place = self._place + 1
+        while place < len(self._tokens) and len(pattern) < MAX_PATTERN and self._tokens[place].text != "/":
+            pattern.append(self._tokens[place].text)
+            place += 1
+        self._place = place + 1
+        if self._place < len(self._tokens) and self._tokens[self._place].kind == "n":
+            self._place += 1  # the flags
+        self._pass(",")
+        return ["".join(pattern).replace("\\", "").strip("[]")]
 
     def _method_here(self) -> str:
         """Return the method that is called here, and go behind its bracket."""
