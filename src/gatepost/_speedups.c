@@ -15,6 +15,11 @@ as a size. */
 
 #define MAX_ITEMS (1 << 24)
 
+typedef struct {
+    const char *start;
+    size_t size;
+} Slice;
+
 /* ---------------------------------------------------------------- near-duplicate signatures */
 
 static uint32_t crc_table[256];
@@ -132,6 +137,100 @@ static PyObject *smallest_hashes(PyObject *self, PyObject *args)
         PyList_SET_ITEM(found, (Py_ssize_t)i, hash);
     }
     return found;
+}
+
+/* ---------------------------------------------------------------- feature rows */
+
+#define ROW_SPACE (1 << 16)
+#define MAX_ROW_WORDS 255
+#define WORD_SLOTS 512
+#define LONGEST_NUMBER 9
+
+/* What str.isdigit says. */
+static int is_digit(PyObject *word)
+{
+    Py_ssize_t length = PyUnicode_GET_LENGTH(word);
+    int kind = PyUnicode_KIND(word);
+    const void *data = PyUnicode_DATA(word);
+    for (Py_ssize_t i = 0; i < length; i++)
+        if (!Py_UNICODE_ISDIGIT(PyUnicode_READ(kind, data, i)))
+            return 0;
+    return length > 0;
+}
+
+/* The bytes of one item of a list; NULL where it is no text, or text that UTF-8 does not have. */
+static const char *read_item(PyObject *list, Py_ssize_t at, size_t *size)
+{
+    Py_ssize_t found;
+    PyObject *item = PyList_GET_ITEM(list, at);
+    const char *bytes = PyUnicode_Check(item) ? PyUnicode_AsUTF8AndSize(item, &found) : NULL;
+    if (!bytes)
+        PyErr_Clear();
+    else
+        *size = (size_t)found;
+    return bytes;
+}
+
+/* The numbers that are set, in order, two bytes each. */
+static PyObject *pack_numbers(const uint64_t *set)
+{
+    Py_ssize_t count = 0;
+    for (size_t i = 0; i < ROW_SPACE / 64; i++)
+        count += set[i] ? __builtin_popcountll(set[i]) : 0;
+    PyObject *packed = PyBytes_FromStringAndSize(NULL, 2 * count);
+    if (!packed)
+        return NULL;
+    unsigned char *out = (unsigned char *)PyBytes_AS_STRING(packed);
+    for (size_t i = 0; i < ROW_SPACE / 64; i++)
+        for (uint64_t rest = set[i]; rest; rest &= rest - 1) {
+            size_t number = i * 64 + (size_t)__builtin_ctzll(rest);
+            *out++ = (unsigned char)(number & 0xFF);
+            *out++ = (unsigned char)(number >> 8);
+        }
+    return packed;
+}
+
+/* The first `most` different words, numbers by their length, and all other names, as a packed row. None where one of
+them has no UTF-8. */
+static PyObject *feature_row(PyObject *self, PyObject *args)
+{
+    static const char zeros[] = "000000000";
+    PyObject *words, *others;
+    Py_ssize_t most, kept = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!nO!", &PyList_Type, &words, &most, &PyList_Type, &others))
+        return NULL;
+    if (most < 0 || most > MAX_ROW_WORDS) {
+        PyErr_SetString(PyExc_ValueError, "the number of words is out of range");
+        return NULL;
+    }
+    uint64_t set[ROW_SPACE / 64] = {0};
+    Slice seen[WORD_SLOTS] = {{NULL, 0}};
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(words) && kept < most; i++) {
+        Slice word;
+        if (!(word.start = read_item(words, i, &word.size)))
+            Py_RETURN_NONE;
+        if (is_digit(PyList_GET_ITEM(words, i))) {
+            Py_ssize_t length = PyUnicode_GET_LENGTH(PyList_GET_ITEM(words, i));
+            word = (Slice){zeros, (size_t)(length < LONGEST_NUMBER ? length : LONGEST_NUMBER)};
+        }
+        uint32_t hash = crc32_of((const unsigned char *)word.start, word.size), slot = hash % WORD_SLOTS;
+        while (seen[slot].start && (seen[slot].size != word.size || memcmp(seen[slot].start, word.start, word.size)))
+            slot = (slot + 1) % WORD_SLOTS;
+        if (seen[slot].start)
+            continue;
+        seen[slot] = word;
+        set[(hash % ROW_SPACE) / 64] |= 1ull << (hash % 64);
+        kept++;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others); i++) {
+        Slice name;
+        if (!(name.start = read_item(others, i, &name.size)))
+            Py_RETURN_NONE;
+        uint32_t hash = crc32_of((const unsigned char *)name.start, name.size);
+        set[(hash % ROW_SPACE) / 64] |= 1ull << (hash % 64);
+    }
+    return pack_numbers(set);
 }
 
 /* ---------------------------------------------------------------- rows of the text model */
@@ -1142,11 +1241,6 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
 #define MAX_SIGNATURE 12
 #define FEW_LINES 2
 #define FEW_CHARS 60
-
-typedef struct {
-    const char *start;
-    size_t size;
-} Slice;
 
 /* White space as str.split sees it in ASCII text. */
 static int is_blank(unsigned char c)
@@ -2212,6 +2306,8 @@ static PyModuleDef_Slot module_slots[] = {
 static PyMethodDef functions[] = {
     {"smallest_hashes", smallest_hashes, METH_VARARGS,
      "smallest_hashes(words, run, count, least): of the words of letters alone, if there are so many."},
+    {"feature_row", feature_row, METH_VARARGS,
+     "feature_row(words, most, others): the packed row of the first different words and of other names; or None."},
     {"written_words", written_words, METH_O,
      "written_words(text): the words of ASCII text that its writer chose, and how many characters were kept."},
     {"walk_source", walk_source, METH_VARARGS,
