@@ -31,7 +31,7 @@ from gatepost.mail.links import Links
 from gatepost.mail.message import Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
-from gatepost.textmodel import rows
+from gatepost.textmodel import features, rows
 from gatepost.textmodel.features import Features, extract_features, find_written_words, normalise_word
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 
@@ -79,6 +79,11 @@ def test_the_same_written_words_of_any_text(text: str) -> None:
     assert native.written_words(text) == find_written_words(text)
 
 
+@given(st.text(max_size=120))
+def test_the_same_words(text: str) -> None:
+    assert native.split_words(text) == features._WORD.findall(text)
+
+
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**32))
 def test_the_same_rows(text: list[str], rest: list[str], marks: list[str], seed: int) -> None:
     dice = random.Random(seed)
@@ -121,6 +126,7 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.feature_row(["a"], 1_000, []), ValueError),
         (lambda: native.feature_row(("a",), 5, []), TypeError),
         (lambda: native.written_words("ä"), ValueError),
+        (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.PhraseIndex([("ab", 0, (), (), False, "", "")]), ValueError),
         (lambda: native.PhraseIndex([("abc", 3, (), (), False, "", "")]), ValueError),
         (lambda: native.PhraseIndex([("äbc", 0, (), (), False, "", "")]), ValueError),
@@ -314,7 +320,7 @@ def test_the_same_words_with_links(pieces: list[str]) -> None:
     assert native.link_words(text, links._ENDINGS_WITH_PATH) == links.find_link_words(text)
 
 
-@given(st.text(" \t\n\x1e\x1f\xa0\x85\u3000\u2003abé中", max_size=40))
+@given(st.one_of(st.text(" \t\n\x1e\x1f\xa0\x85\u3000\u2003abé中", max_size=40), st.text(" \n\x1e\x1cab\x7f")))
 def test_the_same_blanks(text: str) -> None:
     assert native.squeeze(text, False) == " ".join(text.split())
     lines = "\n".join(" ".join(words) for line in text.split(BREAK) if (words := line.split()))
