@@ -14,6 +14,7 @@ from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+from msgspec.structs import replace
 
 from gatepost.kinds import (
     MIME_DUPLICATE_HEADER,
@@ -222,6 +223,8 @@ _HINTS = (
 
 
 _MOST_NAMES = 32
+# What is longer than this in all is hardly ever met again.
+_MOST_REMEMBERED = 200
 
 
 class Entity(msgspec.Struct, frozen=True):
@@ -247,19 +250,49 @@ class Entity(msgspec.Struct, frozen=True):
 
 def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: str = "text/plain") -> Entity:
     """Read the fields that describe a body: type, boundary, charset, encoding, disposition, names."""
-    types: list[Parameters] = []
-    dispositions: list[Parameters] = []
+    types: list[str] = []
+    dispositions: list[str] = []
     encodings: list[str] = []
     for field in headers.fields:
         name = field.name
         if name == "content-type":
-            types.append(parse_parameters(unfold(field)))
+            types.append(unfold(field))
         elif name == "content-transfer-encoding":
             encodings.append(_strip_comment(field.value).lower())
         elif name == "content-disposition":
-            dispositions.append(parse_parameters(unfold(field)))
+            dispositions.append(unfold(field))
     if not types and not dispositions and not encodings:
         return Entity(headers=headers, types=(default,))
+    given = (tuple(types), tuple(dispositions), tuple(encodings))
+    # A boundary is another in each message.
+    if sum(map(len, (*types, *dispositions, *encodings))) <= _MOST_REMEMBERED and "oundary" not in "".join(types):
+        known = _describe_alone(*given, default)
+        if known is not None:
+            return replace(known, headers=headers)
+    return _describe(headers, *given, where, budget, default)
+
+
+@lru_cache(1024)
+def _describe_alone(
+    types: tuple[str, ...], dispositions: tuple[str, ...], encodings: tuple[str, ...], default: str
+) -> Entity | None:
+    """Return what short fields say; None where something is to be noted, which each message does for itself. The same
+    few types and encodings come again and again."""
+    budget = ReadBudget()
+    found = _describe(Headers(), types, dispositions, encodings, "", budget, default)
+    return None if budget.defects else found
+
+
+def _describe(
+    headers: Headers,
+    type_texts: tuple[str, ...],
+    disposition_texts: tuple[str, ...],
+    encodings: tuple[str, ...],
+    where: str,
+    budget: ReadBudget,
+    default: str,
+) -> Entity:
+    types, dispositions = list(map(parse_parameters, type_texts)), list(map(parse_parameters, disposition_texts))
     odd = _has_duplicates(types, dispositions, encodings, where, budget) | _has_odd_parameters(
         types, dispositions, where, budget
     )
@@ -293,7 +326,7 @@ def _normalise_type(main: str, default: str) -> str:
 def _has_duplicates(
     types: list[Parameters],
     dispositions: list[Parameters],
-    encodings: list[str],
+    encodings: tuple[str, ...],
     where: str,
     budget: ReadBudget,
 ) -> bool:
@@ -329,7 +362,7 @@ def _collect_names(types: list[Parameters], dispositions: list[Parameters]) -> t
     return tuple(found)[:_MOST_NAMES]
 
 
-def _resolve_encodings(values: list[str], where: str, budget: ReadBudget) -> tuple[tuple[str, ...], bool]:
+def _resolve_encodings(values: tuple[str, ...], where: str, budget: ReadBudget) -> tuple[tuple[str, ...], bool]:
     """Return every encoding that the fields name or hint at, and whether all of them were known."""
     if len(values) == 1 and values[0] in _STANDARD:
         return (values[0],), True
