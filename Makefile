@@ -86,7 +86,7 @@ $(VENV)/run.ready: $(VENV)/uv.ready requirements/run.txt pyproject.toml
 	@$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/speedups.ready: $(VENV)/run.ready src/gatepost/_speedups.c tools/build_speedups.py
+$(VENV)/speedups.ready: $(VENV)/run.ready src/gatepost/_speedups.c $(wildcard src/gatepost/native/*.c) tools/build_speedups.py
 	@$(BIN)/python tools/build_speedups.py
 	@touch $@
 

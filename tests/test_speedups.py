@@ -28,9 +28,11 @@ from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.elements import BREAK
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.links import Links
+from gatepost.mail.message import Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
-from gatepost.textmodel.features import extract_features, find_written_words, normalise_word
+from gatepost.textmodel import features, rows
+from gatepost.textmodel.features import Features, extract_features, find_written_words, normalise_word
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 
 native = speedups.native
@@ -42,6 +44,21 @@ WORDS = st.lists(st.text(string.ascii_letters + "äß中0$%.", max_size=8), max_
 @given(WORDS, st.integers(1, 20), st.integers(0, 30))
 def test_the_same_smallest_hashes(words: list[str], count: int, least: int) -> None:
     assert native.smallest_hashes(words, RUN, count, least) == find_smallest_hashes(words, count, least)
+
+
+@given(WORDS, st.integers(0, 40), WORDS)
+def test_the_same_feature_rows(words: list[str], most: int, others: list[str]) -> None:
+    short = [*dict.fromkeys("0" * min(len(word), 9) if word.isdigit() else word for word in words)][:most]
+    assert native.feature_row(words, most, others) == rows.pack_row([*short, *others])
+
+
+@given(WORDS, WORDS, st.sampled_from(("١٢٣", "²", "12345678901", "\ud800", "中")))
+def test_the_same_feature_rows_of_a_message(words: list[str], rest: list[str], odd: str) -> None:
+    seen = Features([*words, odd, *words[::-1]], rest, ["#links 0"])
+    with pytest.MonkeyPatch.context() as patch:
+        ours = rows.make_row(Message(), seen)
+        patch.setattr(rows, "native", None)
+        assert ours == rows.make_row(Message(), seen)
 
 
 LINES = st.sampled_from(
@@ -62,6 +79,11 @@ def test_the_same_written_words_of_any_text(text: str) -> None:
     assert native.written_words(text) == find_written_words(text)
 
 
+@given(st.text(max_size=120))
+def test_the_same_words(text: str) -> None:
+    assert native.split_words(text) == features._WORD.findall(text)
+
+
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**32))
 def test_the_same_rows(text: list[str], rest: list[str], marks: list[str], seed: int) -> None:
     dice = random.Random(seed)
@@ -76,11 +98,11 @@ def test_the_same_rows(text: list[str], rest: list[str], marks: list[str], seed:
 def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks: list[str], window: int) -> None:
     mine = ours.find(text, rest, marks, normalise_word, window)
     other = twin.find(text, rest, marks, normalise_word, window)
-    for rows, those in zip(mine[:2], other[:2], strict=True):
-        assert sorted(np.frombuffer(rows, np.int32)) == sorted(np.frombuffer(those, np.int32))
+    for these, those in zip(mine[:2], other[:2], strict=True):
+        assert sorted(np.frombuffer(these, np.int32)) == sorted(np.frombuffer(those, np.int32))
     assert np.allclose(mine[2], other[2])
     assert np.allclose(mine[3], other[3])
-    assert [rows for rows, _ in mine[4]] == [rows for rows, _ in other[4]]
+    assert [count for count, _ in mine[4]] == [count for count, _ in other[4]]
     assert np.allclose([total for _, total in mine[4]], [total for _, total in other[4]])
     scale = 0.125
     assert ours.heaviest(*mine[:2], scale, MARK_SCALE, MAX_SHOWN) == twin.heaviest(*other[:2], scale, MARK_SCALE, 6)
@@ -101,7 +123,10 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: _table().find(["§"], [], [], lambda _: 7, 80), TypeError),
         (lambda: _table().heaviest(b"\xff\xff\xff\x7f", b"", 1.0, 1.0, 6), ValueError),
         (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),
+        (lambda: native.feature_row(["a"], 1_000, []), ValueError),
+        (lambda: native.feature_row(("a",), 5, []), TypeError),
         (lambda: native.written_words("ä"), ValueError),
+        (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.PhraseIndex([("ab", 0, (), (), False, "", "")]), ValueError),
         (lambda: native.PhraseIndex([("abc", 3, (), (), False, "", "")]), ValueError),
         (lambda: native.PhraseIndex([("äbc", 0, (), (), False, "", "")]), ValueError),
@@ -134,8 +159,8 @@ def test_a_list_that_changes_while_it_is_read() -> None:
         text.clear()
         return "a"
 
-    rows, *_ = _table().find(text, [], [], shrink, 80)
-    assert np.frombuffer(rows, np.int32).tolist() == [0]
+    found, *_ = _table().find(text, [], [], shrink, 80)
+    assert np.frombuffer(found, np.int32).tolist() == [0]
 
 
 def test_another_list_that_changes_while_one_is_read() -> None:
@@ -146,8 +171,8 @@ def test_another_list_that_changes_while_one_is_read() -> None:
         marks.clear()
         return "a"
 
-    rows, noted, *_ = _table().find(["§"], rest, marks, shrink, 80)
-    assert np.frombuffer(rows, np.int32).tolist() == [0]
+    found, noted, *_ = _table().find(["§"], rest, marks, shrink, 80)
+    assert np.frombuffer(found, np.int32).tolist() == [0]
     assert not noted
 
 
@@ -295,7 +320,7 @@ def test_the_same_words_with_links(pieces: list[str]) -> None:
     assert native.link_words(text, links._ENDINGS_WITH_PATH) == links.find_link_words(text)
 
 
-@given(st.text(" \t\n\x1e\x1f\xa0\x85\u3000\u2003abé中", max_size=40))
+@given(st.one_of(st.text(" \t\n\x1e\x1f\xa0\x85\u3000\u2003abé中", max_size=40), st.text(" \n\x1e\x1cab\x7f")))
 def test_the_same_blanks(text: str) -> None:
     assert native.squeeze(text, False) == " ".join(text.split())
     lines = "\n".join(" ".join(words) for line in text.split(BREAK) if (words := line.split()))

@@ -1,4 +1,4 @@
-"""Build `src/gatepost/_speedups.c` where a C compiler and Python's headers are at hand.
+"""Build `src/gatepost/_speedups.c` and what it includes, where a C compiler and Python's headers are at hand.
 
     python tools/build_speedups.py [--sanitize]
 

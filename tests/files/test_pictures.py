@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from gatepost.files import pictures
 from gatepost.files.pictures import read_dimensions
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_IMAGES, MAX_PIXELS, File, UnpackBudget
@@ -253,3 +254,26 @@ def test_a_code_that_is_drawn_is_read(shapes: str) -> None:
 def test_no_path_raises(data: str) -> None:
     drawing = f'<svg><path d="{data}"/>' + '<rect x="1" y="1" width="3" height="9"/>' * 30 + "</svg>"
     assert len(files_of(drawing.encode())) == 1
+
+
+def test_a_picture_that_comes_again_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    decode = pictures._decode_codes
+
+    def count(file: File) -> tuple[tuple[str, ...], str]:
+        decoded.append(file.path)
+        return decode(file)
+
+    monkeypatch.setattr(pictures, "_decode_codes", count)
+    monkeypatch.setattr(pictures, "MAX_KNOWN", 1)
+    content, other = saved(code("https://again.example/1")), saved(code("https://again.example/2"))
+    found = [files_of(each)[0] for each in (content, content, other, content)]
+    assert [file.links[0].url for file in found] == [f"https://again.example/{n}" for n in (1, 1, 2, 1)]
+    assert len(decoded) == 3  # the second one pushed the first out
+
+
+def test_pictures_with_much_text_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "MAX_KNOWN_TEXT", 10)
+    content = saved(code("https://long.example/" + "x" * 50))
+    assert files_of(content)[0].links
+    assert not [key for key in pictures._known if key[1] == files_of(content)[0].sha256]

@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.entity import parse_parameters
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.entity import Entity, describe_entity, parse_parameters
+from gatepost.mail.headers import read_section
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,23 @@ def test_any_text_parses(text: str) -> None:
     parsed = parse_parameters(text)
     parsed.get("name")
     assert len(parsed.spellings("name", "boundary")) <= 24
+
+
+def _describe(fields: bytes) -> tuple[Entity, list[str]]:
+    budget = ReadBudget()
+    headers = read_section(fields + b"\r\n\r\n", 0, frozenset(), "1", budget).headers
+    return describe_entity(headers, "1", budget), [defect.kind for defect in budget.defects]
+
+
+def test_what_is_remembered_of_fields_has_the_headers_of_each_message() -> None:
+    fields = b"Content-Type: text/html; charset=koi8-r\r\nContent-Transfer-Encoding: base64"
+    first, again = _describe(b"Subject: one\r\n" + fields), _describe(b"Subject: two\r\n" + fields)
+    assert first[0].charset == again[0].charset == "koi8-r"
+    assert [each[0].headers.first("subject") for each in (first, again)] == ["one", "two"]
+
+
+def test_odd_fields_are_noted_for_every_message() -> None:
+    fields = b"Content-Type: text/plain; name=a; name=b\r\nContent-Transfer-Encoding: x-uue"
+    first, again = _describe(fields), _describe(fields)
+    assert first == again
+    assert "mime:nonstandard-encoding" in first[1]

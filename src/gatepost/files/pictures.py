@@ -15,6 +15,7 @@ counts.
 """
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import Literal
@@ -144,6 +145,8 @@ BOMB_PIXELS, BOMB_RATIO = 600_000_000, 2_000
 MAX_SIDE = 1_600
 MAX_FRAMES = 3
 MIN_PIECE, MAX_PIECE = 20, 800
+# So many pictures a worker remembers, if what they show is short; most show no code at all.
+MAX_KNOWN, MAX_KNOWN_TEXT = 512, 1_000
 MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
 
 _IMAGE_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
@@ -220,8 +223,35 @@ def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
         return Contents(unread=("ratio",))
     if is_too_large(file.content, file.type) or not budget.take_image(width * height):
         return Contents(unread=("pixels",))
+    codes, fault = _read_codes(file)
+    found = make_code_contents(codes, file.path)
+    return msgspec.structs.replace(found, traits=(*found.traits, Trait("broken-picture", fault))) if fault else found
+
+
+_known: OrderedDict[tuple[str, str], tuple[tuple[str, ...], str]] = OrderedDict()
+
+
+def _read_codes(file: File) -> tuple[tuple[str, ...], str]:
+    """Return the texts of the codes in a picture, and the fault at which its decoder stopped, or "".
+
+    Logos and signatures come with message after message, so a worker remembers what the last pictures showed. That is
+    the same for the same bytes, whoever sent them.
+    """
+    key = (file.type, file.sha256)
+    if key in _known:
+        _known.move_to_end(key)
+        return _known[key]
+    found = _decode_codes(file)
+    if sum(map(len, found[0])) <= MAX_KNOWN_TEXT:
+        _known[key] = found
+        if len(_known) > MAX_KNOWN:
+            _known.popitem(last=False)
+    return found
+
+
+def _decode_codes(file: File) -> tuple[tuple[str, ...], str]:
     codes: dict[str, None] = {}
-    broken: tuple[Trait, ...] = ()
+    fault = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -229,10 +259,9 @@ def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
                 codes.update(dict.fromkeys(find_codes(frame)))
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
-            broken = (Trait("broken-picture", type(fault).__name__),)
-    found = make_code_contents(codes, file.path)
-    return msgspec.structs.replace(found, traits=(*found.traits, *broken))
+        except Exception as stop:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            fault = type(stop).__name__
+    return tuple(codes), fault
 
 
 def decode_small(file: File) -> Image.Image | None:

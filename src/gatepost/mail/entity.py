@@ -14,6 +14,7 @@ from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+from msgspec.structs import replace
 
 from gatepost.kinds import (
     MIME_DUPLICATE_HEADER,
@@ -223,6 +224,8 @@ _HINTS = (
 
 _MOST_NAMES = 32
 _CUT = re.compile(rb"\0[^\"\r\n]*")
+# What is longer than this in all is hardly ever met again.
+_MOST_REMEMBERED = 200
 
 
 class Entity(msgspec.Struct, frozen=True):
@@ -248,21 +251,51 @@ class Entity(msgspec.Struct, frozen=True):
 
 def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: str = "text/plain") -> Entity:
     """Read the fields that describe a body: type, boundary, charset, encoding, disposition, names."""
-    types: list[Parameters] = []
-    dispositions: list[Parameters] = []
+    types: list[str] = []
+    dispositions: list[str] = []
     encodings: list[str] = []
     for field in headers.fields:
         name = field.name
         if name == "content-type":
-            types.append(parse_parameters(unfold(field)))
+            types.append(unfold(field))
         elif name == "content-transfer-encoding":
             encodings.append(_strip_comment(field.value).lower())
         elif name == "content-disposition":
-            dispositions.append(parse_parameters(unfold(field)))
+            dispositions.append(unfold(field))
             if b"\0" in field.raw:  # programs in C end a name there
-                dispositions.append(parse_parameters(_CUT.sub(b"", field.raw).decode("latin-1").partition(":")[2]))
+                dispositions.append(_CUT.sub(b"", field.raw).decode("latin-1").partition(":")[2])
     if not types and not dispositions and not encodings:
         return Entity(headers=headers, types=(default,))
+    given = (tuple(types), tuple(dispositions), tuple(encodings))
+    # A boundary is another in each message.
+    if sum(map(len, (*types, *dispositions, *encodings))) <= _MOST_REMEMBERED and "oundary" not in "".join(types):
+        known = _describe_alone(*given, default)
+        if known is not None:
+            return _guess_names(replace(known, headers=headers))
+    return _guess_names(_describe(headers, *given, where, budget, default))
+
+
+@lru_cache(1024)
+def _describe_alone(
+    types: tuple[str, ...], dispositions: tuple[str, ...], encodings: tuple[str, ...], default: str
+) -> Entity | None:
+    """Return what short fields say; None where something is to be noted, which each message does for itself. The same
+    few types and encodings come again and again."""
+    budget = ReadBudget()
+    found = _describe(Headers(), types, dispositions, encodings, "", budget, default)
+    return None if budget.defects else found
+
+
+def _describe(
+    headers: Headers,
+    type_texts: tuple[str, ...],
+    disposition_texts: tuple[str, ...],
+    encodings: tuple[str, ...],
+    where: str,
+    budget: ReadBudget,
+    default: str,
+) -> Entity:
+    types, dispositions = list(map(parse_parameters, type_texts)), list(map(parse_parameters, disposition_texts))
     odd = _has_duplicates(types, dispositions, encodings, where, budget) | _has_odd_parameters(
         types, dispositions, where, budget
     )
@@ -273,7 +306,7 @@ def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: s
         tuple(dict.fromkeys([b for parsed in types if parsed.has("bound") for b in parsed.spellings("boundary")])),
         next(filter(None, [parsed.get("charset") for parsed in types]), None),
         dispositions[0].main if dispositions else "",
-        _collect_names(types, dispositions) or _guess_names(headers, types),
+        _collect_names(types, dispositions),
         found,
         odd or not known,
     )
@@ -296,7 +329,7 @@ def _normalise_type(main: str, default: str) -> str:
 def _has_duplicates(
     types: list[Parameters],
     dispositions: list[Parameters],
-    encodings: list[str],
+    encodings: tuple[str, ...],
     where: str,
     budget: ReadBudget,
 ) -> bool:
@@ -332,16 +365,17 @@ def _collect_names(types: list[Parameters], dispositions: list[Parameters]) -> t
     return tuple(found)[:_MOST_NAMES]
 
 
-def _guess_names(headers: Headers, types: list[Parameters]) -> tuple[str, ...]:
-    """Return the name under which mail programs save a file that has none: the end of its address (RFC 2557), or its
-    description."""
-    if not types or not types[0].main.startswith("application/"):
-        return ()
-    values = [unfold(field) for field in headers.fields if field.name in ("content-location", "content-description")]
-    return decode_names(tuple(value.strip().rpartition("/")[2] for value in values[:2]))
+def _guess_names(entity: Entity) -> Entity:
+    """Return the entity with the name under which mail programs save a file that has none: the end of its address
+    (RFC 2557), or its description."""
+    if entity.names or not entity.types[0].startswith("application/"):
+        return entity
+    fields = [field for field in entity.headers.fields if field.name in ("content-location", "content-description")]
+    names = decode_names(tuple(unfold(field).strip().rpartition("/")[2] for field in fields[:2]))
+    return replace(entity, names=names) if names else entity
 
 
-def _resolve_encodings(values: list[str], where: str, budget: ReadBudget) -> tuple[tuple[str, ...], bool]:
+def _resolve_encodings(values: tuple[str, ...], where: str, budget: ReadBudget) -> tuple[tuple[str, ...], bool]:
     """Return every encoding that the fields name or hint at, and whether all of them were known."""
     if len(values) == 1 and values[0] in _STANDARD:
         return (values[0],), True

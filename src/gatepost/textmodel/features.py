@@ -83,7 +83,11 @@ def find_written_words(text: str) -> tuple[list[str], int]:
 
 def subject_words(subject: str) -> list[str]:
     """Return the words of a subject, without its list's tag and the marks of replies."""
-    subject = _REPLY.sub(" ", _LIST_TAG.sub(" ", subject[:MAX_SUBJECT]))
+    subject = subject[:MAX_SUBJECT]
+    if "[" in subject:
+        subject = _LIST_TAG.sub(" ", subject)
+    if ":" in subject:
+        subject = _REPLY.sub(" ", subject)
     return _split_words(fold(_strip_addresses(subject)))
 
 
@@ -123,7 +127,7 @@ def _split_words(text: str) -> list[str]:
             if sign in text:
                 text = text.replace(sign, f" {sign} ")
         return text.encode("ascii").translate(_BLANKED).decode("ascii").split()
-    words = _WORD.findall(text)
+    words: list[str] = native.split_words(text) if native else _WORD.findall(text)
     return [part for word in words for part in _cut_unspaced(word)] if _EASTERN.search(text) else words
 
 
@@ -219,7 +223,7 @@ def _mark_links(message: Message) -> Iterator[str]:
         yield f"#owners {_round_down(len(set(owners.values())))}"
         yield "#own-links " + _describe_share(owners, own)
         for host, owner in owners.items():
-            yield from _mark_host(host, owner)
+            yield from _describe_host(host, owner)
         for link in links[:MAX_LINKS]:
             yield from _mark_address(link)
     if owners := _find_owners([link for link in pictures if link.host]):
@@ -234,6 +238,11 @@ def _describe_share(owners: dict[str, str], own: set[str]) -> str:
     """Return how many of these belong to the sender."""
     theirs = own & set(owners.values())
     return "none" if not theirs else "all" if theirs.issuperset(owners.values()) else "some"
+
+
+@lru_cache(2048)
+def _describe_host(host: str, owner: str) -> tuple[str, ...]:
+    return tuple(_mark_host(host, owner))
 
 
 def _mark_host(host: str, owner: str) -> Iterator[str]:

@@ -184,6 +184,7 @@ _MONEY_AMOUNT = re.compile(
     r"(?:[$€£]|usd|eur|us\$|r\$)\s?\d{1,3}(?:[.,\s]?\d{3}){0,4}|\d{2,9}(?:[.,]\d{2,3})?\s?(?:€|\$|£|eur|euro|usd|dollar)",
     re.IGNORECASE,
 )
+_DIGIT = re.compile(r"\d")
 _STYLED_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff\uff21-\uff5a\u24b6-\u24e9]")
 _INVISIBLE_INSIDE = re.compile(r"(?<=[A-Za-z])[\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufeff]+(?=[A-Za-z])")
 _TAIL_BLANKS = "      "
@@ -205,7 +206,7 @@ def subject(reading: Reading) -> Iterator[Finding]:
     marks = subject.count("!") + subject.count("！")
     if marks >= _MANY_MARKS or "$$" in subject or _is_capitals(subject):
         yield HEADER_SHOUTING_SUBJECT.at("Subject", subject=subject)
-    if match := _MONEY_AMOUNT.search(subject):
+    if _DIGIT.search(subject) and (match := _MONEY_AMOUNT.search(subject)):
         yield HEADER_MONEY_SUBJECT.at("Subject", amount=match.group())
     if not subject.isascii():
         if len(_STYLED_LETTERS.findall(subject)) > max(_FEW_STYLED, _STYLED_SHARE * len(subject)):
@@ -242,7 +243,8 @@ _HOP_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May J
 # Days by which clocks and time zones may disagree, with months taken for 31 days.
 _HOP_LEEWAY = 4
 _HOP_REPEATED, _HOP_OUT_OF_ORDER, _HOP_FORM = coefficients(HEADER_FORGED_RECEIVED, "repeated", "out_of_order", "form")
-_HOP_BY = re.compile(r"\sby\s{1,3}([\w.-]{4,255})")
+# It begins with letters: those are found quicker than a blank of any kind.
+_HOP_BY = re.compile(r"by(?<=\sby)\s{1,3}([\w.-]{4,255})")
 # Names with nothing before or between their dots; a bare address where qmail puts the name of the host.
 _HOP_FAULTY = re.compile(r"\s{0,3}from\s{1,3}(?:\.\w|\d{1,3}(?:\.\d{1,3}){3} \(HELO )|[\s(]\.\.\w|\[\.\d")
 _FAULT_MARKS = (" (HELO ", "..", "[.", "from .")

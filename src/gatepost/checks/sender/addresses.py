@@ -173,7 +173,7 @@ def randomness(label: str) -> float:
     return min(1.0, score) if score >= _RANDOM_BAR else 0.0
 
 
-_REPORTER = re.compile(r"daemon|postmaster|mail (?:delivery|system)")
+_REPORTERS = ("daemon", "postmaster", "mail delivery", "mail system")
 _DOMAIN_FORM = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,10}\Z")
 # Names that only make sense inside one network; some machines write from them.
 _LOCAL_ENDINGS = frozenset(
@@ -219,7 +219,7 @@ def _is_from_reporter(reading: Reading) -> bool:
     shown = reading.fields.get("from", "").casefold()
     if not shown.strip("<> "):
         return not reading.envelope.sender.strip("<>")
-    return _REPORTER.search(shown) is not None
+    return any(name in shown for name in _REPORTERS)
 
 
 def _domain_could_exist(sender: Address) -> bool:

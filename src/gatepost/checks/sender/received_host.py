@@ -38,9 +38,10 @@ _READABLE = re.compile(r"[\w.:\[\]-]+")
 _BY = re.compile(r"([\w.-]{1,255})(?=[\s(;]|\Z)")
 _FOR = re.compile(r" for <?[^<>\s;@]{1,100}@([\w.-]{1,255})")
 # A customer who signed in, a web page, or a mailbox that was fetched.
-_ACCOUNT = re.compile(
-    r" (?:with|via) (?:e?smtps?a|asmtp|utf8smtps?a|http|local|pop3|imap|lmtp|fetchmail)\b|auth", re.IGNORECASE
-)
+_PROTOCOLS = r"(?:e?smtps?a|asmtp|utf8smtps?a|http|local|pop3|imap|lmtp|fetchmail)\b"
+_ACCOUNT = re.compile(rf" (?:with|via) {_PROTOCOLS}|auth", re.IGNORECASE)
+_ACCOUNT_WITH, _ACCOUNT_VIA = re.compile(rf" with {_PROTOCOLS}"), re.compile(rf" via {_PROTOCOLS}")
+_HELO_MARKS = ("HELO", "EHLO", "helo")
 _SENDMAIL = " (8."
 _MAIL_SYSTEMS = frozenset({"mailer-daemon", "postmaster"})
 _INSIDE = ("127.", "10.", "192.168.", "169.254.")
@@ -96,7 +97,8 @@ def _read_hop(text: str) -> Hop:
     first, comment = start[1].lower().rstrip("."), start[2] or ""
     if not _READABLE.fullmatch(first) or not by:
         return Hop("", "", False, "", by, owner, False, text)
-    said, name, seen = _HELO.search(head), _NAME.search(comment), _ADDRESS.search(head)
+    said = _HELO.search(head) if any(mark in head for mark in _HELO_MARKS) else None
+    name, seen = _NAME.search(comment) if " [" in comment else None, _ADDRESS.search(head)
     address = seen[1] if seen else ""
     helo = said[1].lower() if said else first
     # Some servers write the name in front and what the host said behind it.
@@ -146,7 +148,7 @@ def received_host(reading: Reading) -> Iterator[Finding]:
 def is_from_stranger(hop: Hop, reading: Reading) -> bool:
     """Return whether a stranger's host handed the mail over: no member of a list, no user of the server, no relay of
     the same organisation."""
-    if not hop.address or any(name in reading.fields for name in _PASSED_ON) or _ACCOUNT.search(hop.text):
+    if not hop.address or any(name in reading.fields for name in _PASSED_ON) or _is_by_account(hop.text):
         return False
     # Reports on delivery come from whatever server there is.
     if not reading.envelope.sender.strip("<> ") or any(
@@ -154,6 +156,15 @@ def is_from_stranger(hop: Hop, reading: Reading) -> bool:
     ):
         return False
     return hop.owner not in (org_domain(hop.helo), *reading.sender_domains)
+
+
+def _is_by_account(text: str) -> bool:
+    """Return whether the sender was a known user. Two expressions that begin with a fixed text are quicker than one
+    that ignores case, which is left for text that has other cases than ASCII."""
+    if not text.isascii():
+        return _ACCOUNT.search(text) is not None
+    low = text.lower()
+    return "auth" in low or _ACCOUNT_WITH.search(low) is not None or _ACCOUNT_VIA.search(low) is not None
 
 
 def _is_line(hop: Hop) -> bool:

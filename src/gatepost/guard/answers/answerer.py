@@ -124,23 +124,18 @@ class Answerer:
         inquiries: dict[AskReputation, tuple[Inquiry, ...]] = {}
         budget = self._budget(job.ggrid)
         for question in dict.fromkeys(questions):
-            if not budget.can_ask(question):
+            # Most questions are about names.
+            if isinstance(question, Dns):
+                if known := self._resolver.known(question):
+                    found[question] = known
+                else:
+                    missing.append(question)
+            elif not budget.can_ask(question):
                 found[question] = self._refuse(job, question)
-            elif isinstance(question, AskAntivirus):
-                found[question] = await self._scan(job)
-            elif isinstance(question, AskCampaign):
-                found[question] = self._campaigns.answer(job.envelope, question)
-            elif isinstance(question, Lookup):
-                # The tenant is the message's, whatever a worker may ask.
-                found[question] = await self._lists.answer(job.envelope.tenant, question)
-            elif isinstance(question, AskSightings):
-                found[question] = await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
             elif isinstance(question, AskReputation):
                 inquiries[question] = await self._inquire(job, question)
-            elif known := self._resolver.known(question):
-                found[question] = known
             else:
-                missing.append(question)
+                found[question] = await self._look_up(job, question)
         zones = [inquiry.question for asked in inquiries.values() for inquiry in asked]
         resolved = await self._resolve(job, budget, missing, zones)
         for question in missing:
@@ -150,6 +145,18 @@ class Answerer:
         for question, asked in inquiries.items():
             found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()
         return tuple(found[question] for question in questions)
+
+    async def _look_up(
+        self, job: QuestionedJob, question: AskAntivirus | AskCampaign | Lookup | AskSightings
+    ) -> Answer:
+        """Return what is not asked of DNS. The tenant is the message's, whatever a worker may ask."""
+        if isinstance(question, AskSightings):
+            return await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
+        if isinstance(question, AskCampaign):
+            return self._campaigns.answer(job.envelope, question)
+        if isinstance(question, Lookup):
+            return await self._lists.answer(job.envelope.tenant, question)
+        return await self._scan(job)
 
     async def _inquire(self, job: QuestionedJob, question: AskReputation) -> tuple[Inquiry, ...]:
         return await self._reputation.inquire(job.envelope.tenant, question) if self._reputation else ()

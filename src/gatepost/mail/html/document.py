@@ -160,16 +160,8 @@ class HtmlPage(PageBuilder):
     def _plan(self, text: str) -> Plan | None:
         """Return what a start tag means on this page, worked out once for all elements that have the same tag; None
         for one that can be read in more than one way."""
-        start = parse_tag(text)
-        if start is None:
-            return None
-        name, attributes, has_end = start
-        spacing, element, is_read = _TAGS.get(name, _OTHER_TAG)
-        own = PLAIN
-        if not _LOOKS.isdisjoint(attributes) if attributes else name in self._sheet.rules:
-            own = self._resolve_style(name, attributes)
-        is_special = element is not None or bool(own.active) or not _INERT.issuperset(attributes)
-        return is_special, has_end, spacing, is_read, None if own is PLAIN else own, (name, attributes)
+        # Without a style of its own and without a sheet, a tag means the same on every page.
+        return _plan_tag(text, self._sheet) if self._sheet.rules or "style" in text else _plan_unstyled(text)
 
     def enter(self, tag: tuple[str, Attributes]) -> tuple[Opened | None, bool]:
         """Read one element of a document that is walked as lexbor writes it out."""
@@ -225,7 +217,7 @@ class HtmlPage(PageBuilder):
         return None, is_read
 
     def _change_appearance(self, tag: str, attributes: Attributes) -> None:
-        own = self._resolve_style(tag, attributes)
+        own = _resolve_style(tag, attributes, self._sheet)
         if own is not PLAIN:
             self.appearance = self.appearance.with_style(own)
             if own.active:
@@ -248,18 +240,6 @@ class HtmlPage(PageBuilder):
             closing()
         self.appearance = appearance
 
-    def _resolve_style(self, tag: str, attributes: Attributes) -> Style:
-        get = attributes.get
-        sheet = self._sheet
-        if sheet.rules:
-            own = sheet.style(tag, get("class") or "", get("id") or "", get("style") or "")
-        else:
-            own = sheet.style("", "", "", inline) if (inline := get("style")) else PLAIN
-        if _LEGACY.isdisjoint(attributes):
-            return own
-        fore = get("color") if tag == "font" else get("text") if tag == "body" else None
-        return _add_legacy_attributes(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
-
     def read_comment(self, text: str) -> None:
         if "[if" not in text[:24].lower():
             return
@@ -267,6 +247,36 @@ class HtmlPage(PageBuilder):
         low = inner.lower()
         if any(mark in low for mark in _WORTH_READING) or _TEXT.search(inner):
             self.add_document(inner.removesuffix("<![endif]"))
+
+
+def _plan_tag(text: str, sheet: StyleSheets) -> Plan | None:
+    start = parse_tag(text)
+    if start is None:
+        return None
+    name, attributes, has_end = start
+    spacing, element, is_read = _TAGS.get(name, _OTHER_TAG)
+    own = PLAIN
+    if not _LOOKS.isdisjoint(attributes) if attributes else name in sheet.rules:
+        own = _resolve_style(name, attributes, sheet)
+    is_special = element is not None or bool(own.active) or not _INERT.issuperset(attributes)
+    return is_special, has_end, spacing, is_read, None if own is PLAIN else own, (name, attributes)
+
+
+@lru_cache(4096)
+def _plan_unstyled(text: str) -> Plan | None:
+    return _plan_tag(text, StyleSheets())
+
+
+def _resolve_style(tag: str, attributes: Attributes, sheet: StyleSheets) -> Style:
+    get = attributes.get
+    if sheet.rules:
+        own = sheet.style(tag, get("class") or "", get("id") or "", get("style") or "")
+    else:
+        own = sheet.style("", "", "", inline) if (inline := get("style")) else PLAIN
+    if _LEGACY.isdisjoint(attributes):
+        return own
+    fore = get("color") if tag == "font" else get("text") if tag == "body" else None
+    return _add_legacy_attributes(own, "hidden" in attributes, "background" in attributes, get("bgcolor"), fore)
 
 
 def _chain_closings(one: Closing | None, other: Closing | None) -> Closing | None:
