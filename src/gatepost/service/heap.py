@@ -43,7 +43,7 @@ def limit_heap() -> bool:
     if has_own or mallopt is None:
         return False
     wanted = ((_M_ARENA_MAX, ARENAS), (_M_MMAP_THRESHOLD, MAPPED_BYTES), (_M_TRIM_THRESHOLD, TRIM_BYTES))
-    return all([mallopt(parameter, value) == 1 for parameter, value in wanted])
+    return all(mallopt(parameter, value) == 1 for parameter, value in wanted)
 
 
 def free_bytes() -> int:
