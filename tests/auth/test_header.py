@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.auth.header import MAX_SIGNATURES, WIDTH, find_forged, format_header, read_authserv_id
+from gatepost.auth.header import MAX_SIGNATURES, NAME, WIDTH, find_forged, format_header, read_authserv_id
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Iprev, Spf
 from gatepost.mail.message import Field
 
@@ -142,6 +142,34 @@ def test_forged_fields() -> None:
         field("authentication-results", "other", raw="MX.ours.example; dmarc=pass"),
     )
     assert find_forged(fields, "mx.OURS.example") == (1, 4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *("gw.example.; spf=pass", "gw(x).example; spf=pass", "gw . example; spf=pass", "gw.example/1; spf=pass"),
+        *(
+            "=?utf-8?q?gw.example?=; spf=pass",
+            "ｇｗ.example; spf=pass",
+            "gw.exam(unclosed; spf=pass",
+            '"gw".example; x',
+        ),
+        *("(;) gw.example; spf=pass", "gw.example=1; spf=pass", '"gw.example; spf=pass', ".gw.example; spf=pass"),
+    ],
+)
+def test_what_another_reader_could_take_for_ours_is_stripped(claim: str) -> None:
+    assert find_forged([Field(NAME, claim, f"{NAME}: {claim}\r\n".encode())], "gw.example") == (0,)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *("mx.gw.example; spf=pass", "gw.example.com; spf=pass", "gw-example; spf=pass", "other; x=(gw.example)"),
+        *("mx.theirs.example 1; spf=pass (a (b) c; d)", "theirs; reason=gw.example", "xgw.example; spf=pass"),
+    ],
+)
+def test_claims_of_others_stay(claim: str) -> None:
+    assert find_forged([Field(NAME, claim, f"{NAME}: {claim}\r\n".encode())], "gw.example") == ()
 
 
 @given(st.text())

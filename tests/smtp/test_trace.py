@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from gatepost.report import Report
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody
-from gatepost.smtp.trace import Arrival, build_trace_fields, leave_out, read_header
+from gatepost.smtp.trace import (
+    MAX_FIELDS,
+    MAX_HEADER,
+    MAX_RESULTS,
+    Arrival,
+    build_trace_fields,
+    leave_out,
+    read_header,
+)
 
 ARRIVAL = Arrival("client.example", "192.0.2.1", "ESMTPS", "b@y.example", 1_700_000_000.0)
 NAME = "gate.example"
@@ -117,3 +125,28 @@ def test_a_client_writes_nothing_into_our_fields(hostile: str) -> None:
 def test_hops_are_counted(tmp_path: Path) -> None:
     with spooled(tmp_path, b"Received: x\r\n" * 101 + b"\r\nReceived: body\r\n") as body:
         assert read_header(body, NAME).hops == 101
+
+
+def test_a_header_that_is_not_read_to_its_end_is_not_whole(tmp_path: Path) -> None:
+    """Claims in what was not read would be sent on. Hostile headers cost no more than long ones."""
+    claim = b"X-Gatepost-Verdict: clean\r\n"
+    for raw, whole, claims in (
+        (b"a:\r\n" * (MAX_FIELDS - 1) + b"\r\nbody", True, 0),
+        (b"a:\r\n" * (MAX_FIELDS + 1) + claim + b"\r\nbody", False, 0),
+        (b"junk\r\n" * 200_000 + claim, False, 0),
+        (b"A: " + b"x" * MAX_HEADER + b"\r\n" + claim + b"\r\nbody", False, 0),
+        (claim * 150_000, False, MAX_FIELDS),
+        (b"A: b\r\n" + claim, True, 1),
+        (b"", True, 0),
+    ):
+        with spooled(tmp_path, raw) as body:
+            header = read_header(body, NAME)
+            assert (header.whole, len(header.claims)) == (whole, claims)
+
+
+def test_of_many_results_few_are_read_and_the_others_left_out(tmp_path: Path) -> None:
+    raw = b"Authentication-Results: theirs.example; spf=pass\r\n" * 200 + b"\r\nbody"
+    with spooled(tmp_path, raw) as body:
+        header = read_header(body, NAME)
+        assert (header.whole, len(header.claims)) == (True, 200 - MAX_RESULTS)
+        assert b"".join(leave_out(body, header.claims)).count(b"theirs") == MAX_RESULTS

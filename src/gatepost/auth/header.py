@@ -6,6 +6,7 @@ in it can end the value, the result or the line. An incoming field that claims t
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 from gatepost.auth.results import Authentication, Dkim, Spf
@@ -14,12 +15,15 @@ from gatepost.mail.message import Field
 NAME = "authentication-results"
 MAX_VALUE = 255
 MAX_SIGNATURES = 20
-MAX_CLAIM = 2_000
+MAX_CLAIM = 500
 WIDTH = 76
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`{|}~0-9A-Za-z-]+")
 _ODD = re.compile(r"[^ -~]")
 _ID = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s;()"]+', re.DOTALL)
+_QUOTING = re.compile(r'["\\]')
+_HOST = re.compile(r"[\w.-]*+")
+_NESTING = re.compile(r"[();]")
 
 
 def format_header(authserv_id: str, found: Authentication) -> bytes:
@@ -36,15 +40,47 @@ def format_header(authserv_id: str, found: Authentication) -> bytes:
 
 
 def find_forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
-    """Return the places of the incoming fields to strip: those that claim our authserv-id, and those whose claim cannot
-    be read."""
+    """Return the places of the incoming fields to strip: those that claim our authserv-id, those whose claim cannot be
+    read, and those that a reader who forgives more than we do could take for ours."""
     ours = authserv_id.lower()
     return tuple(
         index
         for index, field in enumerate(fields)
-        if field.name.strip() == NAME
-        and {"", ours} & {read_authserv_id(field.value), read_authserv_id(_unfold(field.raw))}
+        if field.name.strip() == NAME and (_claims(field.value, ours) or _claims(_unfold(field.raw), ours))
     )
+
+
+def _claims(value: str, ours: str) -> bool:
+    return read_authserv_id(value) in ("", ours) or _may_be_read_as(value[:MAX_CLAIM], ours)
+
+
+def _may_be_read_as(value: str, ours: str) -> bool:
+    """Whether the claim is `ours` to somebody who takes out comments inside of a word, white space, quotes or a last
+    dot, folds letters (full width, RFC 8616), ends the name at any odd character, or decodes encoded words."""
+    claim = _without_comments(value)
+    if claim is None or "=?" in claim:
+        return True
+    words = _QUOTING.sub("", unicodedata.normalize("NFKC", claim)).casefold().split()
+    names = ("".join(words[:1]), "".join(words))
+    return any(_first_host(name) == ours for name in names)
+
+
+def _first_host(name: str) -> str:
+    found = _HOST.match(name)
+    return found[0].strip(".") if found else ""
+
+
+def _without_comments(value: str) -> str | None:
+    """Return the text before the first semicolon that is outside of all parentheses; None if one is not closed."""
+    kept, depth, start = [], 0, 0
+    for found in _NESTING.finditer(value):
+        if not depth:
+            kept.append(value[start : found.start()])
+            if found[0] == ";":
+                return "".join(kept)
+        depth = max(0, depth + {"(": 1, ")": -1}.get(found[0], 0))
+        start = found.end()
+    return None if depth else "".join((*kept, value[start:]))
 
 
 def read_authserv_id(value: str) -> str:
@@ -58,7 +94,7 @@ def read_authserv_id(value: str) -> str:
 
 
 def _unfold(raw: bytes) -> str:
-    return raw.partition(b":")[2].decode("latin-1")
+    return raw.partition(b":")[2].decode("utf-8", "replace")
 
 
 def _skip_comments(value: str) -> int:

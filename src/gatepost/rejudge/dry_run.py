@@ -1,13 +1,17 @@
 """Dry runs over stored messages: what another policy, or a change of a list, would have done to the last ones.
 
 Storage keeps the findings of a message and not its text, so checks do not run again. Messages are judged in batches,
-off the event loop. Dry runs of list changes run one at a time, so that several take longer and nothing else slows down.
-The List API (`dryRun`), the web pages and the command line use the same functions.
+off the event loop and one batch at a time, whoever asks (`judge_in_turn`). Dry runs of list changes run one at a time,
+so that several take longer and nothing else slows down. The List API (`dryRun`), the web pages and the command line use
+the same functions.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
+from typing import TypeVar
 
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
@@ -16,6 +20,7 @@ from gatepost.lists.rulings import Ruling, rule_on, scoped_name
 from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.lists.unkeyed import make_hit
 from gatepost.policy.layers import Policies
+from gatepost.policy.rules import Policy
 from gatepost.rejudge.replay import Change, Comparison, EntryDryRun, Known, compare, rejudge, rulings_of
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
@@ -23,12 +28,27 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import milliseconds, now
 
+T = TypeVar("T")
+# The event loop waits for the interpreter after each wait for the network, once for each thread that computes: a second
+# thread here would make every scan of every tenant slower.
+_judging = ThreadPoolExecutor(1, "judge-again")
+
+
+async def judge_in_turn(judge: Callable[[], T]) -> T:
+    """Judge stored messages in the one thread for that, after those that wait already."""
+    return await asyncio.get_running_loop().run_in_executor(_judging, judge)
+
 
 async def replay_record(store: Store, record: MessageRecord, policies: Policies) -> Comparison:
     """Compare the stored decision on one message with the one that today's policy and lists lead to."""
     policy = policies.of(record.envelope.tenant).policy
-    judged = rejudge(record.report, policy, await _rule_today(store, record))
-    return compare(record.ggrid, record.report, judged, record.report.subject)
+    ruling = await _rule_today(store, record)
+    # In a thread, as in the batches below: mail decides how many findings and links a report has.
+    return await judge_in_turn(partial(_judge_again, record, policy, ruling))
+
+
+def _judge_again(record: MessageRecord, policy: Policy, ruling: Ruling) -> Comparison:
+    return compare(record.ggrid, record.report, rejudge(record.report, policy, ruling), record.report.subject)
 
 
 async def try_policy(
@@ -44,7 +64,7 @@ async def try_policy(
         async for batch in batches:
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
-            flips += await asyncio.to_thread(_find_flips, batch, known, today, other)
+            flips += await judge_in_turn(partial(_find_flips, batch, known, today, other))
             considered += len(batch)
     return considered, flips
 
@@ -79,7 +99,8 @@ async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
     unkeyed = await store.unkeyed(tenant)
     spoken = {note.entry: note.where for note in report.lists}
     phrases = [entry for entry in unkeyed.phrases if entry.key in spoken]
-    hits = [*await store.lookup(tenant, collect_keys(report.subjects, KINDS)), *map(make_hit, phrases)]
+    keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
+    hits = [*await store.lookup(tenant, keys), *map(make_hit, phrases)]
     asked = [*report.subjects, *(Subject("text", entry.key, spoken[entry.key]) for entry in phrases)]
     return rule_on(dict.fromkeys(hits), asked, authenticated=report.authentication.aligned, custom=unkeyed.custom)
 
@@ -112,7 +133,7 @@ class ListDryRuns:
         async with aclosing(self._store.recent_messages(scope, MESSAGES)) as batches:
             async for batch in batches:
                 await load_custom_lists(self._store, batch, known)
-                await asyncio.to_thread(_consider, dry_run, batch, known, self._policies)
+                await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies))
                 if dry_run.exhausted:
                     return
 

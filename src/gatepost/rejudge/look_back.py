@@ -5,13 +5,13 @@ asked for, so those messages can be found without their text. The work is bounde
 result says how far it came. Entries that need the text (phrases), and lists that hold nothing, cannot be looked up.
 """
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import partial
 
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.policy.layers import Policies
-from gatepost.rejudge.dry_run import load_custom_lists
+from gatepost.rejudge.dry_run import judge_in_turn, load_custom_lists
 from gatepost.rejudge.replay import Change, EntryDryRun, Known
 from gatepost.store.audit import Actor
 from gatepost.store.look_backs import MAX_HITS, LookBack
@@ -50,7 +50,7 @@ async def look_back(
         async with aclosing(store.recent_messages(scope, messages)) as batches:
             async for batch in batches:
                 await load_custom_lists(store, batch, known)
-                if not await asyncio.to_thread(search.take, batch, known):
+                if not await judge_in_turn(partial(search.take, batch, known)):
                     break
         search.is_cut |= search.seen >= messages
     reached = search.oldest if search.is_cut else None

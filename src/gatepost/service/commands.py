@@ -15,6 +15,7 @@ import msgspec
 
 from gatepost.service import certificates, first_start, plan, systemd
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.heap import limit_heap
 from gatepost.service.publishing.node_files import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
@@ -167,8 +168,10 @@ def log_warnings(folder: Path) -> None:
 
 
 def _prepare_process(data: DataFolder) -> None:
-    """Make new files private and allow as many descriptors as the system permits: each client needs one."""
+    """Make new files private, bound the heap, and allow as many descriptors as the system permits: each client needs
+    one."""
     os.umask(PRIVATE)
+    limit_heap()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     data.make()

@@ -140,6 +140,7 @@ class Generations(Collector):
         """Start the core, if there is one, and build an application for every port. A process that runs one of the
         services does not load the other."""
         plan, own = generation.plan, None
+        pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
             from gatepost.service.core import build_rest_source, build_smtp_source, schedule_learning, start_core
 
@@ -158,6 +159,8 @@ class Generations(Collector):
             generation.apps["abby"], generation.probe, generation.health = api.app, api.probe, api.describe_health
             generation.serve_waiting, generation.trust = api.cores.serve_waiting, api.cores.trust
             generation.feeds = schedule_feeds(plan, plan.abby, shared, generation.stack)
+        if pages:
+            await pages
         metrics = build_metrics_app(shared.metrics)
         generation.apps |= dict.fromkeys(("metrics", "guard metrics"), metrics)
         for app in generation.apps.values():
@@ -199,6 +202,15 @@ class Generations(Collector):
         for each in (*self._ending, self._current):
             if each and each.serve_waiting:
                 each.serve_waiting()
+
+
+def _prepare_pages(stack: AsyncExitStack) -> asyncio.Task[None]:
+    """Compile the pages in a thread, while the workers start."""
+    from gatepost.web.registry import prepare_pages
+
+    task = asyncio.create_task(asyncio.to_thread(prepare_pages))
+    stack.callback(task.cancel)
+    return task
 
 
 def _keep_counters(registry: CollectorRegistry) -> tuple[Family, ...]:

@@ -24,6 +24,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from resource import RUSAGE_THREAD, getrusage
 from types import FrameType
 
@@ -165,6 +166,7 @@ def watch_loop(registry: CollectorRegistry) -> LoopWatchdog:
     of them 5 ms each time, the default, would make a scan several times as long."""
     sys.setswitchinterval(SWITCH_SECONDS)
     preload_suffixes()  # at the first address it would take 90 ms of the loop
+    import_module("anyio._backends._asyncio")  # Starlette asks for it within a request
     gc.collect()
     gc.freeze()
     watchdog = LoopWatchdog()

@@ -23,6 +23,7 @@ from gatepost.service.certificate_watch import CertificateWatch
 from gatepost.service.event_stream import open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWatch
+from gatepost.service.heap import trim_forever
 from gatepost.service.http_servers import serve
 from gatepost.service.listeners import Listeners
 from gatepost.service.loop_watchdog import watch_loop
@@ -78,7 +79,7 @@ async def run_plan(
         watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust)
         conditions = ConditionWatch(shared.condition, store, plan.data.path, generations.next_hop_fault)
         await conditions.look()
-        for run in (watch.run, conditions.run):
+        for run in (watch.run, conditions.run, trim_forever):
             stack.callback(asyncio.create_task(run()).cancel)
         if control:
             control.attach(generations)

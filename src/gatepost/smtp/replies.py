@@ -111,6 +111,7 @@ TOO_LARGE = reply(552, "5.3.4 Message size exceeds limit")
 TOO_MANY_RECIPIENTS = reply(452, "4.5.3 Too many recipients")
 OTHER_TENANT = reply(452, "4.5.3 Send to this recipient separately")
 LOOP = reply(554, "5.4.6 Too many hops")
+LONG_HEADER = reply(554, "5.6.0 Header section is too long")
 EMPTY = reply(550, "5.6.0 Message is empty")
 
 FULL = reply(451, "4.3.2 Busy, try again later")

@@ -341,6 +341,8 @@ class Session:
         header = read_header(body, services.hostname)
         if header.hops > self._limits.hops:
             return replies.LOOP
+        if not header.whole:
+            return replies.LONG_HEADER
         now = time.time()
         request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp")
 

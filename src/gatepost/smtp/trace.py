@@ -21,6 +21,10 @@ from gatepost.scanning.request import ScanResult
 PREFIX = b"x-gatepost-"
 AUTHENTICATION = b"authentication-results"
 MAX_HEADER = 1 << 20
+# Fields and other lines that are read of a header, which is done on the event loop, and results of authentication whose
+# claims are read; further ones are left out.
+MAX_FIELDS = 2_000
+MAX_RESULTS = 20
 WIDTH = 76
 _PIECE = 256 << 10
 _FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n")
@@ -57,10 +61,12 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it."""
+    """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it. One
+    that is longer than what is read of it is not `whole`: it may hold more claims, and must not be sent on."""
 
     claims: tuple[tuple[int, int], ...]
     hops: int
+    whole: bool = True
 
 
 def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
@@ -92,8 +98,9 @@ def read_header(body: InPieces, hostname: str) -> Header:
     """Read the header section, or as much of it as a header may have."""
     start = next(body.chunks(MAX_HEADER), b"")
     claims: list[tuple[int, int]] = []
-    hops = position = 0
-    while position < len(start) and not start.startswith(b"\r\n", position):
+    hops = results = count = position = 0
+    while position < len(start) and not start.startswith(b"\r\n", position) and count < MAX_FIELDS:
+        count += 1
         match = _FIELD.match(start, position)
         if match is None:
             line = _LINE.match(start, position)
@@ -101,27 +108,29 @@ def read_header(body: InPieces, hostname: str) -> Header:
             continue
         name = match[1].lower()
         hops += name == b"received"
-        if name.startswith(PREFIX) or (name == AUTHENTICATION and _is_forged(match[0], hostname)):
+        results += name == AUTHENTICATION
+        is_result = name == AUTHENTICATION and (results > MAX_RESULTS or _is_forged(match[0], hostname))
+        if is_result or name.startswith(PREFIX):
             claims.append(match.span())
         position = match.end()
-    return Header(tuple(claims), hops)
+    is_whole = start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
+    return Header(tuple(claims), hops, is_whole)
 
 
 def leave_out(body: InPieces, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     """Yield the bytes of a message but for these stretches, in pieces."""
-    begin = 0
-    rest = list(claims)
+    begin = number = 0
     for piece in body.chunks(_PIECE):
         end = begin + len(piece)
         position = begin
-        while rest and rest[0][0] < end:
-            first, last = rest[0]
+        while number < len(claims) and claims[number][0] < end:
+            first, last = claims[number]
             if first > position:
                 yield piece[position - begin : first - begin]
             position = min(last, end)
             if last > end:
                 break
-            rest.pop(0)
+            number += 1
         if position < end:
             yield piece[position - begin :]
         begin = end

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.store.engine import AnnouncedWrite, Many, Operations, Read, Row, Work, snapshot, storable
+from gatepost.store.engine import AnnouncedWrite, Many, Operations, Read, Row, Work, search, storable
 from gatepost.store.paging import Condition, PageQuery, find_page, key_range, parse_time_cursor
 
 # Enough to recognise a call by; the entries themselves are in the lists.
@@ -76,7 +76,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 class AuditStore(Operations):
     """Reading the audit trail."""
 
-    @snapshot
+    @search
     def audit_page(self, wanted: AuditFilter, before: str | None = None, limit: int = 100) -> Work[AuditPage]:
         """A page of changes, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
         keys = yield from find_page(_plan(wanted, before), limit)

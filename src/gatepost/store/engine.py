@@ -170,6 +170,11 @@ class Engine(ABC):
     async def query_once(self, work: Callable[[], Work[T]]) -> T:
         """Do work that only reads, and sees one moment throughout."""
 
+    @abstractmethod
+    async def search(self, work: Callable[[], Work[T]]) -> T:
+        """Do work that may read very many rows, and sees one moment throughout. Few searches run at a time, and none of
+        them keeps other work from being done: mail must not wait for what people look for."""
+
     def glance(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
         """Do work that reads a row or two that every message asks for."""
         return self.query(work)
@@ -278,6 +283,16 @@ def snapshot(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate
     @wraps(work)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return self._engine.query_once(partial(work, self, *args, **kwargs))
+
+    return run
+
+
+def search(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """An operation that may read very many rows, and sees one moment throughout."""
+
+    @wraps(work)
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._engine.search(partial(work, self, *args, **kwargs))
 
     return run
 

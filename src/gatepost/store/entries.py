@@ -29,7 +29,7 @@ from gatepost.store.engine import (
     normalize_scope,
     now,
     query,
-    snapshot,
+    search,
     storable,
 )
 from gatepost.store.entry_search import make_cursor, plan_search
@@ -175,7 +175,7 @@ class EntryStore(ListStore):
         found = {row[0]: ListEntry(*row) for row in rows}
         return tuple(found[key] for key in wanted if key in found)
 
-    @snapshot
+    @search
     def entries_page(
         self,
         scope: str | None,

@@ -10,7 +10,7 @@ import msgspec
 
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.campaigns import MarkSays, mark_message
-from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query, storable
+from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query, search, storable
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
 from gatepost.store.training_pools import teach_record
@@ -87,7 +87,7 @@ class FeedbackStore(Operations):
         rows = yield Read(_SELECT_SAID, (storable(ggrid.lower()), normalize_scope(tenant) or ""))
         return (str(rows[0][0]), int(rows[0][1])) if rows else None
 
-    @query
+    @search
     def feedback(self, after: int = 0, limit: int = 1_000) -> Work[tuple[Feedback, ...]]:
         """The reports after the one with that id, oldest first."""
         rows = yield Read(_SELECT, (after, ACTION, max(0, min(limit, MAX_PAGE))))

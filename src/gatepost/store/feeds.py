@@ -14,7 +14,7 @@ import msgspec
 
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, storable
+from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, search, storable
 from gatepost.store.entries import EntryStore, NewEntry, add_to_list, delete_from_list
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.lists import find_list, raise_unkeyed_version
@@ -144,7 +144,7 @@ class FeedStore(EntryStore):
         """Forget a feed, so that its next run reads everything."""
         return bool((yield Write(_FORGET, (name,))))
 
-    @query
+    @search
     def feed_entries(
         self, scope: str | None, list_name: str, by: Actor, after: str = ""
     ) -> Work[tuple[tuple[str, int | None], ...]]:

@@ -27,7 +27,7 @@ from gatepost.store.engine import (
     normalize_scope,
     now,
     query,
-    snapshot,
+    search,
     storable,
 )
 from gatepost.store.held_search import HeldFilter, normalize_address, plan_newer, plan_search
@@ -160,7 +160,7 @@ class HeldMailStore(Operations):
         """One message that is held, was released, or was deleted and can be restored."""
         return (yield from find_held(ggrid, normalize_scope(tenant)))
 
-    @snapshot
+    @search
     def search_held(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Work[HeldPage]:
         """A page of held mail, newest first; `limit` is at most 1,000.
 
@@ -180,7 +180,7 @@ class HeldMailStore(Operations):
             reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
         return HeldPage(tuple(rows), keys.cursor, reached)
 
-    @snapshot
+    @search
     def newer_held(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
         """The ggrid of the message that stands before this one in a list of held mail; None where it is the first."""
         plan = plan_newer(wanted, mail.kept, mail.record.ggrid)
@@ -192,7 +192,7 @@ class HeldMailStore(Operations):
                 return found.record.ggrid
         return None
 
-    @query
+    @search
     def held_counts(self, tenant: str | None = None) -> Work[HeldCounts]:
         """How many messages are held, by verdict, for a tenant or for all."""
         scope = normalize_scope(tenant)

@@ -8,7 +8,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, normalize_scope, query, storable
+from gatepost.store.engine import (
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    normalize_scope,
+    query,
+    search,
+    storable,
+)
 from gatepost.store.lists import find_list
 
 # Looks back of one list that are kept, and hits of one that are.
@@ -86,7 +98,7 @@ class LookBackStore(Operations):
         rows = (yield Read(_SELECT_ONE, (row.id, number))) if row else ()
         return _look_back(rows[0]) if rows else None
 
-    @query
+    @search
     def message_lines(self, ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
         """Those of these messages that are still on record, the newest first."""
         wanted = tuple(dict.fromkeys(map(storable, ggrids)))

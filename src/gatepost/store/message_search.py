@@ -17,7 +17,7 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import traffic
-from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, snapshot, storable
+from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, search, storable
 from gatepost.store.message_evidence import Evidence, has_evidence
 from gatepost.store.message_plans import MessageFilter, plan_search
 from gatepost.store.message_terms import Term, domain_of, fits_record, fold, fold_address, parse_term
@@ -229,7 +229,7 @@ class MessageCount(msgspec.Struct, frozen=True):
 class MessageSearch(Operations):
     """Searching results."""
 
-    @snapshot
+    @search
     def search_messages(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[MessagePage]:
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
@@ -243,7 +243,7 @@ class MessageSearch(Operations):
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
 
-    @snapshot
+    @search
     def count_messages(self, wanted: MessageFilter) -> Work[MessageCount]:
         """How many results fit, up to 10,000. Where the budget ends before, and of messages whose evidence is only in
         their records, the others are not counted: then there may be more."""

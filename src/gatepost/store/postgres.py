@@ -29,6 +29,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 POOL = 10
+# So many of the connections may be those of searches.
+SEARCHES = 4
 MAX_STREAMS = 16
 ATTEMPTS = 5
 # "Gpst", as in the SQLite file.
@@ -64,6 +66,7 @@ class PostgresEngine(Engine):
         upgrade_schema(url)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
+        self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
         self._closed = False
         self._changes = self._failures = 0
@@ -112,6 +115,15 @@ class PostgresEngine(Engine):
         async with self._connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
             return await _run_work(connection, work())
 
+    async def search(self, work: Callable[[], Work[T]]) -> T:
+        """Do work in one read-only transaction, as one of a few; what is made of its rows is made in threads."""
+        async with (
+            self._searching,
+            self._connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            return await _run_search(connection, work())
+
     async def stream(
         self, read: Read, convert: Callable[[Sequence[Row]], T], first: int, batch: int
     ) -> AsyncGenerator[T, None]:
@@ -129,7 +141,7 @@ class PostgresEngine(Engine):
                 try:
                     while rows := await ahead:
                         ahead = asyncio.ensure_future(cursor.fetch(batch))
-                        yield convert(rows)
+                        yield await asyncio.to_thread(convert, rows)
                 finally:
                     cancel_read(ahead)
         finally:
@@ -180,6 +192,23 @@ async def _run_work(connection: Any, work: Work[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+async def _run_search(connection: Any, work: Work[T]) -> T:
+    """Do a piece of work on a connection, and the work's own computing in threads."""
+    is_done, step = await asyncio.to_thread(_advance, work, None)
+    while not is_done:
+        is_done, step = await asyncio.to_thread(_advance, work, await _run_step(connection, step))
+    result: T = step
+    return result
+
+
+def _advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
+    """Go on with work until its next step: whether it is done, and that step or the result."""
+    try:
+        return False, work.send(answer)
+    except StopIteration as stop:
+        return True, stop.value
 
 
 async def _run_step(connection: Any, step: Step) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 from gatepost.sender_history import Facet, facet_key
 from gatepost.store import message_search
 from gatepost.store.audit import Actor, AuditRecord, parse_audit, write_audit
-from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, now, query, search, storable
 from gatepost.store.held_mail import HeldMessage, delete_held_rows, find_held, rewrite_held
 from gatepost.store.messages import MessageRecord, Release, parse_record, rewrite_message
 from gatepost.store.personal_data import Person
@@ -88,7 +88,7 @@ class PrivacyStore(Operations):
     """What is stored about a person. Each call looks at some rows, and returns what it found and where to go on, None
     at the end."""
 
-    @query
+    @search
     def messages_about(
         self, person: Person, after: int = 0
     ) -> Work[tuple[tuple[tuple[int, MessageRecord], ...], int | None]]:
@@ -109,7 +109,7 @@ class PrivacyStore(Operations):
                 yield from rewrite_message(row[0], parse_record(*row[1:]), person.erase_from(unpack(row[6]), pseudonym))
         return len(alone), len(rows) - len(alone)
 
-    @query
+    @search
     def held_about(self, person: Person, after: str = "") -> Work[tuple[tuple[HeldMessage, ...], str | None]]:
         """Held and released mail that has the address anywhere."""
         rows = yield Read(_HELD, (after, STEP))
@@ -150,7 +150,7 @@ class PrivacyStore(Operations):
         yield from rewrite_held(mail, clean.envelope, clean.report, release)
         return "changed"
 
-    @query
+    @search
     def history_about(self, person: Person) -> Work[tuple[SeenSender, ...]]:
         """What sender history knows of the address, in all scopes."""
         rows = yield Read(_SIGHTINGS, (Many(_history_keys(person)),))
@@ -165,7 +165,7 @@ class PrivacyStore(Operations):
             deleted += yield Write(_DELETE_SIGHTINGS, (scope, Many(keys)))
         return deleted
 
-    @query
+    @search
     def entries_about(
         self, person: Person, after: tuple[int, str] = (0, "")
     ) -> Work[tuple[tuple[FoundEntry, ...], tuple[int, str] | None]]:
@@ -192,7 +192,7 @@ class PrivacyStore(Operations):
         rows = yield Read(_SESSIONS, (storable(user_uid),))
         return tuple(SessionTrace(*row) for row in rows)
 
-    @query
+    @search
     def audit_about(self, person: Person, after: int = 0) -> Work[tuple[tuple[AuditRecord, ...], int | None]]:
         """Records of the audit trail that have the address."""
         rows = yield Read(_AUDIT, (after, ROWS))

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 READERS = 2
 STREAMERS = 2
+SEARCHERS = 2
 # Look-ups jump about in a file that may be large: pages that are in memory anyway are not copied for them. That takes
 # address space, not memory, so all of a list of ten million entries can be mapped.
 MAPPED = 1 << 36
@@ -42,6 +43,7 @@ class SqliteEngine(Engine):
         self._writer = writer or Writer(open_file(path))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._streamers = ThreadPoolExecutor(STREAMERS, thread_name_prefix="store-stream")
+        self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="store-search")
         self._streams = 0
         self._connections: list[apsw.Connection] = []
         self._of_thread = threading.local()
@@ -52,8 +54,8 @@ class SqliteEngine(Engine):
         """Finish what is under way and close the file."""
         self._closed = True
         await self._writer.close()
-        await asyncio.to_thread(self._readers.shutdown)
-        await asyncio.to_thread(self._streamers.shutdown)
+        for threads in (self._readers, self._streamers, self._searchers):
+            await asyncio.to_thread(threads.shutdown)
         for connection in self._connections:
             connection.close()
         self._connections.clear()
@@ -102,6 +104,10 @@ class SqliteEngine(Engine):
         """Do work in a reader thread, in one transaction."""
         return await self._read(lambda connection: _run_in_transaction(connection, work()))
 
+    async def search(self, work: Callable[[], Work[T]]) -> T:
+        """Do work in a thread for searches, in one transaction."""
+        return await self._read(lambda connection: _run_in_transaction(connection, work()), self._searchers)
+
     async def stream(
         self, read: Read, convert: Callable[[Sequence[Row]], T], first: int, batch: int
     ) -> AsyncGenerator[T, None]:
@@ -129,9 +135,10 @@ class SqliteEngine(Engine):
         else:
             self._streamers.submit(close)
 
-    async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+    async def _read(self, read: Callable[[apsw.Connection], T], threads: ThreadPoolExecutor | None = None) -> T:
         self._check_open()
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_in_thread, read)
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(threads or self._readers, self._read_in_thread, read)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -25,7 +25,7 @@ from gatepost.store.engine import (
     in_sqlite,
     insert_rows,
     normalize_scope,
-    query,
+    search,
 )
 
 BUCKET_MILLISECONDS = 300_000
@@ -94,7 +94,7 @@ CountedMessage: TypeAlias = tuple[str | None, str, str, int, int, int]
 class TrafficStore(Operations):
     """How many messages were analysed, and with which results."""
 
-    @query
+    @search
     def traffic(self, tenant: str | None, since: int, until: int, step: int) -> Work[tuple[TrafficBucket, ...]]:
         """Every step of a time span, the empty ones too, the oldest first; of a tenant, or of all of them (None).
 

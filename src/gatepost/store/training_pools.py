@@ -15,7 +15,19 @@ import msgspec
 from gatepost.names import org_domain
 from gatepost.report import Report
 from gatepost.store.audit import Actor
-from gatepost.store.engine import Operations, Read, Row, Work, Write, change, normalize_scope, now, query, storable
+from gatepost.store.engine import (
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    normalize_scope,
+    now,
+    query,
+    search,
+    storable,
+)
 from gatepost.store.messages import MessageRecord
 from gatepost.verdict import ATTACKS
 
@@ -99,7 +111,7 @@ class TrainingPoolStore(Operations):
         rows = yield Read(_POOLS)
         return tuple(PoolSummary(row[0] or None, *map(int, row[1:])) for row in rows)
 
-    @query
+    @search
     def pool_reports(self, tenant: str | None, after: int = 0) -> Work[tuple[PoolReport, ...]]:
         """The reports of a pool after the one with that id, a page of them."""
         rows = yield Read(_ROWS, (normalize_scope(tenant) or "", after, MAX_PAGE))

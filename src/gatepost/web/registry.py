@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import cache
 
 import msgspec
 from starlette.routing import Route
@@ -37,6 +38,7 @@ from gatepost.web.pages import (
 )
 from gatepost.web.rendering import PageRenderer, build_environment
 from gatepost.web.routing import WebRoute, build_routes
+from gatepost.web.time_zones import zone_names
 
 PAGES: tuple[WebRoute, ...] = (
     *sign_in.PAGES,
@@ -69,6 +71,21 @@ class Site(msgspec.Struct, frozen=True):
     error_page: ErrorPage
 
 
+@cache
+def _assets_and_renderer() -> tuple[Assets, PageRenderer]:
+    """Static files and templates: one of each for the process, whatever its settings are."""
+    assets = Assets()
+    return assets, PageRenderer(build_environment(assets.paths))
+
+
+def prepare_pages() -> None:
+    """Compile what pages need. A template takes up to 0.1 s of CPU, which is to be spent off the event loop, before
+    anybody asks for its page."""
+    _, renderer = _assets_and_renderer()
+    renderer.compile_templates()
+    zone_names()
+
+
 def build_site(
     services: ApiServices,
     installation: Installation | None = None,
@@ -77,8 +94,7 @@ def build_site(
 ) -> Site:
     """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
     is told of sign-ins."""
-    assets = Assets()
-    renderer = PageRenderer(build_environment(assets.paths))
+    assets, renderer = _assets_and_renderer()
     context = WebContext(
         store=services.store,
         cores=services.cores,

@@ -1,14 +1,16 @@
 """Rendering of pages: the templates with their filters, the navigation, and the pages for failures.
 
-Templates are compiled once. Every value is escaped; a missing name is an error, not a gap. Characters that would act on
-the page or not show (control characters, direction overrides) are written out in every value, since any of them may be
-foreign text. Text with letters that are written from right to left is isolated (UAX 9 section 3.3.2), so that it
-cannot turn round what stands beside it. Only what a form sends back (`form_value`) is left alone: it must come back as
-it was.
+Templates are compiled once, before anything is served. Every value is escaped; a missing name is an error, not a gap.
+Characters that would act on the page or not show (control characters, direction overrides) are written out in every
+value, since any of them may be foreign text. Text with letters that are written from right to left is isolated (UAX 9
+section 3.3.2), so that it cannot turn round what stands beside it. Only what a form sends back (`form_value`) is left
+alone: it must come back as it was.
 """
 
+import asyncio
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -52,23 +54,49 @@ NAVIGATION = (
 )
 
 
+# How much CPU rendering takes at a time, and how many pieces of a page are made between two looks at the clock.
+TURN_SECONDS = 0.002
+PIECES_BETWEEN_LOOKS = 8
+
+
 class PageRenderer:
     """Renders templates with the values that every page needs."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
+    def compile_templates(self) -> None:
+        """Compile all of them."""
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
     def render(self, template: str, request: SignedInRequest, **values: Any) -> str:
-        """Render a page for a signed-in user, with times in the zone of the user."""
+        """Render a small page for a signed-in user, with times in the zone of the user."""
         with times_in(request.user.zone):
-            return self._environment.get_template(template).render(
-                request=request,
-                user=request.user,
-                csrf=request.session.csrf,
-                navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
-                notice=read_notice(request.http),
-                **values,
-            )
+            return "".join(self._generate(template, request, values))
+
+    async def render_in_turns(self, template: str, request: SignedInRequest, **values: Any) -> str:
+        """Render a page like `render`, and let others have the event loop after each turn: mail decides how long many
+        pages are."""
+        pieces: list[str] = []
+        with times_in(request.user.zone):
+            end = time.thread_time() + TURN_SECONDS
+            for piece in self._generate(template, request, values):
+                pieces.append(piece)
+                if len(pieces) % PIECES_BETWEEN_LOOKS == 0 and time.thread_time() > end:
+                    await asyncio.sleep(0)
+                    end = time.thread_time() + TURN_SECONDS
+        return "".join(pieces)
+
+    def _generate(self, template: str, request: SignedInRequest, values: dict[str, Any]) -> Iterator[str]:
+        return self._environment.get_template(template).generate(
+            request=request,
+            user=request.user,
+            csrf=request.session.csrf,
+            navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
+            notice=read_notice(request.http),
+            **values,
+        )
 
     def render_public(self, template: str, **values: Any) -> str:
         """Render a page that needs no session, or a fragment of a page."""
@@ -110,6 +138,7 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        cache_size=-1,  # there are as many as files
         finalize=write_out,
     )
     created.globals["asset"] = dict(assets)
@@ -139,6 +168,8 @@ _ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
 def write_out(value: Any) -> Any:
     """Return a value as a page shows it. Every expression of every template passes here; markup has passed before."""
     if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    if value.isascii() and value.isprintable():
         return value
     shown = escape_block(value)
     if shown.isascii() or not _RIGHT_TO_LEFT.search(shown):

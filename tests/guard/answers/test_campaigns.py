@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.guard.answers.campaigns import Campaigns
+from gatepost.guard.answers.campaigns import MAX_RECIPIENTS, Campaigns
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.questions import AskCampaign, Campaign
@@ -243,3 +243,26 @@ def test_what_could_not_be_stored_is_stored_later() -> None:
         assert [held.ggrid for held in store.held] == [ggrid]
 
     asyncio.run(run())
+
+
+def test_memory_has_an_end_whatever_the_recipients_are() -> None:
+    seen = Campaigns(clock=Clock(), maximum=200)
+    many = Envelope("a@b.example", tuple(f"r{number}@c.example" for number in range(1_000)))
+    for number in range(600):
+        seen.answer(many, AskCampaign(tuple(range(number * 8, number * 8 + 8))))
+    assert len(seen) == 200
+    assert sum(len(each.recipients) for each in seen._order) == 200 * MAX_RECIPIENTS
+    # A hash that only one message has, as nearly all do, has no dictionary of its own.
+    assert len(seen._seen._by_hash) == 200 * 8
+    assert not [each for each in seen._seen._by_hash.values() if isinstance(each, dict)]
+    assert seen._counted == {}, "there is no storage that would take it"
+
+
+def test_what_several_messages_share_is_found_and_forgotten() -> None:
+    clock = Clock()
+    seen = Campaigns(clock=clock, window=100)
+    for number, text in enumerate((TEXT, COPY, TEXT)):
+        assert seen.answer(to(f"r{number}"), text) == Campaign(number, number)
+    clock.now = 200.0
+    assert seen.answer(to("late"), AskCampaign(())) == Campaign(0, 0)
+    assert seen._seen._by_hash == {}

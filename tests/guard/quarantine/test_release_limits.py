@@ -16,7 +16,7 @@ import pytest
 from gatepost.guard.http_source import HoldingCore
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import ELSEWHERE, UPLOADED, WRONG_BYTES
+from gatepost.guard.quarantine.release import ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -263,6 +263,28 @@ def test_mail_in_a_loop_is_not_sent(use: Use, next_hop: Any) -> None:
         outcome = await deployment.release(await deployment.hold("rest", raw=b"Received: x\r\n" * 200 + RAW))
         assert isinstance(outcome, NotSent)
         assert outcome.forbidden
+        assert next_hop.commands == []
+
+    use(scenario)
+
+
+def test_a_user_of_a_tenant_sends_nothing_to_another_one(use: Use, next_hop: Any) -> None:
+    """Also not to recipients that a client of the API named: it says of which tenant a message is."""
+
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("rest", "ann@alpha.test", "cfo@beta.test", "eve@elsewhere.example")
+        for recipients in ((), ("cfo@beta.test",), ("ann@alpha.test", "CFO@BETA.test")):
+            assert await deployment.release(ggrid, *recipients) == ELSEWHERE
+        assert next_hop.commands == []
+        assert isinstance(await deployment.release(ggrid, "ann@alpha.test", "eve@elsewhere.example"), Released)
+
+    use(scenario)
+
+
+def test_nor_does_a_header_leave_that_was_not_read_to_its_end(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("rest", raw=b"a:\r\n" * 3_000 + RAW)
+        assert await deployment.release(ggrid) == LONG_HEADER
         assert next_hop.commands == []
 
     use(scenario)

@@ -1,9 +1,9 @@
 """Campaigns: who else got near-copies of a message within hours, and what people said of such a message.
 
 Each process keeps the signatures of the messages that it has seen, with hashes of their recipients, for as many
-messages as fit and no longer than the window. What it counts it stores, and what other processes count it adds, so that
-a burst over many nodes is one burst. Signatures of mail that was reported, or held as an attack, are read from storage
-every `SHARE_SECONDS`; those that a tenant's people reported count for that tenant alone.
+messages as fit (0.8 to 3 KB each) and no longer than the window. What it counts it stores, and what other processes
+count it adds, so that a burst over many nodes is one burst. Signatures of mail that was reported, or held as an attack,
+are read from storage every `SHARE_SECONDS`; those that a tenant's people reported count for that tenant alone.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ from gatepost.store.errors import StorageError
 
 WINDOW_SECONDS = 6 * 3600.0
 MAX_MESSAGES = 20_000
+# Recipients of one message that are remembered: with a thousand for each, memory would be a gigabyte and more.
+MAX_RECIPIENTS = 50
 MAX_MARKS = 50_000
 MARK_SECONDS = 30 * 86_400.0
 SHARE_SECONDS = 1.0
@@ -45,7 +47,7 @@ log = structlog.get_logger("gatepost.campaigns")
 class _Sighting(msgspec.Struct, frozen=True, eq=False):
     time: float
     signature: Signature
-    recipients: frozenset[int]
+    recipients: tuple[int, ...]
 
 
 class _HasSignature(Protocol):
@@ -57,28 +59,37 @@ V = TypeVar("V", bound=_HasSignature)
 
 
 class _HashIndex(Generic[V]):
-    """Values with a signature, found by any of their hashes; the latest first, and no more than are compared."""
+    """Values with a signature, found by any of their hashes; the latest first, and no more than are compared. Nearly
+    every hash is that of one value: only one that several have gets a dictionary, which is most of the memory."""
 
     def __init__(self) -> None:
-        self._by_hash: dict[int, dict[V, None]] = {}
+        self._by_hash: dict[int, V | dict[V, None]] = {}
 
     def add(self, value: V) -> None:
         for each in value.signature:
-            self._by_hash.setdefault(each, {})[value] = None
+            known = self._by_hash.setdefault(each, value)
+            if isinstance(known, dict):
+                known[value] = None
+            elif known is not value:
+                self._by_hash[each] = {known: None, value: None}
 
     def remove(self, value: V) -> None:
         for each in value.signature:
-            those = self._by_hash.get(each, {})
-            those.pop(value, None)
-            if not those:
+            known = self._by_hash.get(each)
+            if isinstance(known, dict):
+                known.pop(value, None)
+            if not known or known == value:
                 self._by_hash.pop(each, None)
 
     def find_near(self, signature: Signature) -> list[V]:
         """Return the values whose signature is a near-duplicate of this one."""
         found: dict[V, None] = {}
         for each in signature:
-            if those := self._by_hash.get(each):
-                found.update(dict.fromkeys(islice(reversed(those), MAX_COMPARED)))
+            known = self._by_hash.get(each)
+            if isinstance(known, dict):
+                found.update(dict.fromkeys(islice(reversed(known), MAX_COMPARED)))
+            elif known is not None:
+                found[known] = None
         return [value for value in found if is_near_duplicate(value.signature, signature)]
 
 
@@ -129,11 +140,11 @@ class Campaigns:
         self._forget()
         mine = question.sketch
         near = self._seen.find_near(mine)
-        recipients = frozenset(hash(recipient.lower()) for recipient in envelope.recipients)
-        others = frozenset[int]().union(*(each.recipients for each in near)) - recipients
+        recipients = {hash(recipient.lower()) for recipient in envelope.recipients[:MAX_RECIPIENTS]}
+        others = set[int]().union(*(each.recipients for each in near)) - recipients
         if mine:
-            self._remember(_Sighting(self._clock(), mine, recipients))
-        if near:
+            self._remember(_Sighting(self._clock(), mine, tuple(recipients)))
+        if near and self._store:
             self._count(near[-1].signature, len(near) + 1, len(others | recipients))
         elsewhere = self._of_others.find_near(mine)
         return Campaign(

@@ -10,8 +10,8 @@ again. If the next hop had taken it just before the death, it gets it twice: bet
 always a moment (RFC 1047), and it is better to repeat a message than to lose it.
 
 A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a person
-uploaded is never released. Other recipients than those of the message must be in the domains of its tenant, unless the
-caller may send anywhere.
+uploaded is never released. Other recipients than those of the message must be in the domains of its tenant, and a user
+of a tenant sends nothing to another one, unless the caller may send anywhere.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ RECORD_SECONDS = 0.2
 UPLOADED = NotSent("it was uploaded on the scan page, and such a message is not sent on", forbidden=True)
 WRONG_BYTES = NotSent("it holds a NUL byte, which SMTP cannot carry", forbidden=True)
 LOOPS = NotSent("it has passed too many servers; it seems to go round in a circle", forbidden=True)
+LONG_HEADER = NotSent("its header section is too long", forbidden=True)
 ELSEWHERE = NotSent("a recipient is neither one of the message nor in a domain of its tenant", forbidden=True)
 
 log = structlog.get_logger("gatepost.guard")
@@ -101,14 +102,19 @@ class Releaser:
             return None
         envelope = record.envelope
         own = set(map(normal_address, envelope.recipients))
-        for recipient in order.recipients:
-            domain = normal_domain(recipient.rpartition("@")[2])
-            if normal_address(recipient) not in own and not await self._is_of_tenant(domain, envelope.tenant):
+        for recipient in order.recipients or envelope.recipients:
+            owner = await self._owner_of(recipient)
+            if normal_address(recipient) not in own:
+                if owner is None or owner != envelope.tenant:
+                    return ELSEWHERE
+            # A client of the scanning API names recipients of several tenants in one message, and one tenant for it.
+            elif order.tenant and owner not in (None, order.tenant):
                 return ELSEWHERE
         return None
 
-    async def _is_of_tenant(self, domain: str, tenant: str | None) -> bool:
-        return bool(tenant and self._tenancy and await self._tenancy.tenant_of(domain) == tenant)
+    async def _owner_of(self, recipient: str) -> str | None:
+        """Return the tenant of a recipient's domain, if it is one's."""
+        return await self._tenancy.tenant_of(normal_domain(recipient.rpartition("@")[2])) if self._tenancy else None
 
     async def _result_without_bytes(self, ggrid: str) -> ReleaseOutcome:
         """The bytes are not here: they never were, or the message was released since its record was read."""
@@ -151,6 +157,8 @@ class Releaser:
         header = read_header(body, self._hostname)
         if header.hops > SmtpLimits().hops:
             return LOOPS
+        if not header.whole:
+            return LONG_HEADER
         envelope = record.envelope
         arrival = Arrival(
             helo=envelope.helo or "",

@@ -153,7 +153,7 @@ async def is_valid_code(context: WebContext, found: Credentials, typed: str) -> 
 
 
 async def _render_account(context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = "") -> str:
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "account.html",
         request,
         here="/account",

@@ -59,7 +59,7 @@ async def _render_keys(
 ) -> str:
     scopes: Scopes = await find_scopes(context, request)
     keys = sorted(await context.store.api_keys(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created))
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "keys.html",
         request,
         here="/keys",

@@ -45,7 +45,7 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Res
     )
     page = await context.store.audit_page(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "audit.html", request, here="/audit", page=page, query=query, scopes=await find_scopes(context, request)
         )
     )
@@ -60,7 +60,7 @@ async def show_list_history(context: WebContext, request: SignedInRequest) -> Re
     before = request.query.text("before", 200) or None
     page = await context.store.audit_page(wanted, before, ROWS_ON_A_PAGE)
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "lists-history.html", request, here="/lists", scoped_list=scoped_list, page=page, actions=LIST_ACTIONS
         )
     )

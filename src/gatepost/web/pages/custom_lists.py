@@ -71,7 +71,7 @@ async def render_lists(
     context: WebContext, request: SignedInRequest, scope: str | None, scope_name: str, *, fault: str = ""
 ) -> str:
     """Render all lists of a scope, and the form for a custom list."""
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "lists.html",
         request,
         here="/lists",
@@ -95,7 +95,9 @@ async def confirm_list_deletion(context: WebContext, request: SignedInRequest) -
         return scoped_list
     if not scoped_list.definition.custom:
         return BUILT_IN
-    return html_response(context.renderer.render("lists-remove.html", request, here="/lists", scoped_list=scoped_list))
+    return html_response(
+        await context.renderer.render_in_turns("lists-remove.html", request, here="/lists", scoped_list=scoped_list)
+    )
 
 
 async def delete_list(context: WebContext, request: SignedInRequest) -> Response | Failure:

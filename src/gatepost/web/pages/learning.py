@@ -34,7 +34,7 @@ async def show_learning(context: WebContext, request: SignedInRequest) -> Respon
     runs = {run.tenant: run for run in await store.learning_runs()}
     scopes: Scopes = await find_scopes(context, request)
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "learning.html",
             request,
             here="/learning",
@@ -53,7 +53,7 @@ async def show_model(context: WebContext, request: SignedInRequest) -> Response 
         return found
     hits = found.look_back.hits if found.look_back and request.may("messages.read") else ()
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "learning-model.html",
             request,
             here="/learning",

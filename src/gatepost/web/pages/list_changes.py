@@ -220,7 +220,7 @@ async def _render_preview(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted_form: PastedForm
 ) -> str:
     preview = Preview() if pasted_form.fault else await _preview_effect(context, scoped_list, pasted_form.pasted)
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "lists-preview.html",
         request,
         here="/lists",

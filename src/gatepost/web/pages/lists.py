@@ -58,7 +58,7 @@ async def show_entries(context: WebContext, request: SignedInRequest) -> Respons
     # An entry that has expired is gone, whether it was purged from storage or not.
     lasting = tuple(row for row in found.rows if row.expires is None or row.expires > context.now())
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "lists-entries.html",
             request,
             here="/lists",
@@ -168,7 +168,7 @@ async def delete_entries(context: WebContext, request: SignedInRequest) -> Respo
     dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "lists-delete.html", request, here="/lists", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen
         )
     )

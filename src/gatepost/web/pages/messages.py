@@ -134,7 +134,7 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> Respon
     page = await context.store.search_messages(wanted, query.text("before", 200) or None, limit)
     rows = sorted(page.rows, key=SORT_KEYS[sort]) if sort in SORT_KEYS else page.rows
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "messages.html",
             request,
             here="/messages",
@@ -183,7 +183,7 @@ async def render_message(
     record, report = found.record, found.record.report
     order = ViewOrder(record.ggrid, request.user.tenant)
     view = await context.held_mail.carry_out(order) if found.is_held else NotHeld()
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "message.html",
         request,
         here="/messages",
@@ -300,7 +300,9 @@ async def show_reevaluation(context: WebContext, request: SignedInRequest) -> Re
         return found
     comparison = await replay_record(context.store, found.record, context.policies)
     return html_response(
-        context.renderer.render("replay.html", request, here="/messages", record=found.record, comparison=comparison)
+        await context.renderer.render_in_turns(
+            "replay.html", request, here="/messages", record=found.record, comparison=comparison
+        )
     )
 
 

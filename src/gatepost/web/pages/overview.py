@@ -48,7 +48,7 @@ async def show_overview(context: WebContext, request: SignedInRequest) -> Respon
     if isinstance(values, Failure):
         return values
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "overview.html", request, here="/", scopes=await find_scopes(context, request), **values
         )
     )

@@ -54,7 +54,7 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Re
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
     values: list[tuple[str, tuple[Origin, ...]]] = [(".".join(place), effective.origins(*place)) for place in places]
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "kind.html",
             request,
             here="/policy",
@@ -120,7 +120,7 @@ async def _render_policy(
         for kind, rule in sorted(effective.policy.kinds.items())
         if search.casefold() in f"{kind} {TITLES.get(kind, '')} {rule.verdict} {rule.group}".casefold()
     }
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "policy.html",
         request,
         here="/policy",

@@ -86,7 +86,7 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
     if not request.form.has("sure"):
         return html_response(
-            context.renderer.render(
+            await context.renderer.render_in_turns(
                 "release.html",
                 request,
                 here="/quarantine",
@@ -144,7 +144,7 @@ async def _render_quarantine(
     limit = GROUPED_ROWS if query.has("group") else ROWS_ON_A_PAGE
     page = await context.store.search_held(wanted, query.text("before", 200) or None, limit)
     groups = group_campaigns(page.rows) if query.has("group") else [MailGroup((row,)) for row in page.rows]
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "quarantine.html",
         request,
         here="/quarantine",

@@ -137,7 +137,7 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
     for mail in mails.values():
         verdict = mail.record.report.verdict
         verdicts[verdict] = verdicts.get(verdict, 0) + 1
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         template,
         request,
         here="/quarantine",

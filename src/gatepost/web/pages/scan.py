@@ -63,7 +63,7 @@ def _parse_envelope(request: SignedInRequest) -> Envelope | Failure:
 
 async def _render_scan(context: WebContext, request: SignedInRequest, *, fault: str = "") -> str:
     form: Form = request.form
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "scan.html",
         request,
         here="/scan",

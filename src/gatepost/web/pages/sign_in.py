@@ -229,7 +229,9 @@ async def _start_session(
     context.events.emit(_describe_sign_in, user, origin.address)
     log.info("signed in", user=user.name)
     if (unsent := read_unsent(form)).path:
-        resending = context.renderer.render("unsent.html", SignedInRequest(request, session), unsent=unsent)
+        resending = await context.renderer.render_in_turns(
+            "unsent.html", SignedInRequest(request, session), unsent=unsent
+        )
         answer = set_cookie(html_response(resending), secret, seconds)
     else:
         answer = set_cookie(redirect(_safe_target(form.text("next"))), secret, seconds)

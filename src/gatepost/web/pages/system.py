@@ -34,7 +34,7 @@ async def run_health_check(context: WebContext, request: SignedInRequest) -> Res
 
 async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> str:
     installation = context.installation
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "system.html",
         request,
         here="/system",
@@ -61,7 +61,7 @@ async def show_nodes(context: WebContext, request: SignedInRequest) -> Response 
     """Show every node with the version that it runs, its health and its last error, and the last versions. Publishing
     itself is done on the command line, where the files are."""
     moment = context.now()
-    page = context.renderer.render(
+    page = await context.renderer.render_in_turns(
         "nodes.html",
         request,
         here="/nodes",

@@ -89,7 +89,9 @@ async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant 
 
 async def _render_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> str:
     tenants = await context.store.tenants()
-    return context.renderer.render("tenants.html", request, here="/tenants", tenants=tenants, fault=fault)
+    return await context.renderer.render_in_turns(
+        "tenants.html", request, here="/tenants", tenants=tenants, fault=fault
+    )
 
 
 async def _render_tenant(
@@ -100,7 +102,7 @@ async def _render_tenant(
     typed: str | None = None,
     faults: Sequence[str] = (),
 ) -> str:
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "tenant.html",
         request,
         here="/tenants",

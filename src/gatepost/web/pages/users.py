@@ -113,7 +113,7 @@ async def _find_user(context: WebContext, request: SignedInRequest) -> User | Fa
 async def _render_users(
     context: WebContext, request: SignedInRequest, *, fault: str = "", new_password: tuple[User, str] | None = None
 ) -> str:
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "users.html",
         request,
         here="/users",
