@@ -40,6 +40,8 @@ _CONSTANT = frozenset(
     "file list price news change market report company power de la le les des et en el los las que der die das und zu "
     "von mit den ein eine del per con di il che por para um uma os as do da".split()
 )
+# Plain text of a phrase, and the mark that ends it.
+_PIECE = re.compile(r"([^\\(?|)]*)([\\(?|)]?)")
 # Where writing has no blanks between words, a phrase ends anywhere.
 _UNSPACED = "\u2e80"
 
@@ -281,26 +283,25 @@ def _parse_alternative(text: str, place: int) -> tuple[list[list[str]], int]:
     """Slots from `place` to the end of the phrase or of the alternative that it is in."""
     slots: list[list[str]] = []
     plain = ""
-    while place < len(text) and text[place] not in "|)":
-        char = text[place]
-        place += 1
-        if char == "\\":
-            char, place = text[place], place + 1
-        elif char == "(":
+    while piece := _PIECE.match(text, place):
+        plain += piece[1]
+        place, mark = piece.end(), piece[2]
+        if mark == "\\":
+            plain, place = plain + text[place], place + 1
+        elif mark == "(":
             slots += [[_fold_edges(plain)]] if plain else []
             plain = ""
             group, place = _parse_group(text, place)
             slots.append(group)
-            continue
-        elif char == "?":
-            if plain:
-                slots += [[_fold_edges(plain[:-1])]] if plain[:-1] else []
-                slots.append([_fold_edges(plain[-1]), ""])
-                plain = ""
-            else:
-                slots[-1].append("")
-            continue
-        plain += char
+        elif mark != "?":  # the end, or that of this alternative
+            place -= len(mark)
+            break
+        elif plain:
+            slots += [[_fold_edges(plain[:-1])]] if plain[:-1] else []
+            slots.append([_fold_edges(plain[-1]), ""])
+            plain = ""
+        else:
+            slots[-1].append("")
     slots += [[_fold_edges(plain)]] if plain else []
     return slots, place
 
@@ -310,7 +311,8 @@ def _parse_group(text: str, place: int) -> tuple[list[str], int]:
     found: dict[str, None] = {}
     while True:
         slots, place = _parse_alternative(text, place)
-        found.update(dict.fromkeys("".join(choice) for choice in product(*slots)))
+        # Most alternatives are plain words.
+        found.update(dict.fromkeys(slots[0] if len(slots) == 1 else map("".join, product(*slots))))
         if place >= len(text) or len(found) > MAX_EXPANDED:
             raise PhraseError(f"{text!r} has an open bracket or too many alternatives")
         place += 1
