@@ -52,7 +52,9 @@ class CompoundFile:
         shift, _, tables, directory, _, self._cutoff, mini, _, difat, _ = _HEADER.unpack_from(content)
         # Only 512 and 4096 exist; programs take nothing else.
         self._shift = 12 if shift == 12 else 9
-        self._fat = self._read_table(self._find_fat_sectors(difat, tables))
+        sectors = self._find_fat_sectors(difat, tables)
+        self._last_table = max(sectors, default=-1)
+        self._fat = self._read_table(sectors)
         self._mini_fat = self._read_table(list(self._follow_chain(mini)))
         self.entries = tuple(self._read_directory(directory))
 
@@ -64,7 +66,7 @@ class CompoundFile:
     def end(self) -> int:
         """Where the last sector ends that is in use; 0 where no table says so."""
         last = next((number for number in range(len(self._fat) - 1, -1, -1) if self._fat[number] != _FREE), -1)
-        return (last + 2) << self._shift if last >= 0 else 0
+        return (max(last, self._last_table) + 2) << self._shift if last >= 0 else 0
 
     def read(self, entry: CompoundEntry, limit: int) -> bytes:
         """Return the bytes of a stream, at most `limit`."""

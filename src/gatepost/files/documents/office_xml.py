@@ -152,10 +152,10 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         content = text.encode("utf-8", "replace")
     if any(mark in content for mark in _MARKS):
         _scan(_remove_comments(content).decode("utf-8", "replace"), builder)
-    if not file.within and b"://" in content:  # a file of its own: a feed, a track, a list of settings
-        builder.add_links(find_addresses(budget.take_text_source(content)), "script")
-    if has_text(content) and (text := read_xml_text(budget.take_text_source(content))):
-        builder.add_text(text)
+    if has_text(content):
+        builder.add_text(read_xml_text(budget.take_text_source(content)))
+    elif not file.within and b"://" in content and b"Relationship" not in content:  # a feed, a track, settings
+        builder.add_links(map(unescape, find_addresses(budget.take_text_source(content))), "script")
     return builder.build()
 
 
