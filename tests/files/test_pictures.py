@@ -4,6 +4,7 @@ import base64
 import io
 import struct
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -265,6 +266,7 @@ def test_a_picture_that_comes_again_is_decoded_once(monkeypatch: pytest.MonkeyPa
         return decode(file)
 
     monkeypatch.setattr(pictures, "_decode_codes", count)
+    monkeypatch.setattr(pictures, "_known", OrderedDict())
     monkeypatch.setattr(pictures, "MAX_KNOWN", 1)
     content, other = saved(code("https://again.example/1")), saved(code("https://again.example/2"))
     found = [files_of(each)[0] for each in (content, content, other, content)]

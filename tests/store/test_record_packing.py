@@ -8,6 +8,7 @@ import pytest
 
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
+from gatepost.store import record_packing
 from gatepost.store.record_packing import COMPRESS_FROM, DEFLATED, PLAIN, ZSTANDARD, Detail, pack, unpack
 
 ENVELOPE = Envelope("ann@example.org", ("bob@example.com",))
@@ -17,12 +18,14 @@ def _report(subject: str) -> Report:
     return Report("clean", "deliver", (), 0, "nothing was found", subject=subject)
 
 
-@pytest.mark.parametrize(("subject", "form"), [("short", PLAIN), ("word " * COMPRESS_FROM, ZSTANDARD)])
-def test_what_is_packed_comes_back(subject: str, form: bytes) -> None:
-    packed = pack(ENVELOPE, _report(subject), "smtp")
+@pytest.mark.parametrize(("least", "form"), [(1 << 20, PLAIN), (COMPRESS_FROM, ZSTANDARD)])
+def test_what_is_packed_comes_back(least: int, form: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_packing, "COMPRESS_FROM", least)
+    report = _report("word " * COMPRESS_FROM)
+    packed = pack(ENVELOPE, report, "smtp")
     assert packed[:1] == form
-    assert len(packed) < 2 * COMPRESS_FROM
-    assert unpack(packed) == Detail(ENVELOPE, _report(subject), "smtp")
+    assert (len(packed) < 2 * COMPRESS_FROM) == (form == ZSTANDARD)
+    assert unpack(packed) == Detail(ENVELOPE, report, "smtp")
 
 
 def test_what_older_versions_deflated_is_read() -> None:

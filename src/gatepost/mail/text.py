@@ -38,8 +38,8 @@ from gatepost.mail.message import Defect, Link, Part, Text
 _FLOWED = re.compile(r"format\s{0,9}=\s{0,9}\"?flowed", re.IGNORECASE)
 _DELSP = re.compile(r"delsp\s{0,9}=\s{0,9}\"?yes", re.IGNORECASE)
 # A quoted line, a signature mark and an empty line end a paragraph; RFC 3676 section 4.
-_SOFT_BREAK = re.compile(r"(?<!\n--) \n(?=[^\n>])")
-_STUFFED = re.compile(r"^ (?=[ >]|From )", re.MULTILINE)
+_SOFT_BREAK = re.compile(r" \n(?<!\n-- \n)(?=[^\n>])")
+_STUFFED = re.compile(r"\n (?=[ >]|From )")
 _ICALENDAR_FOLD = re.compile(r"\n[ \t]")
 _ICALENDAR_ESCAPE = re.compile(r"\\([nN,;\\])")
 _RTF = re.compile(
@@ -59,7 +59,7 @@ def unflow(text: str, content_type: str) -> str:
     if not _FLOWED.search(content_type):
         return text
     text = _SOFT_BREAK.sub("" if _DELSP.search(content_type) else " ", text)
-    return _STUFFED.sub("", text)
+    return _STUFFED.sub("\n", f"\n{text}")[1:]
 
 
 def unfold_calendar(text: str) -> str:
