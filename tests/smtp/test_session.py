@@ -1,5 +1,6 @@
 """Conversations: lines in, replies out, for every command and every limit."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, get_args
 
@@ -7,9 +8,9 @@ import msgspec
 import pytest
 
 from gatepost import __version__
-from gatepost.smtp import intake
+from gatepost.smtp import intake, session
 from gatepost.smtp.client import SmtpClient, identify_client
-from gatepost.smtp.commands import SmtpLimits, Verb
+from gatepost.smtp.commands import SmtpLimits, Verb, parse_command
 
 QUICK = SmtpLimits(greeting_pause=0.0)
 EHLO = ("EHLO c.example", "250-gate.example|")
@@ -555,3 +556,37 @@ def test_connections_have_a_limit(deployment: Any, hop: Any, run: Any) -> None:
             assert gate.intake.turned_away == 1
 
     run(test())
+
+
+def test_thousands_of_commands_at_once_leave_others_their_turn(
+    deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading a command that has come already does not wait: without turns, all of them would be one callback."""
+    handled = most = 0
+
+    def parse(line: bytes, limits: SmtpLimits) -> Any:
+        nonlocal handled
+        handled += 1
+        return parse_command(line, limits)
+
+    async def watch() -> None:
+        nonlocal most
+        before = 0
+        while True:
+            most, before = max(most, handled - before), handled
+            await asyncio.sleep(0)
+
+    async def test() -> None:
+        async with deployment(hop(), limits=msgspec.structs.replace(QUICK, commands=5_000)) as gate:
+            client = await gate.connect()
+            for said in (EHLO[0], MAIL[0], RCPT[0]):
+                await client.say(said)
+            watching = asyncio.create_task(watch())
+            client.send(b"BDAT 1\r\nx" * 2_000 + b"BDAT 2 LAST\r\n\r\n")
+            await gate.until(lambda: handled >= 2_000)
+            watching.cancel()
+
+    monkeypatch.setattr(session, "parse_command", parse)
+    run(test())
+    assert handled >= 2_000
+    assert most <= session.COMMANDS_IN_A_TURN

@@ -5,6 +5,7 @@ part is decoded fast, and on failure checked again by a collector that names eve
 is not 5), unknown ones are ignored, null on an optional field means absent.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
@@ -19,7 +20,7 @@ from starlette.types import Receive
 
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
-from gatepost.abby.json_bodies import kind_of, list_faults, wrong_kind
+from gatepost.abby.json_bodies import LARGE_BODY, kind_of, list_faults, wrong_kind
 from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
 from gatepost.api.requests import ClientLeft, content_length, decode_json, find_repeated_key, parse_boundary
@@ -239,6 +240,8 @@ class ScanApi:
         if not isinstance(parameters, bytes):
             return parameters
         body.finish()
+        if len(parameters) > LARGE_BODY:
+            return await asyncio.to_thread(read_parameters, parameters)
         return read_parameters(parameters)
 
     def _log_outcome(self, outcome: ScanResult | Failure, caller: Caller, seconds: float) -> None:

@@ -5,6 +5,7 @@ replies are not waited for: they are promises that are kept in order and sent be
 the client, and before any command whose meaning depends on them.
 """
 
+import asyncio
 import contextlib
 import itertools
 import time
@@ -41,6 +42,10 @@ log = structlog.get_logger("gatepost.guard")
 # What may be said before TLS where TLS is required (RFC 3207 section 4).
 _BEFORE_TLS = frozenset({"EHLO", "HELO", "NOOP", "QUIT", "STARTTLS", "RSET", "HELP"})
 _IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLIENT", "XFORWARD"})
+
+
+# Commands, some twenty microseconds each, after which other sessions have the event loop.
+COMMANDS_IN_A_TURN = 50
 
 
 class Session:
@@ -93,8 +98,10 @@ class Session:
         if not await self._greet():
             return
         while not self._closing:
-            if not self._connection.has_line:
+            if not self._connection.has_line or len(self._pending) >= COMMANDS_IN_A_TURN:
                 await self._flush()
+            if self._commands % COMMANDS_IN_A_TURN == 0:
+                await asyncio.sleep(0)  # reading does not wait where the client has sent thousands of commands at once
             self.interruptible = True
             line = await self._connection.read_line(self._limits.command_line, self._limits.command_wait)
             self.interruptible = False

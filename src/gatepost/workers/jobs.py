@@ -12,7 +12,8 @@ cannot starve it; and large messages never hold all workers, so that they cannot
 only show a message to a person wait until no small mail does, or until `PATIENCE` jobs have gone before them.
 
 In each queue tenants take turns, and within a tenant it is first come first served: however many jobs of one tenant
-wait, the next free worker but one is for another's.
+wait, the next free worker but one is for another's. The same holds inside of a worker, for suspended jobs whose answers
+are there.
 """
 
 import asyncio
@@ -81,7 +82,8 @@ class AnalysisJob(msgspec.Struct, frozen=True):
 
 class Attempt:
     """An analysis in the pool. `number` names it within its worker; `result` is what its caller waits for; `sent` are
-    the snapshots that went to the worker with it, by the stage in which the worker loads them."""
+    the snapshots that went to the worker with it, by the stage in which the worker loads them; `answers` is the frame
+    that waits for its turn in the worker."""
 
     def __init__(self, job: AnalysisJob, loop: asyncio.AbstractEventLoop) -> None:
         self.job = job
@@ -97,6 +99,7 @@ class Attempt:
         self.known: dict[Question, Answer] = {}
         self.sent: dict[str, SnapshotName] = {}
         self.task: asyncio.Task[None] | None = None
+        self.answers = b""
         self._restarts = 0
 
     def learn(self, questions: Questions, answers: Answers) -> None:

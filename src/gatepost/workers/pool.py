@@ -258,7 +258,7 @@ class WorkerPool:
         """Handle one frame of a worker; `FrameError` ends the worker."""
         if number not in worker.turns:
             raise FrameError("not this job's turn")
-        worker.end_turn(number)
+        worker.end_turn(number, self._loop.time())
         attempt = worker.jobs.get(number)
         if attempt is not None and kind is Frame.ASK:
             self._handle_ask(attempt, worker, protocol.read_ask(body))
@@ -281,8 +281,8 @@ class WorkerPool:
             self._settle(attempt, undecided("what it asked for could not be looked up"))
             return
         attempt.task = None
-        worker.begin_turn(attempt, self._loop.time())
-        worker.channel.send(protocol.pack_frame(Frame.ANSWERS, attempt.number, protocol.StepAnswers(ask.step, answers)))
+        frame = protocol.pack_frame(Frame.ANSWERS, attempt.number, protocol.StepAnswers(ask.step, answers))
+        worker.resume(attempt, frame, self._loop.time())
 
     def _finish(self, attempt: Attempt, worker: WorkerProcess, report: JobResult) -> None:
         worker.release(attempt)

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gatepost.workers.jobs import Attempt, Reason
+from gatepost.workers.jobs import Attempt, Reason, TenantTurns
 from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnapshots
 from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, WorkerState
 
+# Turns that a worker is given at once: while it is at one, the next has arrived already, so that it need not wait.
+MAX_TURNS = 2
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
 _NICE = 15
@@ -44,6 +46,7 @@ class WorkerProcess:
         self.channel = Channel(loop, sock, partial(on_frame, self), partial(on_end, self))
         self.jobs: dict[int, Attempt] = {}
         self.turns: dict[int, float] = {}
+        self._answered: TenantTurns[Attempt] = TenantTurns()
         self.policies: dict[str, str] = {}
         self.lists: RecentSnapshots[str] = RecentSnapshots()
         self.learnt: RecentSnapshots[str] = RecentSnapshots()
@@ -123,10 +126,26 @@ class WorkerProcess:
         self.turns[attempt.number] = attempt.deadline or now
         self._had_turn = True
 
-    def end_turn(self, number: int) -> None:
-        """The worker has sent a frame about this job; `KeyError` if it is not its turn there."""
+    def end_turn(self, number: int, now: float) -> None:
+        """The worker has sent a frame about this job; `KeyError` if it is not its turn there. The next has its turn."""
         del self.turns[number]
         self._busy_cpu = None
+        self._resume_next(now)
+
+    def resume(self, attempt: Attempt, answers: bytes, now: float) -> None:
+        """Send a job its answers; at once if few others have their turn, else when it is the turn of its tenant. Else
+        each step of a message would wait for all suspended messages of a tenant that sends many."""
+        attempt.answers = answers
+        self._answered.append(attempt)
+        self._resume_next(now)
+
+    def _resume_next(self, now: float) -> None:
+        """Send answers that wait, as long as there is room for another turn."""
+        while self._answered.count and len(self.turns) < MAX_TURNS:
+            attempt = self._answered.popleft()
+            self.begin_turn(attempt, now)
+            self.channel.send(attempt.answers)
+            attempt.answers = b""
 
     def is_slow(self, seconds: float) -> bool:
         """Whether it has used so much CPU, as seen from call to call, without sending a frame."""
@@ -144,6 +163,7 @@ class WorkerProcess:
 
     def release(self, attempt: Attempt) -> None:
         """Count a job out: it is done, or given up, and then what the worker still says about it is ignored."""
+        self._answered.discard(attempt)
         if self.jobs.pop(attempt.number, None) is not None:
             self._bytes -= attempt.size
             self.served += 1

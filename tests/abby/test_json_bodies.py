@@ -1,0 +1,53 @@
+"""Bodies of the List API: what a hostile one costs. Its faults are not counted to the end, and a large one is decoded
+beside the event loop."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from gatepost.abby import json_bodies, list_bodies
+from gatepost.abby.json_bodies import LARGE_BODY, MAX_FAULTS_COUNTED, MAX_FAULTS_SHOWN, list_faults
+from gatepost.api.errors import INVALID_REQUEST, Failure
+
+
+def test_faults_are_not_counted_to_the_end() -> None:
+    made = 0
+
+    def faults() -> Any:
+        nonlocal made
+        for _ in range(10_000_000):
+            made += 1
+            yield "wrong"
+
+    found = list_faults(INVALID_REQUEST, faults())
+    assert made == MAX_FAULTS_COUNTED + 1
+    assert found.message.endswith("; and more than 980 more")
+    exact = list_faults(INVALID_REQUEST, ["wrong"] * MAX_FAULTS_COUNTED)
+    assert exact.message.endswith(f"; and {MAX_FAULTS_COUNTED - MAX_FAULTS_SHOWN} more")
+
+
+@pytest.mark.parametrize(
+    ("size", "in_thread"), [(LARGE_BODY // 4, False), (LARGE_BODY, True)], ids=["ordinary", "large"]
+)
+def test_a_large_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch, size: int, in_thread: bool) -> None:
+    """8 MiB of numbers where objects should be took twelve seconds of the event loop."""
+    body = b'{"listName": "blocked-urls", "entries": [1' + b",1" * (size // 2) + b"]}"
+    threads: list[int] = []
+    decode = list_bodies.ADD.decode
+
+    def noted(data: bytes) -> Any:
+        threads.append(threading.get_ident())
+        return decode(data)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
+    monkeypatch.setattr(list_bodies.ADD, "decode", noted)
+    found = asyncio.run(list_bodies.ADD.read(Request(scope, receive)))
+    assert isinstance(found, Failure)
+    assert found.error is json_bodies.INVALID_REQUEST
+    assert (threads != [threading.get_ident()]) == in_thread
