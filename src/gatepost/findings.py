@@ -134,8 +134,11 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @once_property
     def is_discussion(self) -> bool:
-        """Whether the mail says that it came through a list to which people write (RFC 2369 section 3.4)."""
-        return self.fields.get("list-post", "no").strip().lower() not in ("", "no")
+        """Whether the mail says that it came through a list to which people write (RFC 2369 section 3.4); groups of
+        Yahoo said so in a field of their own, and posts there are answers to posts."""
+        if self.fields.get("list-post", "no").strip().lower() not in ("", "no"):
+            return True
+        return "in-reply-to" in self.fields and self.fields.get("mailing-list", "").startswith("list ")
 
     @once_property
     def is_signed_by_sender(self) -> bool:

@@ -155,6 +155,8 @@ HEADER_NO_RECIPIENTS = Kind("header:no-recipients", "To and Cc name no recipient
 HEADER_BLIND_COPY_REPLY = Kind("header:blind-copy-reply", "Names no recipient, and answers go to another free mailbox")
 HEADER_BLIND_COPY_FREEMAIL = Kind("header:blind-copy-freemail", "A free mailbox writes without naming a recipient")
 HEADER_ADDRESSED_TO_SENDER = Kind("header:addressed-to-sender", "Addressed to its own sender, and answers go elsewhere")
+HEADER_ADVERTISING_LABEL = Kind("header:advertising-label", "The subject is labelled as advertising")
+HEADER_CREDITED_SUM = Kind("header:credited-sum", "A free mailbox reports a credited sum in the subject")
 HEADER_CLOCKS_DIFFER = Kind("header:clocks-differ", "The clock inside the Message-ID and the Date differ")
 HEADER_FOREIGN_CHARSET = Kind("header:foreign-charset", "A plain text declares a character set of another alphabet")
 HEADER_FORGED_MESSAGE_ID = Kind("header:forged-message-id", "The Message-ID is Outlook's by its form only")
@@ -195,6 +197,7 @@ URL_QR_CODE = Kind("url:qr-code", "A picture contains a QR code that leads to a 
 URL_PICTURE_HOST = Kind("url:picture-host", "Shows pictures from a host where anybody can put some")
 URL_RANDOM_HOST = Kind("url:random-host", "A link leads to a domain that looks randomly generated")
 URL_RECIPIENT_ADDRESS = Kind("url:recipient-address", "A link carries the recipient's address to an unrelated site")
+URL_SHORTENED_LINKS = Kind("url:shortened-links", "Several shortened links and hardly any text, from a free mailbox")
 URL_SHORTENER = Kind("url:shortener", "A link leads through a link shortener, which hides its target")
 URL_TEXT_MISMATCH = Kind("url:text-mismatch", "A link shows the address of one site and leads to another")
 URL_USERINFO = Kind("url:userinfo", "A link shows a false host name before the real one")
@@ -203,6 +206,9 @@ URL_USERINFO = Kind("url:userinfo", "A link shows a false host name before the r
 TEXT_ADVANCE_FEE = Kind("text:advance-fee", "Offers a fortune in return for help or data")
 TEXT_LARGE_SUM = Kind("text:large-sum", "A letter of unclear origin speaks of a large sum of money")
 TEXT_OPENING_LETTER = Kind("text:opening-letter", "A stranger asks for an answer, and hides something")
+TEXT_AUTHORITY_LURE = Kind(
+    "text:authority-lure", "Poses as a court, tax office or other authority; links lead away from the sender"
+)
 TEXT_BARE_LINK = Kind("text:bare-link", "The message is hardly more than a link")
 TEXT_BIDI_OVERRIDE = Kind("text:bidi-override", "Text is made to run backwards")
 TEXT_BRAND_WITHOUT_LINK = Kind(
@@ -211,6 +217,9 @@ TEXT_BRAND_WITHOUT_LINK = Kind(
 TEXT_CALL_BACK = Kind("text:call-back", "Reports a charge and gives only a telephone number to call")
 TEXT_CREDENTIAL_LURE = Kind(
     "text:credential-lure", "Asks to confirm an account or secret; links lead away from the sender"
+)
+TEXT_CRYPTO_LURE = Kind(
+    "text:crypto-lure", "Offers or threatens the reader's cryptocurrency; links lead away from the sender"
 )
 TEXT_DISGUISED_WORDS = Kind("text:disguised-words", "Advertising words are spelled with digits, signs or gaps")
 TEXT_DOCUMENT_LURE = Kind("text:document-lure", "Announces a document or message; links lead away from the sender")
@@ -230,6 +239,8 @@ TEXT_MODEL_SPAM = Kind("text:model-spam", "Text classifier: spam")
 TEXT_MODEL_SURE = Kind("text:model-sure", "Text classifier: spam, very high confidence")
 TEXT_PARCEL_LURE = Kind("text:parcel-lure", "Says that a parcel is waiting; links lead away from the sender")
 TEXT_PAYMENT_CHANGE = Kind("text:payment-change", "Gives new bank details or asks for a transfer")
+TEXT_PICTURE_FIRST = Kind("text:picture-first", "A letter without a link begins with a drawn picture")
+TEXT_PLANTED_LINK = Kind("text:planted-link", "A link and a sum of money stand where the reader's name should")
 TEXT_PRIZE_LURE = Kind("text:prize-lure", "Promises a prize or reward; links lead away from the sender")
 TEXT_QR_LURE = Kind("text:qr-lure", "Asks to scan a code with a telephone")
 TEXT_REFUND_LURE = Kind("text:refund-lure", "Promises a refund or threatens a fine; links lead away from the sender")

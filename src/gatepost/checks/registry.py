@@ -8,14 +8,22 @@ Nothing registers itself: what runs is what stands in `CHECKS`.
 from gatepost.checks.files.malware import commands, eicar, executables, scanners
 from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
 from gatepost.checks.files.unread import archives, unreadable_files
-from gatepost.checks.headers.bulk_mail import bulk_mail, bulk_tools
+from gatepost.checks.headers.bulk_mail import advertising_label, bulk_mail, bulk_tools
 from gatepost.checks.headers.clocks import clocks, foreign_charset
-from gatepost.checks.headers.fields import date_field, defects, forged_received, hidden_recipients, message_id, subject
+from gatepost.checks.headers.fields import (
+    credited_sum,
+    date_field,
+    defects,
+    forged_received,
+    hidden_recipients,
+    message_id,
+    subject,
+)
 from gatepost.checks.headers.habits import desktop_program, field_habits
 from gatepost.checks.headers.replies import fake_bounce, fake_reply
 from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts, picture_host
 from gatepost.checks.links.shown import link_text, qr_codes
-from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, url_form
+from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, shortened_links, url_form
 from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, reply_to
 from gatepost.checks.sender.authentication import authentication
 from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
@@ -26,10 +34,10 @@ from gatepost.checks.sender.lookalikes import homograph, lookalike
 from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
 from gatepost.checks.sender.received_host import received_host
 from gatepost.checks.sender.reputation import reputation
-from gatepost.checks.text.evasion import filter_evasion, image_only
+from gatepost.checks.text.evasion import filter_evasion, image_only, picture_first
 from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
 from gatepost.checks.text.learned import campaign, learnt_model, text_model
-from gatepost.checks.text.lures import brand_mention, credential_lure, lures, urgency
+from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, urgency
 from gatepost.checks.text.opening_letters import opening_letter
 from gatepost.checks.text.spam_vocabulary import spam_vocabulary
 from gatepost.findings import Check
@@ -60,6 +68,8 @@ CHECKS: tuple[Check, ...] = (
     message_id,
     date_field,
     bulk_tools,
+    advertising_label,
+    credited_sum,
     forged_received,
     hidden_recipients,
     field_habits,
@@ -71,6 +81,7 @@ CHECKS: tuple[Check, ...] = (
     ip_hosts,
     url_form,
     redirects,
+    shortened_links,
     recipient_in_link,
     download,
     brand_in_path,
@@ -87,9 +98,11 @@ CHECKS: tuple[Check, ...] = (
     advance_fee,
     opening_letter,
     lures,
+    planted_link,
     spam_vocabulary,
     filter_evasion,
     image_only,
+    picture_first,
     fake_reply,
     fake_bounce,
     subject,

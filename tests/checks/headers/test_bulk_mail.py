@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.headers.bulk_mail import bulk_mail, bulk_tools
+from gatepost.checks.headers.bulk_mail import advertising_label, bulk_mail, bulk_tools
 from gatepost.findings import Reading
 from gatepost.kinds import (
     BULK_DISCUSSION_LIST,
@@ -10,6 +10,7 @@ from gatepost.kinds import (
     BULK_PRECEDENCE,
     BULK_UNSUBSCRIBE,
     BULK_UNSUBSCRIBE_LINK,
+    HEADER_ADVERTISING_LABEL,
     HEADER_FORGED_MAILER,
     HEADER_ODD_MAILER,
     HEADER_UNFILLED_TEMPLATE,
@@ -68,6 +69,10 @@ APPLE = {"x-mailer": "Apple Mail (2.3654.120.0.1.13)"}
         (APPLE | {"message-id": "<12345@evil.test>"}, [HEADER_FORGED_MAILER.id]),
         ({"x-mailer": "6pHng"}, [HEADER_ODD_MAILER.id]),
         ({"x-mailer": "2"}, [HEADER_ODD_MAILER.id]),
+        ({"x-mailer": "nobGVzTknRlXjDG2G4To7Uoft"}, [HEADER_ODD_MAILER.id]),
+        ({"x-mailer": "30JLOYbkCheIxkdNLLL7", "list-post": "<mailto:l@l.example>"}, [HEADER_ODD_MAILER.id]),
+        ({"x-mailer": "StrongMailEnterprise"}, []),
+        ({"x-mailer": "PHPMailerLiteEdition5"}, []),
         (EXPRESS | OLE | {"message-id": "<001a01c1a2b3$c4d5e6f0$0100007f@host>"}, []),
         (EXPRESS | OLE | {"message-id": "<BAY1-DAV123@phx.gbl>"}, []),  # through Hotmail
         (BAT | {"message-id": "<1234567.20030714123456@corp.example>"}, []),
@@ -110,3 +115,25 @@ def test_forged_mailer(fields: dict[str, str], kinds: list[str]) -> None:
 def test_template(name: str, value: str, kinds: list[str]) -> None:
     headers = Headers((Field(name, value, b""),))
     assert [finding.kind for finding in bulk_tools(Reading(Message(headers=headers)))] == kinds
+
+
+# Subjects that are labelled, and those that only begin so.
+@pytest.mark.parametrize(
+    ("subject", "strengths"),
+    [
+        ("ADV: Grow your own", [1.0]),
+        ("[ILUG] ADV: Grow your own", [1.0]),
+        ("Advertisement: plants", [1.0]),
+        ("未承諾広告※ お知らせ", [1.0]),
+        ("(광고) 봄 세일", [0.4]),
+        ("Advanced course", []),
+        ("Adventure: a film", []),
+        ("Re: the advertisement in the paper", []),
+        ("광고주 여러분께", []),
+        ("", []),
+    ],
+)
+def test_advertising_label(subject: str, strengths: list[float]) -> None:
+    found = list(advertising_label(Reading(Message(subject=subject))))
+    assert [finding.kind for finding in found] == [HEADER_ADVERTISING_LABEL.id] * len(strengths)
+    assert [finding.strength for finding in found] == strengths

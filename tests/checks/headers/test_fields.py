@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.auth.results import Arc, Authentication
-from gatepost.checks.headers.fields import date_field, forged_received, message_id, subject
+from gatepost.checks.headers.fields import credited_sum, date_field, forged_received, message_id, subject
 from gatepost.findings import Reading
 from gatepost.kinds import (
     HEADER_BAD_MESSAGE_ID,
     HEADER_BORROWED_MESSAGE_ID,
+    HEADER_CREDITED_SUM,
     HEADER_DATE_AHEAD,
     HEADER_DATE_BEHIND,
     HEADER_FORGED_RECEIVED,
@@ -238,3 +239,22 @@ def test_hops_that_no_server_wrote(letter: Letter, below: str, fields: str, foun
 def test_a_thousand_hops_are_not_read(letter: Letter) -> None:
     reading = letter("Hello", fields="".join(hop(number=number) for number in range(1_000)) + hop("999.1.1.1"))
     assert not list(forged_received(reading))
+
+
+# Money that a free mailbox reports.
+@pytest.mark.parametrize(
+    ("title", "sender", "fields", "found"),
+    [
+        ("Your balance has been replenished +26637$", "x@gmail.com", "", True),
+        ("You got +$1,989 today", "x@yahoo.com", "", True),
+        ("+29.433 USD waits", "x@outlook.com", "", True),
+        ("Your balance has been replenished +26637$", "x@bank.example", "", False),
+        ("Re: +26637$", "x@gmail.com", "In-Reply-To: <1@x>\n", False),
+        ("Call me at +49 30 123456", "x@gmail.com", "", False),
+        ("Rent 650$ received", "x@gmail.com", "", False),
+        ("C++ course, 120$", "x@gmail.com", "", False),
+    ],
+)
+def test_credited_sum(letter: Letter, title: str, sender: str, fields: str, found: bool) -> None:
+    reading: Reading = letter("text", title, sender=sender, fields=fields)
+    assert [finding.kind for finding in credited_sum(reading)] == [HEADER_CREDITED_SUM.id] * found

@@ -12,9 +12,11 @@ from gatepost.checks.links.hosts import (
     foreign_target,
     free_names,
     ip_hosts,
+    measure_mention,
     new_hosts,
     picture_host,
 )
+from gatepost.checks.links.urls import url_form
 from gatepost.findings import Check, Protected, Reading
 from gatepost.kinds import (
     SENDER_CHEAP_ENDING,
@@ -275,3 +277,13 @@ def test_pictures_in_conversations(letter: Letter, field: str) -> None:
     reading = letter("Hello", fields=field)
     message = msgspec.structs.replace(reading.message, links=shown)
     assert not list(picture_host(msgspec.structs.replace(reading, message=message)))
+
+
+# What one host is called says less in the digest of a weblog, which leads to many.
+@pytest.mark.parametrize(("others", "strength"), [(0, 1.0), (11, 1.0), (12, 0.4), (100, 0.4)])
+def test_one_host_among_many_sites(others: int, strength: float) -> None:
+    hosts = ["a-b-c-d-e.example.com", *(f"site{number}.com" for number in range(others))]
+    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
+    reading = Reading(Message(links=links))
+    assert measure_mention(reading) == strength
+    assert [finding.strength for finding in url_form(reading)] == [strength]

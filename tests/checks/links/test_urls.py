@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, url_form
+from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, shortened_links, url_form
 from gatepost.findings import Check, Reading
 from gatepost.kinds import (
     URL_BRAND_IN_PATH,
@@ -16,10 +16,11 @@ from gatepost.kinds import (
     URL_OPEN_REDIRECT,
     URL_PERSONAL_REDIRECT,
     URL_RECIPIENT_ADDRESS,
+    URL_SHORTENED_LINKS,
     URL_SHORTENER,
     URL_USERINFO,
 )
-from gatepost.mail.message import Envelope, Link, Message
+from gatepost.mail.message import Envelope, Field, Headers, Link, Message, Text
 from gatepost.names import Address
 
 
@@ -225,3 +226,33 @@ def test_personal_redirect(url: str, source: str, found: bool) -> None:
     message = Message(senders=(Address("", "x", "shop.com"),), links=(link(url, source=source),))
     reading = Reading(message, Envelope("x@shop.com", ("<ann@corp.example>",)))
     assert (URL_PERSONAL_REDIRECT.id in [finding.kind for finding in recipient_in_link(reading)]) is found
+
+
+# Shortened links and hardly a word.
+SHORTENED = (link("https://bit.ly/3AbCdE1"), link("https://tinyurl.com/4zd3jacb"))
+
+
+@pytest.mark.parametrize(
+    ("links", "sender", "text", "field", "found"),
+    [
+        (SHORTENED, "x@gmail.com", "Open", "", True),
+        (SHORTENED, "x@gmail.com", "", "", True),
+        ((*SHORTENED, link("https://i.example.com/a.png")), "x@gmail.com", "Open", "", True),
+        (SHORTENED[:1], "x@gmail.com", "Here is the way to the lake", "", False),
+        (SHORTENED, "x@shop.com", "Open", "", False),
+        (SHORTENED, "x@gmail.com", "word " * 200, "", False),
+        (SHORTENED, "x@gmail.com", "Open", "in-reply-to", False),
+        (SHORTENED, "x@gmail.com", "Open", "list-post", False),
+        ((*SHORTENED, link("https://a.com/"), link("https://b.com/")), "x@gmail.com", "Open", "", False),
+        ((), "x@gmail.com", "Open", "", False),
+    ],
+)
+def test_shortened_links(links: tuple[Link, ...], sender: str, text: str, field: str, found: bool) -> None:
+    local, _, domain = sender.partition("@")
+    message = Message(
+        headers=Headers((Field(field, "<1@x>", b""),) if field else ()),
+        senders=(Address("", local, domain),),
+        links=links,
+        texts=(Text("1", "plain", text),),
+    )
+    assert [finding.kind for finding in shortened_links(Reading(message))] == [URL_SHORTENED_LINKS.id] * found

@@ -36,6 +36,23 @@ def test_display_name(name: str, domain: str, kinds: list[str]) -> None:
     assert [finding.kind for finding in display_name(reading)] == kinds
 
 
+# The alias of a service for throw-away addresses leads to the sender that it names; a forger leads elsewhere.
+@pytest.mark.parametrize(
+    ("hosts", "strength"),
+    [
+        (["www.bank.example", "news.bank.example"], 0.5),
+        (["www.bank.example", "pictures.example"], 0.5),
+        (["www.bank.example", "evil.test", "other.test"], 1.0),
+        (["evil.test"], 1.0),
+        ([], 1.0),
+    ],
+)
+def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> None:
+    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
+    reading = Reading(Message(senders=(Address("billing@bank.example", "x", "alias.test"),), links=links))
+    assert [finding.strength for finding in display_name(reading)] == [strength]
+
+
 # Names dressed up.
 @pytest.mark.parametrize(
     ("name", "kinds"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.sender.envelope import envelope, malformed_envelope
+from gatepost.checks.sender.envelope import envelope, is_report, malformed_envelope
 from gatepost.findings import Reading
 from gatepost.kinds import (
     ENVELOPE_MALFORMED_RECIPIENT,
@@ -94,6 +94,7 @@ def test_return_path(sender: str, domain: str, fields: dict[str, str], kinds: li
         ("ann@[192.0.2.1]", "bob@[IPv6:2001:db8::1]", []),
         ("pelé@exämple.example", "bob@a_b.example", []),
         ("srs0=ab=cd=example.org=ann@forward.example", "bob@localhost", []),
+        ("MAILER-DAEMON", "bob@localhost", []),  # the empty sender, as sendmail files it
     ],
 )
 def test_malformed_envelope(sender: str, recipient: str, kinds: list[Kind]) -> None:
@@ -104,3 +105,22 @@ def test_malformed_envelope(sender: str, recipient: str, kinds: list[Kind]) -> N
 def test_many_malformed_recipients_are_one_finding() -> None:
     reading = Reading(Message(), Envelope("ann@example.org", ("x",) * 1_000))
     assert len(list(malformed_envelope(reading))) == 1
+
+
+# Reports on delivery, and letters that only look like one.
+RETURNED = "From: MAILER-DAEMON@mx.example\nSubject: Returned\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "sender", "expected"),
+    [
+        (f"{RETURNED}Content-Type: multipart/report; boundary=b\n", "", True),
+        (f"{RETURNED}Content-Type: multipart/report; boundary=b\n", "MAILER-DAEMON", True),
+        (f"{RETURNED}Content-Type: multipart/report; boundary=b\n", "ann@example.org", False),
+        (RETURNED, "mailer-daemon", False),
+        ("From: Ann <ann@example.org>\nSubject: Returned\n", "", False),
+    ],
+)
+def test_is_report(head: str, sender: str, expected: bool) -> None:
+    reading = Reading(read(f"{head}\ntext\n".encode()), Envelope(sender, ("ann@house.example",)))
+    assert is_report(reading) is expected

@@ -4,9 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.evasion import filter_evasion, image_only
+from gatepost.checks.text.evasion import filter_evasion, image_only, picture_first
 from gatepost.findings import Reading
-from gatepost.kinds import TEXT_BARE_LINK, TEXT_DISGUISED_WORDS, TEXT_IMAGE_ONLY, TEXT_MIXED_SCRIPT_WORDS
+from gatepost.kinds import (
+    TEXT_BARE_LINK,
+    TEXT_DISGUISED_WORDS,
+    TEXT_IMAGE_ONLY,
+    TEXT_MIXED_SCRIPT_WORDS,
+    TEXT_PICTURE_FIRST,
+)
 from gatepost.mail.reader import read
 
 Letter = Callable[..., Reading]
@@ -119,3 +125,29 @@ def test_a_newsletter_of_pictures_counts_less(letter: Letter) -> None:
 
 def test_a_picture_that_links_nowhere_is_a_picture(letter: Letter) -> None:
     assert list(image_only(letter("", "The garden", picture=True))) == []
+
+
+# Drawn pictures before the text, and pictures of honest letters.
+PICTURE = '<img src="cid:p1">'
+PROSE = "<p>He walked along the harbour wall and thought of the winter that had gone.</p>"
+
+
+@pytest.mark.parametrize(
+    ("html", "kind", "fields", "found"),
+    [
+        (f"<head><title>p</title></head>{PICTURE}{PROSE}", "image/gif", "", True),
+        (f"<style>p {{ color: red; margin: 0 auto; padding: 12px }}</style><p>Hi</p>{PICTURE}", "image/gif", "", True),
+        (f"{PROSE}{PICTURE}", "image/gif", "", False),  # the logo below a letter
+        (f"{PICTURE}{PROSE}", "image/jpeg", "", False),  # a photograph
+        (f"{PICTURE}{PROSE}", "image/png", "", False),  # a screenshot
+        (f"{PICTURE}{PROSE}", "image/gif", "In-Reply-To: <1@x>\n", False),
+        (f'{PICTURE}{PROSE}<a href="https://shop.example/">Shop</a>', "image/gif", "", False),
+        (PROSE, "image/gif", "", False),
+        (f"{'<p>' * 9000}{PICTURE}", "image/gif", "", False),  # beyond what is looked at
+    ],
+)
+def test_picture_first(html: str, kind: str, fields: str, found: bool) -> None:
+    raw = f"From: x@harbour.example\n{fields}Content-Type: multipart/related; boundary=b\n\n"
+    raw += f"--b\nContent-Type: text/html\n\n{html}\n--b\nContent-Type: {kind}\nContent-ID: <p1>\n\nGIF89a\n--b--\n"
+    reading = Reading(read(raw.encode()))
+    assert [finding.kind for finding in picture_first(reading)] == [TEXT_PICTURE_FIRST.id] * found

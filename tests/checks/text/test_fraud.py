@@ -62,6 +62,22 @@ def test_advance_fee(letter: Letter, text: str, subject: str, link: str, kinds: 
     assert [finding.kind for finding in advance_fee(reading) if finding.strength >= 0.3] == kinds
 
 
+# The same letter as the first post of a thread on a list counts less, and answers that quote it do not count.
+@pytest.mark.parametrize(
+    ("fields", "found"), [("", True), ("In-Reply-To: <1@x>\n", False), ("References: <1@x>\n", False)]
+)
+def test_advance_fee_on_a_list(letter: Letter, fields: str, found: bool) -> None:
+    text = (
+        "Greetings to you. My late husband deposited millions US dollars; I am a widow dying of cancer and want to "
+        "donate to charity. Next of kin, beneficiary, strictly confidential business proposal, transfer of funds. "
+        "Reply with your telephone number. God bless."
+    )
+    alone = [finding.strength for finding in advance_fee(letter(text))]
+    posted = advance_fee(letter(text, fields=f"List-Post: <mailto:l@l.example>\n{fields}"))
+    assert [finding.strength for finding in posted] == [round(0.6 * each, 2) for each in alone if found]
+    assert alone
+
+
 # Demands, and talk about money that is no threat.
 @pytest.mark.parametrize(
     ("text", "subject", "link", "kinds"),

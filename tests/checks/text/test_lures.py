@@ -4,14 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.lures import brand_mention, credential_lure, lures, urgency
+from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, urgency
 from gatepost.findings import Reading
 from gatepost.kinds import (
+    TEXT_AUTHORITY_LURE,
     TEXT_BRAND_WITHOUT_LINK,
     TEXT_CREDENTIAL_LURE,
+    TEXT_CRYPTO_LURE,
     TEXT_DOCUMENT_LURE,
     TEXT_MAILBOX_LURE,
     TEXT_PARCEL_LURE,
+    TEXT_PLANTED_LINK,
     TEXT_PRIZE_LURE,
     TEXT_REFUND_LURE,
     TEXT_SALARY_LURE,
@@ -84,6 +87,68 @@ def test_document_lure(letter: Letter, text: str, subject: str, link: str, kinds
 def test_mailbox_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Tokens, balances and wallets.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        ("You can claim your tokens now. Eligible wallets only.", "Genesis airdrop", AWAY, [TEXT_CRYPTO_LURE.id]),
+        ("Your wallet has been suspended. Validate your wallet.", "Notice", AWAY, [TEXT_CRYPTO_LURE.id]),
+        ("Withdraw your remaining funds. Bitcoin mining platform.", "Balance", AWAY, [TEXT_CRYPTO_LURE.id]),
+        ("Ihre Krypto-Wallet gesperrt. Airdrop einlösen, Tokens sichern.", "Wallet", AWAY, [TEXT_CRYPTO_LURE.id]),
+        ("Получите ваши токены. Кошелек заблокирован.", "Внимание", AWAY, [TEXT_CRYPTO_LURE.id]),
+        ("Resgate seus tokens. Sua carteira digital suspensa.", "Aviso", AWAY, [TEXT_CRYPTO_LURE.id]),
+        ("You can claim your tokens now. Eligible wallets only.", "Genesis airdrop", HOME, []),
+        ("I lost my wallet on the train, have you seen it?", "Wallet", AWAY, []),
+        ("The airdrop of blankets reached the village on Monday.", "News", AWAY, []),
+        ("A firmware update for the router is out, see the page of the maker.", "Router", AWAY, []),
+    ],
+)
+def test_crypto_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    assert [finding.kind for finding in lures(reading) if finding.strength >= 0.5] == kinds
+
+
+# Courts, fines and taxes.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kinds"),
+    [
+        ("Your tax statement is now available. Federal court notice.", "IRS statement", AWAY, [TEXT_AUTHORITY_LURE.id]),
+        ("Intimação judicial: processo trabalhista.", "Intimação oficial", AWAY, [TEXT_AUTHORITY_LURE.id]),
+        ("Ihr Bußgeldbescheid liegt vor. Offene Forderung begleichen.", "Behörde", AWAY, [TEXT_AUTHORITY_LURE.id]),
+        ("Votre amende impayée: avis d'infraction.", "Amende routière", AWAY, [TEXT_AUTHORITY_LURE.id]),
+        ("Multa de tráfico pendiente. Notificación judicial.", "Multa de tráfico", AWAY, [TEXT_AUTHORITY_LURE.id]),
+        ("Неоплаченный штраф. Судебный приказ вынесен.", "Штраф", AWAY, [TEXT_AUTHORITY_LURE.id]),
+        ("国税電子申告: 税金の未納があります。国税庁", "税金の重要なお知らせ", AWAY, [TEXT_AUTHORITY_LURE.id]),
+        ("Your tax statement is now available. Federal court notice.", "IRS statement", HOME, []),
+        ("The court next to our office was painted.", "Walk", AWAY, []),
+        ("I paid the parking fine yesterday.", "Re: car", AWAY, []),
+        ("The Belastingdienst moved, here is an article about it.", "News", AWAY, []),
+    ],
+)
+def test_authority_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
+    reading: Reading = letter(text, subject, link=link)
+    found = [finding.kind for finding in lures(reading) if finding.strength >= 0.5]
+    assert [kind for kind in found if kind == TEXT_AUTHORITY_LURE.id] == kinds
+
+
+# Messages in the place of a name.
+@pytest.mark.parametrize(
+    ("text", "fields", "found"),
+    [
+        ("Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\nThank you for joining.", "", True),
+        ("Username: www.elsewhere.example - 146 821 USD\nTo set your password visit our site.", "", True),
+        ("Hello ✅ +$1,989 ➡️ https://www.sender.example/x\nThank you for joining.", "", False),
+        ("Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\n", "In-Reply-To: <1@x>\n", False),
+        ("Hello Ann, see https://elsewhere.example/x for the minutes.", "", False),
+        ("Hello Ann, the ticket costs $1,200 at https://elsewhere.example/x as we said.", "", False),
+        ("Username: ann\nhttps://elsewhere.example/x", "", False),
+    ],
+)
+def test_planted_link(letter: Letter, text: str, fields: str, found: bool) -> None:
+    reading: Reading = letter(text, "Welcome", fields=fields)
+    assert [finding.kind for finding in planted_link(reading)] == [TEXT_PLANTED_LINK.id] * found
 
 
 # Parcels that wait, and parcels that come.

@@ -13,6 +13,7 @@ from gatepost.kinds import (
     BULK_PRECEDENCE,
     BULK_UNSUBSCRIBE,
     BULK_UNSUBSCRIBE_LINK,
+    HEADER_ADVERTISING_LABEL,
     HEADER_FORGED_MAILER,
     HEADER_ODD_MAILER,
     HEADER_UNFILLED_TEMPLATE,
@@ -104,6 +105,30 @@ def measure_openness(reading: Reading) -> float:
     return _OPENLY if is_signed or "list-unsubscribe" in reading.fields else 1.0
 
 
+# "ADV:" was the label of laws in the United States, "未承諾広告" of one in Japan. "(광고)" is asked of every advertiser
+# in Korea, also where the reader agreed.
+_LABEL = re.compile(
+    r"(?:\[[^\]]{1,40}\] {0,3})?\W{0,3}(adv(?:ertisement)?(?=\W{0,3}[:;])|adv(?=[ \])]{1,2}\w)|未承諾広告)",
+    re.IGNORECASE,
+)
+_LABEL_BY_LAW = re.compile(r"\W{0,3}(광고)\W")
+(_BY_LAW,) = coefficients(HEADER_ADVERTISING_LABEL, "by_law")
+
+
+@check(HEADER_ADVERTISING_LABEL)
+def advertising_label(reading: Reading) -> Iterator[Finding]:
+    """Subjects that say themselves that nobody asked for the mail: `ADV: Grow your own`.
+
+    Laws asked for such labels so that unsolicited advertising could be sorted out. Newsletters that people subscribed
+    to have none, except in Korea.
+    """
+    subject = reading.message.subject[:100]
+    if match := _LABEL.match(subject):
+        yield HEADER_ADVERTISING_LABEL.at("Subject", label=match.group(1))
+    elif match := _LABEL_BY_LAW.match(subject):
+        yield HEADER_ADVERTISING_LABEL.at("Subject", strength=_BY_LAW, label=match.group(1))
+
+
 _UUID = r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
 
 
@@ -137,6 +162,10 @@ _HABITS = (
 _RANDOM_MAILER = re.compile(
     r"(?:\d{1,6}|(?=[A-Za-z0-9]{2,6}\Z)(?:\d+[A-Za-z]|[A-Za-z]+\d+[A-Za-z]).*|[A-Za-z]{1,3}[a-z][A-Z])\Z"
 )
+# "nobGVzTknRlXjDG2G4To7Uoft": what is left of it without words such as "Mail" or "sender" is most of it.
+_LONG_MAILER = re.compile(r"[A-Za-z0-9]{14,40}\Z")
+_MAILER_WORDS = re.compile(r"[A-Z]?[a-z]{2,}")
+_MAILER_NOISE = 0.35
 _WRITTEN_BY_MACHINE = ("from", "reply-to", "message-id", "x-mailer", "to", "sender", "return-path", "date")
 _PLACEHOLDER = re.compile(
     r"%(?:MSGID|MESSAGEID|XMAILER|RANDOM|RND|CUSTOM|SUBJECT|BOUNDARY|EMAIL|[A-Z_]{4,20}(?![A-Za-z%]))"
@@ -153,7 +182,8 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
 
     `X-Mailer: Microsoft Outlook Express 6.00` comes with an X-MimeOLE field and a Message-ID of three groups of hex
     digits; The Bat! puts the time into its Message-ID; Apple's programs use a UUID. Mass-mailing tools copy the name of
-    the program and not its habits. Lists and gateways may take fields away, so mail of discussion lists is left out.
+    the program and not its habits. Lists and gateways may take fields away, so habits are not looked for in mail of
+    discussion lists. Some tools write random letters where the name of the program stands.
 
     In `Reply-To: reply-[nu_24]@example.com` or `X-Mailer: %XMAILER` the template shows through. Honest mailers also
     send "Dear {first name}" now and then, but in the subject; addresses and identifiers are written by their system.
@@ -163,18 +193,27 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
 
 
 def _find_forged_program(reading: Reading) -> Iterator[Finding]:
-    claimed = reading.fields.get("x-mailer") or reading.fields.get("user-agent")
-    if not claimed or reading.is_discussion:
+    claimed = (reading.fields.get("x-mailer") or reading.fields.get("user-agent") or "").strip()
+    if not claimed:
         return
-    claimed = claimed.strip()
+    if _RANDOM_MAILER.match(claimed) or _is_noise(claimed):
+        yield HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
+        return
+    if reading.is_discussion:
+        return
     for habit in _HABITS:
         if habit.claim.match(claimed):
             missing = _find_missing_habit(habit, reading.fields)
             if missing:
                 yield HEADER_FORGED_MAILER.at("X-Mailer", claimed=claimed, missing=missing)
             return
-    if _RANDOM_MAILER.match(claimed):
-        yield HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
+
+
+def _is_noise(name: str) -> bool:
+    """Return whether a long name without blanks is made of random letters of both cases and digits."""
+    if not _LONG_MAILER.match(name) or name.isupper() or name.islower():
+        return False
+    return len(_MAILER_WORDS.sub("", name)) >= _MAILER_NOISE * len(name)
 
 
 def _find_missing_habit(habit: _Habit, fields: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from gatepost.kinds import (
     HEADER_BLIND_COPY_FREEMAIL,
     HEADER_BLIND_COPY_REPLY,
     HEADER_BORROWED_MESSAGE_ID,
+    HEADER_CREDITED_SUM,
     HEADER_DATE_AHEAD,
     HEADER_DATE_BEHIND,
     HEADER_FORGED_RECEIVED,
@@ -229,6 +230,25 @@ def _find_subject_tail(reading: Reading) -> str:
     mark = _TAIL.search(subject) if _TAIL_BLANKS in subject else None
     # A word behind blanks is layout; a mark has digits.
     return mark.group(1) if mark and any(character.isdigit() for character in mark.group(1)) else ""
+
+
+# "+26637$", "+$1,989"
+_CREDITED_SUM = re.compile(r"\+ ?(?:[$€£] ?\d[\d.,]{2,12}|\d[\d.,]{2,12} ?(?:[$€£]|USD|EUR|BTC))")
+
+
+@check(HEADER_CREDITED_SUM)
+def credited_sum(reading: Reading) -> Iterator[Finding]:
+    """Subjects by which a free mailbox reports money that came in: `Your balance has been replenished +26637$`.
+
+    Banks and payment services write so about an account of their own, from a domain of their own. People who write
+    about money to people they know do not put a plus before it; answers and lists are left out all the same.
+    """
+    subject = reading.message.subject[:MAX_SUBJECT]
+    if "+" not in subject or reading.is_discussion or "in-reply-to" in reading.fields:
+        return
+    match = _CREDITED_SUM.search(subject)
+    if match and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):
+        yield HEADER_CREDITED_SUM.at("Subject", sum=match.group())
 
 
 MAX_HOPS = 12

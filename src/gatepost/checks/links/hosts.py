@@ -37,6 +37,15 @@ from gatepost.mail.message import Link
 from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
 
+_MANY_SITES = 12
+(_MENTION,) = coefficients("among-sites", "mention")
+
+
+def measure_mention(reading: Reading) -> float:
+    """Return the factor for what one host is called. Among many sites a host is a mention, as in the digest of a
+    weblog; a lure has its page and a few others."""
+    return _MENTION if len(reading.sites) > _MANY_SITES else 1.0
+
 
 @check(URL_CHEAP_ENDING, SENDER_CHEAP_ENDING, URL_FREE_HOSTING, URL_FORM_SERVICE, SENDER_FREE_HOSTING)
 def free_names(reading: Reading) -> Iterator[Finding]:
@@ -75,7 +84,7 @@ def _find_hosted_links(reading: Reading) -> Iterator[Finding]:
             yield URL_FORM_SERVICE.at(link.where, about=link.url, host=host)
         elif not pages and is_hosted_page(host):
             pages = True
-            yield URL_FREE_HOSTING.at(link.where, about=link.url, host=host)
+            yield URL_FREE_HOSTING.at(link.where, strength=measure_mention(reading), about=link.url, host=host)
 
 
 _ADDRESS_IN_NAME = re.compile(r"(?:^|[.-])[a-z]{0,8}(\d{1,3})([.-])(\d{1,3})\2(\d{1,3})\2(\d{1,3})(?=[.-]|$)(?![.-]\d)")
@@ -95,8 +104,8 @@ def ip_hosts(reading: Reading) -> Iterator[Finding]:
     bare = [host for host in reading.sites if (host[0].isdigit() or host[0] == "[") and _is_public_address(host)]
     for host in bare:
         link = reading.sites[host]
-        # One among many sites is a mention, as in the digest of a list.
         strength = 1.0 if 2 * len(bare) >= len(reading.sites) else _IP_HOST_MENTION
+        strength = round(strength * measure_mention(reading), 2)
         yield URL_IP_HOST.at(link.where, strength=strength, about=link.url, host=host)
     for host, link in reading.sites.items():
         if address := _address_in(host):

@@ -9,6 +9,7 @@ from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
     BY_LABEL,
     ending_exists,
+    is_freemail,
     is_genuine,
     is_guard,
     is_hosted_page,
@@ -16,6 +17,7 @@ from gatepost.checks.known_names import (
     is_tenant,
     is_under,
 )
+from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     URL_BRAND_IN_PATH,
@@ -27,12 +29,13 @@ from gatepost.kinds import (
     URL_OPEN_REDIRECT,
     URL_PERSONAL_REDIRECT,
     URL_RECIPIENT_ADDRESS,
+    URL_SHORTENED_LINKS,
     URL_SHORTENER,
     URL_USERINFO,
     Finding,
 )
 from gatepost.mail.message import Link
-from gatepost.names import is_ip, org_domain
+from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
 _DEEP_LEVELS = 4
@@ -59,12 +62,13 @@ def url_form(reading: Reading) -> Iterator[Finding]:
     """
     yield from _find_port(reading)
     yield from _find_userinfo(reading)
+    strength = measure_mention(reading)
     for host, link in reading.sites.items():
         depth, hyphens = _measure_host(host)
         if depth >= _DEEP_LEVELS:
-            yield URL_DEEP_SUBDOMAIN.at(link.where, about=link.url, host=host, levels=depth)
+            yield URL_DEEP_SUBDOMAIN.at(link.where, strength=strength, about=link.url, host=host, levels=depth)
         if hyphens >= _MANY_HYPHENS:
-            yield URL_MANY_HYPHENS.at(link.where, about=link.url, host=host)
+            yield URL_MANY_HYPHENS.at(link.where, strength=strength, about=link.url, host=host)
 
 
 def _find_port(reading: Reading) -> Iterator[Finding]:
@@ -135,6 +139,32 @@ def _find_redirect(reading: Reading) -> Iterator[Finding]:
                 continue
             yield URL_OPEN_REDIRECT.at(link.where, about=link.url, starts=start, leads_to=link.host)
             return
+
+
+_SHORT_NOTE = 400
+_SEVERAL_SHORTENED = 2
+
+
+@check(URL_SHORTENED_LINKS, needs={"link"})
+def shortened_links(reading: Reading) -> Iterator[Finding]:
+    """Free mailboxes that send several shortened links and hardly a word, as text or around a picture.
+
+    The picture shows a prize; the links hide a chain of pages that pay for clicks. A friend who found something sends
+    one link and says what it is; answers and lists are left out.
+    """
+    senders = reading.message.senders[:1]
+    if reading.is_discussion or "in-reply-to" in reading.fields:
+        return
+    if not any(is_freemail(normal_domain(sender.domain)) for sender in senders):
+        return
+    shortened = {link.url for link in reading.web_links[:50] if is_shortener(link.host)}
+    others = [host for host in reading.sites if not is_shortener(host)]
+    if len(shortened) < _SEVERAL_SHORTENED or len(others) > 1:
+        return
+    texts = (text.visible for text in reading.message.texts if not text.attached)
+    words = max((sum(len(word) for word in text.split() if "://" not in word) for text in texts), default=0)
+    if words <= _SHORT_NOTE:
+        yield URL_SHORTENED_LINKS.at(reading.web_links[0].where, links=len(shortened), letters=words)
 
 
 _PROGRAM_ENDINGS = frozenset(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gatepost.checks.known_names import ending_exists, is_freemail, is_genuine, is_hosted_page, is_tenant, words_of
+from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     SENDER_FREEMAIL_POSE,
@@ -124,6 +125,7 @@ def random_name(reading: Reading) -> Iterator[Finding]:
             yield SENDER_RANDOM_MAILBOX.at("From", strength=strength, mailbox=sender)
     for host, link in reading.sites.items():
         if strength := _measure_host(host):
+            strength = round(strength * measure_mention(reading), 2)
             yield URL_RANDOM_HOST.at(link.where, strength=strength, about=link.url, host=host)
             return
 

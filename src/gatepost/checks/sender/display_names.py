@@ -23,7 +23,7 @@ from gatepost.names import Address, addresses_in, normal_address, normal_domain,
 from gatepost.strengths import coefficients
 
 MAX_NAME = 200
-(_ADDRESS_BY_SERVICE,) = coefficients(SENDER_DISPLAY_NAME_SPOOF, "service")
+_ADDRESS_BY_SERVICE, _ADDRESS_LINKED = coefficients(SENDER_DISPLAY_NAME_SPOOF, "service", "linked")
 
 
 @check(SENDER_DISPLAY_NAME_SPOOF)
@@ -32,14 +32,22 @@ def display_name(reading: Reading) -> Iterator[Finding]:
 
     `"billing@bank.example" <x@evil.example>` is legal (RFC 5322 section 3.4: a display name is free text), and most
     mail programs show only the quoted part. Lists and services that write for a person say so ("ann@example.com via
-    list").
+    list"). Services that give out addresses to be thrown away write the sender's own address into the name; then most
+    links lead to the domain that is shown, and a forger needs them to lead elsewhere.
     """
     for sender in reading.message.senders:
         for shown in addresses_in(sender.name):
             # Same owner, other host (mail.bank.example and bank.example) is ordinary.
             if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
                 strength = _ADDRESS_BY_SERVICE if is_tenant(sender.domain) or reading.is_discussion else 1.0
+                strength *= _ADDRESS_LINKED if _leads_to(shown.domain, reading) else 1.0
                 yield SENDER_DISPLAY_NAME_SPOOF.at("From", strength=strength, shown=shown, actual=sender)
+
+
+def _leads_to(domain: str, reading: Reading) -> bool:
+    """Return whether at least half of the sites that the mail links to are those of a domain."""
+    home = sum(org_domain(host) == org_domain(domain) for host in reading.sites)
+    return 2 * home >= len(reading.sites) > 0
 
 
 _INVISIBLE_BETWEEN_LETTERS = re.compile(r"[A-Za-z][\u00ad\u200b-\u200f\u2060\ufeff\U000e0100-\U000e01ef]+[A-Za-z]")

@@ -52,9 +52,13 @@ _REPORT_MARKS = (
 )
 
 
+# How some servers write the empty sender where they file mail: sendmail's `Return-Path: <MAILER-DAEMON>`.
+_EMPTY_SENDERS = frozenset({"", "mailer-daemon"})
+
+
 def is_report(reading: Reading) -> bool:
     """Return whether the mail is a report on delivery (RFC 3464): no envelope sender, and a part that is a report."""
-    if reading.envelope.sender.strip("<> "):
+    if reading.envelope.sender.strip("<> ").lower() not in _EMPTY_SENDERS:
         return False
     return any(part.content_type in _STATUS_TYPES for part in reading.message.parts)
 
@@ -130,7 +134,7 @@ def malformed_envelope(reading: Reading) -> Iterator[Finding]:
     """
     # The empty sender is that of reports, and `postmaster` needs no domain (section 4.1.1.3).
     sender = reading.envelope.sender.strip("<> ")
-    if sender and _is_malformed(sender):
+    if sender.lower() not in _EMPTY_SENDERS and _is_malformed(sender):
         yield ENVELOPE_MALFORMED_SENDER.at("envelope", sender=sender[:MAX_ADDRESS])
     for recipient in reading.envelope.recipients[:MAX_LOOKED_AT]:
         address = recipient.strip("<> ")

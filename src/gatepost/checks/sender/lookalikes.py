@@ -7,13 +7,12 @@ from functools import lru_cache
 import msgspec
 
 from gatepost.checks.known_names import BY_LABEL, NEARBY, is_genuine, is_tenant, is_under
+from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGRAPH, URL_LOOKALIKE_DOMAIN, Finding
 from gatepost.names import is_ip, is_mixed_script, normal_domain, org_domain, skeleton, unicode_domain
 from gatepost.strengths import coefficients
 
-_MANY_SITES = 12
-(_MENTION,) = coefficients(URL_LOOKALIKE_DOMAIN, "mention")
 _SHORTEST_TYPO = 6
 _SHORTEST_INSIDE = 6
 _LURE_WORDS = (
@@ -105,8 +104,7 @@ def lookalike(reading: Reading) -> Iterator[Finding]:
             yield SENDER_LOOKALIKE_DOMAIN.at(
                 "From", strength=seen.strength, domain=domain, imitates=seen.of, trick=seen.trick
             )
-    # One among many sites is a mention, as in the digest of a weblog; a lure has its page and a few others.
-    share = _MENTION if len(reading.sites) > _MANY_SITES else 1.0
+    share = measure_mention(reading)
     for host, link in reading.sites.items():
         if seen := _find_imitation(host, trusted):
             facts = {"host": host, "imitates": seen.of, "trick": seen.trick}

@@ -11,6 +11,7 @@ from gatepost.kinds import (
     TEXT_DISGUISED_WORDS,
     TEXT_IMAGE_ONLY,
     TEXT_MIXED_SCRIPT_WORDS,
+    TEXT_PICTURE_FIRST,
     TEXT_WORD_SALAD,
     Finding,
 )
@@ -239,3 +240,32 @@ def _count_letters(text: str) -> int:
     if "://" in text:
         words = " ".join(_WRITTEN_ADDRESS.sub(" ", word) if "://" in word else word for word in words).split()
     return len(" ".join(words))
+
+
+MAX_BEFORE_PICTURE = 20_000
+_FEW_LETTERS_BEFORE = 30
+_NOT_SHOWN = re.compile(rb"<(style|title|script)\b[^>]{0,1000}>[^<]{0,10000}</\1", re.IGNORECASE)
+_TAG = re.compile(rb"<[^>]{0,4000}>?|&\w{1,8};?|&#\w{1,8};?")
+
+
+@check(TEXT_PICTURE_FIRST, needs={"attachment"})
+def picture_first(reading: Reading) -> Iterator[Finding]:
+    """Letters without a link that begin with a drawn picture: the advertisement is the picture, the text below it is
+    there for filters to read.
+
+    Pages of literature or news below a GIF make a mail look like a letter, and each copy another one. The logo of a
+    sender stands below the letter; photographs are JPEG, and pasted screenshots PNG; cartoons and animations are passed
+    on with a link or in answers, which are left out.
+    """
+    if reading.web_links or reading.is_discussion or "in-reply-to" in reading.fields or reading.is_signed_by_sender:
+        return
+    drawn = {part.path for part in reading.message.parts if part.content_type == "image/gif"}
+    if not drawn:
+        return
+    for part in reading.message.parts:
+        if part.content_type == "text/html":
+            at = part.content[:MAX_BEFORE_PICTURE].lower().find(b"cid:")
+            before = part.content[:at].rpartition(b"<")[0]
+            if at >= 0 and len(b"".join(_TAG.sub(b"", _NOT_SHOWN.sub(b"", before)).split())) < _FEW_LETTERS_BEFORE:
+                yield TEXT_PICTURE_FIRST.at(part.path)
+            return

@@ -22,8 +22,9 @@ from gatepost.strengths import coefficients
 
 _ENOUGH_FORTUNE = 4
 _MOST_FORTUNE_SITES = 4
-_PER_FORTUNE_PHRASE, _FORTUNE_FULL_LENGTH, _PER_FORTUNE_SITE, _LEAST_FORTUNE = coefficients(
-    TEXT_ADVANCE_FEE, "per_phrase", "full_length", "per_site", "least"
+_THREADED = frozenset({"in-reply-to", "references"})
+_PER_FORTUNE_PHRASE, _FORTUNE_FULL_LENGTH, _PER_FORTUNE_SITE, _FORTUNE_POSTED, _LEAST_FORTUNE = coefficients(
+    TEXT_ADVANCE_FEE, "per_phrase", "full_length", "per_site", "posted", "least"
 )
 
 
@@ -32,17 +33,21 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
     """Advance fee: a fortune waits, and only your help, your data and a small fee are missing.
 
     The oldest letter of its kind has many plots (a widow, an heir, a general, a lottery) and one vocabulary. Any one of
-    its words is ordinary; half a dozen in a letter are not.
+    its words is ordinary; half a dozen in a letter are not. Such letters are posted on lists as well; there, answers
+    that quote one are left out, and what begins a thread counts less.
     """
     phrases = find_phrases(reading)
     words = phrases.of("fortune")
-    if len(words) < _ENOUGH_FORTUNE or reading.is_discussion:
+    if len(words) < _ENOUGH_FORTUNE:
+        return
+    if reading.is_discussion and not _THREADED.isdisjoint(reading.fields):
         return
     brevity = min(1.0, _FORTUNE_FULL_LENGTH / max(phrases.length, 1))
     further_sites = min(_MOST_FORTUNE_SITES, max(0, len(reading.sites) - 1))
     degree = _PER_FORTUNE_PHRASE * (len(words) - 2) * brevity - _PER_FORTUNE_SITE * further_sites
+    degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_discussion else 1.0)
     if degree >= _LEAST_FORTUNE:
-        yield TEXT_ADVANCE_FEE.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
+        yield TEXT_ADVANCE_FEE.at("text", strength=round(degree, 2), words=quote(words))
 
 
 MAX_WALLET_TEXT = 50_000

@@ -1,5 +1,6 @@
 """Texts that bring their reader to follow a link or to give away a password."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -10,11 +11,14 @@ from gatepost.checks.links.hosts import find_link_away
 from gatepost.checks.phrases import Phrases, find_phrases, quote
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
+    TEXT_AUTHORITY_LURE,
     TEXT_BRAND_WITHOUT_LINK,
     TEXT_CREDENTIAL_LURE,
+    TEXT_CRYPTO_LURE,
     TEXT_DOCUMENT_LURE,
     TEXT_MAILBOX_LURE,
     TEXT_PARCEL_LURE,
+    TEXT_PLANTED_LINK,
     TEXT_PRIZE_LURE,
     TEXT_REFUND_LURE,
     TEXT_SALARY_LURE,
@@ -22,7 +26,7 @@ from gatepost.kinds import (
     Finding,
     Kind,
 )
-from gatepost.names import normal_domain
+from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
 
 
@@ -113,6 +117,22 @@ LURES = (
         raised_by=(frozenset({"credential"}), _URGENCY_THEMES),
         beside=frozenset({"credential", "limitation", "urgency"}),
     ),
+    Lure(
+        kind=TEXT_CRYPTO_LURE,
+        theme="crypto",
+        numbers=coefficients(TEXT_CRYPTO_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
+        raised_by=(_SUBJECT, _URGENCY_THEMES),
+        beside=frozenset({"follow", "urgency", "credential", "limitation", "document"}),
+        in_subject=True,
+    ),
+    Lure(
+        kind=TEXT_AUTHORITY_LURE,
+        theme="authority",
+        numbers=coefficients(TEXT_AUTHORITY_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
+        raised_by=(_SUBJECT, _URGENCY_THEMES),
+        beside=frozenset({"follow", "urgency", "credential", "document", "limitation"}),
+        beside_within=3_000,
+    ),
 )
 
 
@@ -121,8 +141,9 @@ def lures(reading: Reading) -> Iterator[Finding]:
     """Lures of one form: a story that concerns most people, a reason to follow a link, and a link away from the sender.
 
     A parcel waits for a fee, a tax office owes a refund, a prize is to be claimed, pay or benefits changed, a document
-    was shared, a mailbox is full. Those who could honestly write so (the carrier, the tax office, the shop, the
-    employer, the sharing service, the mail provider) link to a site of their own; the lure links to wherever its form
+    was shared, a mailbox is full, tokens are given away or a wallet is frozen, a court summons or a fine is due. Those
+    who could honestly write so (the carrier, the tax office, the shop, the employer, the sharing service, the mail
+    provider, the exchange, the court) link to a site of their own; the lure links to wherever its form
     is. One phrase of a story is ordinary: it needs a second one, or a phrase that presses or tells to follow. A long
     text says less than a short one with the same phrases.
     """
@@ -241,3 +262,34 @@ def _is_company_involved(brand: Brand, reading: Reading) -> bool:
     """Return whether the company sent it, or is linked to at all."""
     senders = (normal_domain(sender.domain) for sender in reading.message.senders)
     return any(owns(brand, domain) for domain in (*senders, *reading.sender_domains, *reading.sites))
+
+
+MAX_PLANTED_TEXT = 600
+# "Hello ✅ +$1,989 ➡️ https://forms.example/x", "Username: www.x.example - 146 821 USD"
+_PLANTED_SUM = r"(?:[+$€]{1,2} ?\d[\d., ]{2,9}|\d[\d., ]{2,9} ?(?:\$|€|usd|eur|btc|eth|usdt)(?!\w))"
+_PLANTED_ADDRESS = r"(?:https?://|www\.)[^\s<>]{4,200}"
+_PLANTED = re.compile(
+    rf"(?:\A|[\n:,>]|\b(?:hi|hello|dear|hey|ol[áa]|hola|hallo|bonjour|welcome))[^\w\n]{{1,8}}"
+    rf"(?:{_PLANTED_SUM}[^\n]{{0,40}}?{_PLANTED_ADDRESS}|{_PLANTED_ADDRESS}[^\n\w]{{1,8}}{_PLANTED_SUM})",
+    re.IGNORECASE,
+)
+
+
+@check(TEXT_PLANTED_LINK, needs={"link"})
+def planted_link(reading: Reading) -> Iterator[Finding]:
+    """Messages that strangers plant in the mail of honest services: a link and a sum where a name should stand.
+
+    Whoever registers at a site, shares a file or fills in a form gives a name and the address of the victim. The site
+    then greets `Hello ✅ +$1,989 ➡️ https://forms.example/x` in its own signed mail. No person has a link and a sum in
+    their name. Shops name prices and links after a greeting, too, but in sentences, and to their own site.
+    """
+    if reading.is_discussion or "in-reply-to" in reading.fields:
+        return
+    away = [link for link in reading.web_links[:20] if org_domain(link.host) not in reading.sender_domains]
+    if not away:
+        return
+    for text in reading.message.texts[:2]:
+        if not text.attached and (match := _PLANTED.search(text.visible[:MAX_PLANTED_TEXT])):
+            if any(link.host and link.host in match.group().lower() for link in away):
+                yield TEXT_PLANTED_LINK.at("text", words=match.group().strip()[:100])
+            return
