@@ -135,6 +135,7 @@ def _run(
     from gatepost.cli.list_files import STANDARD_INPUT, open_file
     from gatepost.cli.options import load_policies
     from gatepost.feeds.run import FeedBusy, FeedRunner
+    from gatepost.rejudge.policies_in_force import with_stored_rules
     from gatepost.settings.feeds import PARTWISE
 
     if input_file is not None and feed.format in PARTWISE:
@@ -146,7 +147,8 @@ def _run(
     async def work(store: Any) -> tuple["FeedOutcome | FeedBusy", Any]:
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(feed.name, total=None)
-            runner = FeedRunner(store, policies, lambda done, total: bar.update(task, completed=done, total=total))
+            in_force = await with_stored_rules(policies, store)
+            runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
             if wanted is None:
                 outcome = await runner.run(feed, options)
             else:

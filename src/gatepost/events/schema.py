@@ -137,11 +137,31 @@ class ListChanged(EventFields, tag="list.changed", frozen=True, kw_only=True):
     by: Annotated[EventActor, Meta(description="who changed it")]
 
 
-class PolicyPublished(EventFields, tag="policy.published", frozen=True, kw_only=True):
-    """Another policy is in force. Reserved: this version reads policies at its start and does not send this event."""
+class FoundMessage(_Fields, frozen=True, kw_only=True):
+    """A message that was delivered before it was known."""
 
-    version: Annotated[Text, Meta(description="version that is in force now")]
-    by: Annotated[EventActor, Meta(description="who published it")]
+    ggrid: Annotated[Id, Meta(description="id of the analysis")]
+    recipients: Annotated[tuple[Text, ...], Meta(description="envelope recipients", max_length=MAX_SAMPLE)] = ()
+
+
+class LookBackFound(EventFields, tag="lookBack.found", frozen=True, kw_only=True):
+    """New entries of a list, or a model that takes part now, would have held messages that were delivered. Tell their
+    recipients. Without `tenantUid` the list or the model is the deployment's."""
+
+    list: Annotated[Text, Meta(description="name of the list; absent for a model")] = ""
+    model: Annotated[Text, Meta(description="number of the learnt model; absent for a list")] = ""
+    by: Annotated[EventActor, Meta(description="who added the entries, or which feed")]
+    count: Annotated[int, Meta(description="number of messages")]
+    messages: Annotated[tuple[FoundMessage, ...], Meta(description="the newest of them", max_length=MAX_RECIPIENTS)]
+
+
+class PolicyPublished(EventFields, tag="policy.published", frozen=True, kw_only=True):
+    """Rules were changed in the web interface, and nodes apply them within seconds. Policy files are part of a version
+    of the configuration (`config.published`). Without `tenantUid` the rules are the deployment's."""
+
+    version: Annotated[Text, Meta(description="version of the rules of that scope that is in force now")]
+    by: Annotated[EventActor, Meta(description="who changed them")]
+    rule: Annotated[Text, Meta(description="name of the rule that was created, changed or deleted")] = ""
 
 
 class ConfigPublished(EventFields, tag="config.published", frozen=True, kw_only=True):
@@ -231,6 +251,7 @@ Event: TypeAlias = (
     | MessageDeleted
     | MessageReported
     | ListChanged
+    | LookBackFound
     | PolicyPublished
     | ConfigPublished
     | ConfigRollout

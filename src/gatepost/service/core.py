@@ -32,7 +32,7 @@ from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMe
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
-from gatepost.policy.layers import Policies
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition, RestCore
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
@@ -129,7 +129,7 @@ async def open_quarantine(
 def build_guard(
     settings: GuardSettings,
     store: Store,
-    policies: Policies,
+    policies: PoliciesInForce,
     registry: CollectorRegistry,
     *,
     models: str = "",
@@ -158,9 +158,10 @@ def build_guard(
         reputation=reputation,
         campaigns=campaigns,
     )
-    of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
+    of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
     pool_settings = _pool_settings(settings, reputation.list_subjects(), models, fault_injection)
-    pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
+    pool = WorkerPool(pool_settings, answerer.answer, policies.now.deployment.policy, of_tenants)
+    policies.observe(pool.publish)
     node = node or SingleProcess()
     admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store, condition)

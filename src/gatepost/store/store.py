@@ -17,6 +17,7 @@ from gatepost.store.learnt_models import LearntModelStore
 from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
+from gatepost.store.own_rules import OwnRuleStore
 from gatepost.store.privacy import PrivacyStore
 from gatepost.store.publishing import PublishingStore
 from gatepost.store.saved_searches import SavedSearchStore
@@ -37,6 +38,7 @@ class Store(
     CampaignStore,
     TrainingPoolStore,
     LearntModelStore,
+    OwnRuleStore,
     TrafficStore,
     SightingStore,
     TenantStore,

@@ -16,6 +16,7 @@ from gatepost.api.call_limits import CallLimits
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -87,7 +88,7 @@ class WebContext(msgspec.Struct, frozen=True):
     cores: Cores
     held_mail: HeldMailOnCores
     spool: Spool
-    policies: Policies
+    in_force: PoliciesInForce
     dry_runs: ListDryRuns
     exports: Exports
     limits: CallLimits
@@ -101,6 +102,11 @@ class WebContext(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+
+    @property
+    def policies(self) -> Policies:
+        """The policies that hold now."""
+        return self.in_force.now
 
     def now(self) -> int:
         """Unix milliseconds."""

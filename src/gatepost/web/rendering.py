@@ -43,6 +43,7 @@ NAVIGATION = (
     NavigationLink("Lists", "/lists", "lists.read"),
     NavigationLink("API keys", "/keys", "keys.read"),
     NavigationLink("Policy", "/policy", "policy.read"),
+    NavigationLink("Rules", "/rules", "policy.read"),
     NavigationLink("Tenants", "/tenants", "tenants.read"),
     NavigationLink("Users", "/users", "users.read"),
     NavigationLink("Learning", "/learning", "learning.read"),

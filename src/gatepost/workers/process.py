@@ -44,7 +44,7 @@ class WorkerProcess:
         self.channel = Channel(loop, sock, partial(on_frame, self), partial(on_end, self))
         self.jobs: dict[int, Attempt] = {}
         self.turns: dict[int, float] = {}
-        self.policies: dict[str, str] = {}
+        self.policies: RecentSnapshots[str] = RecentSnapshots()
         self.lists: RecentSnapshots[str] = RecentSnapshots()
         self.learnt: RecentSnapshots[str] = RecentSnapshots()
         self.reported = False

@@ -84,7 +84,7 @@ class Worker:
         self._status_page = status_page
         self._data = data or WorkerData()
         self._runs: dict[int, _Run] = {}
-        self._policies: dict[str, Policy] = {}
+        self._policies: RecentSnapshots[Policy] = RecentSnapshots()
         self._lists: RecentSnapshots[CompiledLists] = RecentSnapshots()
         self._learnt: RecentSnapshots[LearntModels] = RecentSnapshots()
 
@@ -111,7 +111,7 @@ class Worker:
         key, data = protocol.read_snapshot(body)
         if key.startswith(_POLICY):
             self._status_page.enter(number, LOAD_POLICY)
-            self._policies[key] = msgspec.msgpack.decode(data, type=Policy)
+            self._policies.put(key, msgspec.msgpack.decode(data, type=Policy), len(data))
         elif key.startswith(_LEARNT):
             self._status_page.enter(number, LOAD_MODELS)
             self._learnt.put(key, parse_learnt_models(data), len(data))
@@ -124,9 +124,12 @@ class Worker:
         length, _kind, _number = HEADER.unpack(self._receive(HEADER.size))
         raw = self._receive(length)
         run = _Run(number, length, dict(job.known))
+        policy = self._policies.get(job.policy)
+        if policy is None:  # guard sends it before the job, and drops what it takes for kept in the same order
+            raise KeyError(job.policy)
         context = Context(
             now=job.now,
-            policy=self._policies[job.policy],
+            policy=policy,
             skip=job.skip,
             mark=self._status_page.marker(number),
             lists=(self._lists.get(job.lists) if job.lists else None) or NO_LISTS,
