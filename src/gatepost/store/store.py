@@ -10,6 +10,7 @@ from gatepost.store.audit import AuditStore
 from gatepost.store.bulk_actions import BulkActionStore
 from gatepost.store.campaigns import CampaignStore
 from gatepost.store.engine import Engine, StoreCounters
+from gatepost.store.feed_definitions import FeedDefinitionStore
 from gatepost.store.feedback import FeedbackStore
 from gatepost.store.feeds import FeedStore
 from gatepost.store.held_mail import HeldMailStore
@@ -43,6 +44,7 @@ class Store(
     SightingStore,
     TenantStore,
     FeedStore,
+    FeedDefinitionStore,
     LookBackStore,
     ListLookup,
     ApiKeyStore,

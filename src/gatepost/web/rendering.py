@@ -41,6 +41,7 @@ NAVIGATION = (
     NavigationLink("Quarantine", "/quarantine", "quarantine.read"),
     NavigationLink("Scan", "/scan", "messages.scan"),
     NavigationLink("Lists", "/lists", "lists.read"),
+    NavigationLink("Feeds", "/feeds", "feeds.read"),
     NavigationLink("API keys", "/keys", "keys.read"),
     NavigationLink("Policy", "/policy", "policy.read"),
     NavigationLink("Rules", "/rules", "policy.read"),
