@@ -18,8 +18,10 @@ from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.service.core import build_guard
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.learning import LearningSettings
+from gatepost.smtp.reporting import ReportReading
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor
+from gatepost.store.feedback import MailReport
 from gatepost.store.own_rules import RuleSet
 from gatepost.store.store import Store
 from gatepost.store.training_pools import TaughtMessage
@@ -93,6 +95,7 @@ def test_what_one_core_learns_the_other_knows(request: pytest.FixtureRequest, en
         try:
             await _report_and_judge(stores[0], *cores)
             await _rule_and_judge(stores[0], cores[1])
+            await _report_by_mail(stores[0], *cores)
             if engine == "sqlite":
                 await _teach_and_judge(stores[0], *cores)
         finally:
@@ -111,6 +114,26 @@ async def _report_and_judge(store: Store, here: Guard, there: Guard) -> None:
     first = await scan(here, text)
     assert (await scan(there, text)).report.decision == "deliver"
     assert await store.report_wrong(first.ggrid, "should have been held", ANN)
+
+    async def is_marked() -> bool:
+        return "campaign:marked" in (await scan(there, text)).report.tags
+
+    assert await wait_for(is_marked)
+
+
+async def _report_by_mail(store: Store, here: Guard, there: Guard) -> None:
+    """A message that is forwarded to a reporting address marks near-copies at the other core."""
+    text = mail(5, "offer") + LETTER.replace("gardeners", "plumbers").encode()
+    head = b"From: ann@house.example\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nLook.\r\n"
+    report = head + b"--b\r\nContent-Type: message/rfc822\r\n\r\n" + text + b"\r\n--b--\r\n"
+    request = ScanRequest(new_id(), now(), Envelope("ann@house.example"), Body(report), "smtp")
+    reading = await here.read_report(request)
+    assert isinstance(reading, ReportReading)
+    assert reading.carrier.senders == ("ann@house.example",)
+    (message,) = reading.messages
+    assert (message.sender, bool(message.features), bool(message.signature)) == ("offers.example", True, True)
+    assert await store.message(request.ggrid) is None
+    assert await store.report_mail(MailReport(request.ggrid, None, ANN, True, reading.messages)) == 1
 
     async def is_marked() -> bool:
         return "campaign:marked" in (await scan(there, text)).report.tags
@@ -167,7 +190,7 @@ async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
     assert await wait_for(is_learnt)
     report = (await scan(there, mail(502, "offer"))).report
     (line,) = [line for line in report.lines if line.kind == "text:learnt-unwanted"]
-    assert line.facts["taught_by"] == f"121 reports of the deployment (model {outcome.version})"
+    assert line.facts["taught_by"] == f"122 reports of the deployment (model {outcome.version})"
     assert "text:learnt-unwanted" not in (await scan(there, mail(503, "minute"))).report.tags
     assert (await store.roll_back_model(None, ANN))[0] == outcome.version
 

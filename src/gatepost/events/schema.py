@@ -41,7 +41,7 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class EventActor(_Fields, frozen=True, kw_only=True):
     """Who made a change: an API key, a static token, a user, the command line, or Gatepost itself."""
 
-    kind: Annotated[Literal["key", "token", "user", "cli", "feed", "system"], Meta(description="what acted")]
+    kind: Annotated[Literal["key", "token", "user", "cli", "feed", "mail", "system"], Meta(description="what acted")]
     name: Annotated[Text, Meta(description="its name")] = ""
     id: Annotated[Text, Meta(description="its id")] = ""
 
@@ -118,7 +118,7 @@ class MessageDeleted(EventFields, tag="message.deleted", frozen=True, kw_only=Tr
 class MessageReported(EventFields, tag="message.reported", frozen=True, kw_only=True):
     """Somebody reported that the decision about a message was wrong."""
 
-    ggrid: Annotated[Id, Meta(description="id of the analysis")]
+    ggrid: Annotated[Id, Meta(description="id of the analysis; of a report by mail, the id of the report")]
     by: Annotated[EventActor, Meta(description="who reported it")]
     says: Annotated[Text, Meta(description="`should have been delivered` or `should have been held`")]
 

@@ -120,7 +120,7 @@ def _describe_deletion(record: AuditRecord) -> MessageDeleted:
 
 
 def _describe_report(record: AuditRecord) -> MessageReported:
-    ggrid, says = record.sample
+    ggrid, says, *_ = record.sample
     return MessageReported(
         tenant_uid=record.scope, ggrid=bound(ggrid, MAX_ID), by=_actor(record.actor), says=bound(says)
     )
@@ -181,6 +181,7 @@ _CHANGES: dict[str, Callable[[AuditRecord], EventFields]] = {
     "quarantine.release": _describe_release,
     "quarantine.delete": _describe_deletion,
     "message.reported": _describe_report,
+    "mail.reported": _describe_report,
     "config.publish": _describe_publication,
     "lookBack.found": _describe_look_back,
     "rule.create": _describe_rule_change,

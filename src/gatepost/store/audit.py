@@ -21,12 +21,12 @@ _SELECT_IDS = """SELECT id, time, actor_kind, actor_name, actor_id, action, scop
 FROM audit WHERE id = ANY($1)"""
 
 
-ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "system"]
+ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "mail", "system"]
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who makes a change: an API key, a static token, a user of the web interface, the command line, a feed, or
-    Gatepost by itself."""
+    """Who makes a change: an API key, a static token, a user of the web interface, the command line, a feed,
+    somebody who reports by mail, or Gatepost by itself."""
 
     kind: ActorKind
     name: str = ""

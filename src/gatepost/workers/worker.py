@@ -6,6 +6,7 @@ lack of memory ends the process, since it may have left anything half done.
 """
 
 import gc
+import hashlib
 import os
 import socket
 import sys
@@ -19,6 +20,7 @@ from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
+from gatepost.mail.attached_messages import find_attached_messages
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
@@ -37,6 +39,8 @@ from gatepost.workers.protocol import (
     MAX_QUESTIONS,
     MAX_REPORT,
     MAX_STEPS,
+    Attached,
+    AttachedMessages,
     Extracted,
     Frame,
     Job,
@@ -234,12 +238,25 @@ def _show(raw: bytes, job: Job) -> JobResult:
             return build_view(raw)
         case "picture":
             return draw_picture(raw, job.index)
+        case "report":
+            return AttachedMessages(tuple(map(_read_attached, find_attached_messages(raw))))
+    row, signature, sender, data = _read_features(raw)
+    return Extracted(data, row, signature, sender)
+
+
+def _read_attached(raw: bytes) -> Attached:
+    row, signature, sender, _ = _read_features(raw)
+    return Attached(hashlib.sha256(raw).hexdigest(), row, signature, sender)
+
+
+def _read_features(raw: bytes) -> tuple[bytes, tuple[int, ...], str, bytes]:
+    """Return feature row, signature, domain in From and packed features of a message."""
     message = read(raw)
     # Models were always trained without what native decoders unpack; with it they would be others.
     features = extract_features(message, find_files(message, UnpackBudget(native=False)))
     sender = message.senders[0].domain[:255] if message.senders else ""
     signature = compute_signature(features.text)
-    return Extracted(msgspec.msgpack.encode(features), make_row(message, features), signature, sender)
+    return make_row(message, features), signature, sender, msgspec.msgpack.encode(features)
 
 
 def _without_surrogates(value: Any) -> Any:
