@@ -24,7 +24,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.carrier = Report("clean", "deliver", (), 0, "", senders=("Ann@acme.example",))
-        self.messages = READ
+        self.messages: tuple[ReportedMessage, ...] = READ
         self.full = self.broken = self.enough = False
         self.kept: list[MailReport] = []
         self.read: list[ScanRequest] = []

@@ -109,7 +109,7 @@ def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tena
         ({"when": "size"}, "must be true or false"),
         ({"when": 'subject.matches("(")'}, "invalid regular expression"),
         ({"when": "true || " * 300 + "true"}, "is longer than 2,000 characters"),
-        ({"when": "(" * 1000}, "is not a condition"),
+        ({"when": "(" * 1000}, "The condition"),
         ({"when": ""}, "is empty"),
         ({"weight": "-1"}, "must be between 0 and 1000"),
         ({"weight": "nan"}, "must be between 0 and 1000"),
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_said_and_nothing_is_saved(site: Any, tenant: str, chan
 
 def test_the_place_of_a_mistake_is_shown(site: Any, tenant: str) -> None:
     page = site.visitor(tenant=tenant).post("/rules/edit", fields(tenant, when='known\r\n  && "a" in tagz')).text
-    assert "in CEL: 2:13:" in page
+    assert "at line 2, column 13: undeclared" in page
     assert '<pre class="place">  &amp;&amp; &#34;a&#34; in tagz\n            ^</pre>' in page
 
 

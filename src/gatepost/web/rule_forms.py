@@ -98,7 +98,7 @@ class RuleForm(msgspec.Struct, frozen=True):
         found = []
         for each in check_rule(self.name, fields, base):
             field = each.key[2] if len(each.key) > 2 else "name"
-            found.append(FormMistake(field, each.sentence, _show_place(self.when, each.sentence)))
+            found.append(FormMistake(field, _say_place(each.sentence), _show_place(self.when, each.sentence)))
         if self.verdict == "clean":
             found.append(FormMistake("verdict", "must be another one: a rule never makes the outcome milder"))
         return tuple(found)
@@ -159,6 +159,15 @@ def _parse_weight(text: str) -> float | str:
         return float(text.replace(",", "."))
     except ValueError:
         return text
+
+
+def _say_place(sentence: str) -> str:
+    """Return what is wrong with a condition, with the place in words."""
+    place = find_place(sentence)
+    if place is None:
+        return sentence
+    line, column = place
+    return f"cannot be read at line {line}, column {column}: {sentence.partition(f' {line}:{column}: ')[2]}"
 
 
 def _show_place(condition: str, sentence: str) -> str:
