@@ -79,10 +79,11 @@ def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tena
     visitor.post("/rules/edit", fields(tenant))
     form = visitor.get(f"/rules/edit?scope={tenant}&name=acts-now").text
     assert 'name="version" value="1"' in form
-    changed = fields(tenant, 1, was="acts-now", weight="2", do="try")
+    changed = fields(tenant, 1, was="acts-now", weight="2", decision="drop", do="try")
     page = visitor.post("/rules/edit", changed).text
     assert "<del>7.5</del>" in page
     assert "<ins>2</ins>" in page
+    assert "<ins>drop</ins>" in page
     assert "<del>phishing" not in page
     # Somebody else was faster: what was typed stays, and can be saved over what there is now.
     assert site.went(visitor.post("/rules/switch", fields(tenant, 1, do="off"))) == f"/rules?scope={tenant} rule-off"
@@ -117,6 +118,7 @@ def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tena
         ({"verdict": "nonsense"}, "must be one of"),
         ({"verdict": "clean"}, "never makes the outcome milder"),
         ({"group": "nonsense"}, "no such group"),
+        ({"decision": "nonsense"}, "The action must be one of"),
         ({"name": "Ünfit name"}, "is not a known rule name"),
         ({"title": ""}, "must have between 1 and 200"),
         ({"was": "other"}, "stays as it is"),

@@ -93,7 +93,7 @@ def show_rules(
         (
             name,
             rule.verdict,
-            "conclusive" if rule.conclusive else f"{rule.weight:g}",
+            rule.decision or ("conclusive" if rule.conclusive else f"{rule.weight:g}"),
             f"{at.level}, {at.file}",
             rule.when,
         )
@@ -200,7 +200,8 @@ def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
 
     rule = rule_of(kind, effective.policy)
     place = ("rules", kind.removeprefix(RULE)) if kind.startswith(RULE) else ("kinds", kind)
-    places: list[tuple[str, str, str]] = [(*place, field) for field in ("weight", "verdict", "group", "conclusive")]
+    fields = ("weight", "verdict", "group", "conclusive", *(("decision",) if kind.startswith(RULE) else ()))
+    places: list[tuple[str, str, str]] = [(*place, field) for field in fields]
     if rule.group:
         places.append(("groups", rule.group, "cap"))
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]

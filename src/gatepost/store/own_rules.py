@@ -130,6 +130,7 @@ def _describe(stored: StoredRule | None) -> str:
     parts = [f"{rule.title}; when {rule.when}; {rule.verdict}; weight {rule.weight:g}"]
     parts += [f"group {rule.group}"] if rule.group else []
     parts += ["conclusive"] if rule.conclusive else []
+    parts += [rule.decision] if rule.decision else []
     parts += [] if stored.enabled else ["switched off"]
     return "; ".join(parts)
 

@@ -81,6 +81,7 @@ class RuleForm(msgspec.Struct, frozen=True):
     weight: str = "2"
     group: str = ""
     conclusive: bool = False
+    decision: str = ""
     enabled: bool = True
     was: str = ""
 
@@ -88,13 +89,15 @@ class RuleForm(msgspec.Struct, frozen=True):
     def rule(self) -> OwnRule:
         """The rule, of a form without mistakes."""
         verdict: Any = self.verdict
-        return OwnRule(self.when, self.title, verdict, float(_parse_weight(self.weight)), self.group, self.conclusive)
+        decision: Any = self.decision
+        weight = float(_parse_weight(self.weight))
+        return OwnRule(self.when, self.title, verdict, weight, self.group, self.conclusive, decision)
 
     def find_mistakes(self, base: Policy) -> tuple["FormMistake", ...]:
         """Return what is wrong with the form, for a rule that is to be added to a policy."""
         weight: Any = _parse_weight(self.weight)
         fields: dict[str, Any] = {"when": self.when, "title": self.title, "verdict": self.verdict, "weight": weight}
-        fields |= {"group": self.group} if self.group else {}
+        fields |= {name: text for name in ("group", "decision") if (text := getattr(self, name))}
         found = []
         for each in check_rule(self.name, fields, base):
             field = each.key[2] if len(each.key) > 2 else "name"
@@ -122,6 +125,7 @@ def read_rule_form(form: Form) -> RuleForm:
         weight=form.text("weight", 20),
         group=form.text("group", 100),
         conclusive=form.has("conclusive"),
+        decision=form.text("decision", 20),
         enabled=form.has("enabled"),
         was=form.text("was", MAX_NAME),
     )
@@ -130,7 +134,16 @@ def read_rule_form(form: Form) -> RuleForm:
 def fill_form(name: str, rule: OwnRule, *, enabled: bool) -> RuleForm:
     """Return the form of a rule that there is."""
     return RuleForm(
-        name, rule.title, rule.when, rule.verdict, f"{rule.weight:g}", rule.group, rule.conclusive, enabled, name
+        name,
+        rule.title,
+        rule.when,
+        rule.verdict,
+        f"{rule.weight:g}",
+        rule.group,
+        rule.conclusive,
+        rule.decision,
+        enabled,
+        name,
     )
 
 
@@ -150,6 +163,7 @@ def _describe(rule: OwnRule) -> Mapping[str, str]:
         "Weight": f"{rule.weight:g}",
         "Group": rule.group or "none",
         "Conclusive": "yes" if rule.conclusive else "no",
+        "Action": rule.decision or "by the verdict",
     }
 
 
