@@ -221,6 +221,7 @@ def test_reports_by_mail_are_bounded(use: Use, monkeypatch: pytest.MonkeyPatch) 
         assert await store.report_mail(report("eve@acme.example", "e")) is None
         (pool,) = await store.training_pools()
         assert (pool.tenant, pool.unwanted, pool.wanted, pool.reporters) == (made.uid, 5, 0, 2)
+        assert "acme.example" not in str(await store.pool_reports(made.uid))
         marks = [mark for mark in await store.campaign_marks(0) if mark.says == "unwanted"]
         assert {mark.tenant for mark in marks} == {made.uid}
         trail = (await store.audit_page(AuditFilter(action="mail.reported"))).rows

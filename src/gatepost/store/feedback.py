@@ -13,7 +13,7 @@ from gatepost.store.campaigns import MarkSays, mark_message
 from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query, storable
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
-from gatepost.store.training_pools import TaughtMessage, count_by_mail, teach, teach_record
+from gatepost.store.training_pools import TaughtMessage, count_by_mail, digest_of, teach, teach_record
 
 ACTION = "message.reported"
 MAX_PAGE = 1_000
@@ -87,7 +87,9 @@ class FeedbackStore(Operations):
     def report_mail(self, report: MailReport) -> Work[int | None]:
         """Store a report by mail; returns how many messages taught the pool, None where the reporter, or all reporters
         of the scope, have said enough for a day."""
-        in_all, own = yield from count_by_mail(report.tenant, report.by.label)
+        # A pool has no address of a person: reporters are told apart by a digest.
+        reporter = Actor(report.by.kind, digest_of(report.by.name))
+        in_all, own = yield from count_by_mail(report.tenant, reporter.label)
         if own + len(report.messages) > MAX_BY_REPORTER or in_all + len(report.messages) > MAX_BY_MAIL:
             return None
         moment, taken = now(), 0
@@ -107,7 +109,7 @@ class FeedbackStore(Operations):
                 moment,
             )
             taught = TaughtMessage(message.sha256, message.features, report.by.name, message.sender)
-            taken += yield from teach(scope, report.by, taught, "address", unwanted=report.unwanted)
+            taken += yield from teach(scope, reporter, taught, "address", unwanted=report.unwanted)
         return taken
 
     @change
