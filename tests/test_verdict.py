@@ -5,8 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gatepost.kinds import Finding
+from gatepost.lists.rulings import Match, Ruling
+from gatepost.lists.subjects import Subject
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy
+from gatepost.questions import Hit
 from gatepost.report import Outcome
 from gatepost.verdict import Judgement, judge
 
@@ -138,3 +141,47 @@ def test_an_override_that_touches_nothing_says_nothing() -> None:
     policy = override(shipped_policy(), '[kinds."file:macro"]\nweight = 9.0\n')
     findings = [Finding("url:shortener", "here")]
     assert judge(findings, (), policy, {}) == judge(findings, (), shipped_policy(), {})
+
+
+DECIDING = override(
+    POLICY,
+    """
+[rules.hold]
+when = "known"
+title = "Hold it"
+verdict = "bulk"
+decision = "quarantine"
+[rules.drop]
+when = "known"
+title = "Drop it"
+verdict = "bulk"
+decision = "drop"
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "verdict", "decision"),
+    [
+        ((), "clean", "deliver"),
+        (("rule:hold",), "bulk", "quarantine"),
+        (("rule:hold", "rule:drop"), "bulk", "drop"),
+        # Rules never make the outcome milder: neither the verdict nor the decision of another finding.
+        (("rule:hold", "a:virus"), "malware", "drop"),
+        (("rule:hold", "a:spam"), "spam", "quarantine"),
+        (("rule:drop", "a:spam"), "spam", "drop"),
+        # A rule that is no longer in the policy states nothing.
+        (("rule:gone",), "clean", "deliver"),
+    ],
+)
+def test_a_rule_can_state_the_decision(kinds: tuple[str, ...], verdict: str, decision: str) -> None:
+    result = judge([Finding(kind, "policy") for kind in kinds], (), DECIDING, {})
+    assert (result.verdict, result.decision) == (verdict, decision)
+    assert ("Drop it (rule:drop): drop." in result.reason) is ("rule:drop" in kinds)
+
+
+def test_an_allow_entry_lifts_what_a_rule_decides() -> None:
+    match = Match(Hit("allowed-senders", "global", "a@x.example", ""), Subject("from", "a@x.example", "From"))
+    ruling = Ruling(allows=(match,))
+    result = judge([Finding("rule:drop", "policy")], (), DECIDING, {}, ruling)
+    assert (result.verdict, result.decision) == ("clean", "deliver")

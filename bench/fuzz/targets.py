@@ -15,6 +15,7 @@ from gatepost.files import drawn_codes, file_names, signatures
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.addresses import parse_addresses
+from gatepost.mail.attached_messages import find_attached_messages
 from gatepost.mail.encodings import cms, tnef
 from gatepost.mail.headers import decode_words
 from gatepost.mail.html.script import read_scripts
@@ -159,6 +160,7 @@ FILES: tuple[Target, ...] = (
 
 MAIL: tuple[Target, ...] = (
     Target("mime", read, seeds.messages),
+    Target("attached-messages", find_attached_messages, seeds.messages),
     Target("native-twins", readers.compare_native, seeds.messages, cheap=True),
     Target("html", lambda data: readers.read_part(data, "text/html"), seeds.pages),
     Target(

@@ -19,7 +19,17 @@ import msgspec
 
 from gatepost.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
 from gatepost.lists.rulings import NO_RULING, Match, Ruling
-from gatepost.policy.rules import VERDICTS, Decision, Policy, Verdict, rule_of, shipped_policy, title_of
+from gatepost.policy.rules import (
+    DECISIONS,
+    RULE,
+    VERDICTS,
+    Decision,
+    Policy,
+    Verdict,
+    rule_of,
+    shipped_policy,
+    title_of,
+)
 from gatepost.report import Line, ListNote, Outcome
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
@@ -75,8 +85,22 @@ def _judge_by(
         reason = f"{_describe_entry(ruling.allows[0])} lifts the verdict {verdict}. {reason}"
         verdict = "clean"
     tags = {line.kind for line in lines} | {f"list:{match.hit.list}" for match in (*ruling.allows, *ruling.cleared)}
-    decision = policy.verdicts[verdict].decision
+    decision: Decision = policy.verdicts[verdict].decision
+    if policy.rules and verdict != "clean":
+        decision, reason = _apply_rule_decisions(lines, policy, decision, reason)
     return Judgement(verdict, decision, tuple(sorted(tags)), score, lines, reason, _list_notes(ruling))
+
+
+def _apply_rule_decisions(
+    lines: Sequence[Line], policy: Policy, decision: Decision, reason: str
+) -> tuple[Decision, str]:
+    """The strictest decision that rules of the operator state, where it is stricter than that of the verdict: one more
+    finding never makes the outcome milder. A verdict that an allow entry lifts takes the rules' decisions with it."""
+    for line in lines:
+        rule = policy.rules.get(line.kind.removeprefix(RULE)) if line.kind.startswith(RULE) else None
+        if rule and rule.decision and DECISIONS.index(rule.decision) > DECISIONS.index(decision):
+            decision, reason = rule.decision, f"{line.title} ({line.kind}): {rule.decision}. {reason}"
+    return decision, reason
 
 
 def _describe_overrides(judged: Judgement, plain: Judgement, policy: Policy) -> Iterator[str]:

@@ -140,6 +140,16 @@ def test_a_change_without_a_kind_is_no_event() -> None:
     assert describe_change(AuditRecord(1, 1, Actor("cli"), "tenant.create", None, "", 1, ("x",))) is None
 
 
+def test_rules_and_looks_back_are_read_from_the_audit_trail() -> None:
+    rule = json.loads(encode_event(changed("rule.change", "no-offers", "before: x", "now: y", "version 4"), "n").line)
+    assert (rule["event"], rule["rule"], rule["version"]) == ("policy.published", "no-offers", "4")
+    found = json.loads(encode_event(changed("lookBack.found", "", f"{KEY_ID}\na@x.example\nb@x.example"), "n").line)
+    assert found["messages"] == [{"ggrid": KEY_ID, "recipients": ["a@x.example", "b@x.example"]}]
+    assert "model" not in found
+    taught = json.loads(encode_event(changed("lookBack.found", "7", KEY_ID), "n").line)
+    assert (taught["model"], taught["messages"]) == ("7", [{"ggrid": KEY_ID}])
+
+
 def test_keys_and_releases_are_read_from_the_audit_trail() -> None:
     key = json.loads(encode_event(changed("apikey.revoke", f"a name with spaces {KEY_ID}"), "n").line)
     assert (key["event"], key["keyId"], key["name"]) == ("key.revoked", KEY_ID, "a name with spaces")

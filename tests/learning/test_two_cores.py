@@ -12,12 +12,17 @@ from gatepost.ids import new_id
 from gatepost.learning.run import PoolBusy, learn_pool
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import unchanged_policies
+from gatepost.policy.rules import OwnRule
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.service.core import build_guard
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.learning import LearningSettings
+from gatepost.smtp.reporting import ReportReading
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor
+from gatepost.store.feedback import MailReport
+from gatepost.store.own_rules import RuleSet
 from gatepost.store.store import Store
 from gatepost.store.training_pools import TaughtMessage
 from gatepost.times import now
@@ -72,22 +77,30 @@ async def wait_for(check: Callable[[], Awaitable[bool]]) -> bool:
     return await check()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cores")
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_what_one_core_learns_the_other_knows(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'g.db'}" if engine == "sqlite" else str(request.getfixturevalue("postgres_url"))
 
-
-def test_what_one_core_learns_the_other_knows(folder: Path) -> None:
     async def scenario() -> None:
-        stores = [open_store(f"sqlite:{folder / 'g.db'}", folder) for _ in range(2)]
+        stores = [open_store(url, tmp_path) for _ in range(2)]
         settings = GuardSettings(worker_processes=1)
-        cores = [build_guard(settings, store, unchanged_policies(), CollectorRegistry()) for store in stores]
-        for core in cores:
+        policies = [PoliciesInForce(unchanged_policies(), store) for store in stores]
+        cores = [
+            build_guard(settings, store, each, CollectorRegistry())
+            for store, each in zip(stores, policies, strict=True)
+        ]
+        for core, each in zip(cores, policies, strict=True):
+            await each.start()
             await core.start()
         try:
             await _report_and_judge(stores[0], *cores)
-            await _teach_and_judge(stores[0], *cores)
+            await _rule_and_judge(stores[0], cores[1])
+            await _report_by_mail(stores[0], *cores)
+            if engine == "sqlite":
+                await _teach_and_judge(stores[0], *cores)
         finally:
+            for each in policies:
+                await each.stop()
             for core, store in zip(cores, stores, strict=True):
                 await core.stop()
                 await store.close()
@@ -106,6 +119,47 @@ async def _report_and_judge(store: Store, here: Guard, there: Guard) -> None:
         return "campaign:marked" in (await scan(there, text)).report.tags
 
     assert await wait_for(is_marked)
+
+
+async def _report_by_mail(store: Store, here: Guard, there: Guard) -> None:
+    """A message that is forwarded to a reporting address marks near-copies at the other core."""
+    text = mail(5, "offer") + LETTER.replace("gardeners", "plumbers").encode()
+    head = b"From: ann@house.example\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nLook.\r\n"
+    report = head + b"--b\r\nContent-Type: message/rfc822\r\n\r\n" + text + b"\r\n--b--\r\n"
+    request = ScanRequest(new_id(), now(), Envelope("ann@house.example"), Body(report), "smtp")
+    reading = await here.read_report(request)
+    assert isinstance(reading, ReportReading)
+    assert reading.carrier.senders == ("ann@house.example",)
+    (message,) = reading.messages
+    assert (message.sender, bool(message.features), bool(message.signature)) == ("offers.example", True, True)
+    assert await store.message(request.ggrid) is None
+    assert await store.report_mail(MailReport(request.ggrid, None, ANN, True, reading.messages)) == 1
+
+    async def is_marked() -> bool:
+        return "campaign:marked" in (await scan(there, text)).report.tags
+
+    assert await wait_for(is_marked)
+
+
+async def _rule_and_judge(store: Store, there: Guard) -> None:
+    """A rule that is saved at one core is applied by the workers of the other, and no longer when it is deleted."""
+    text = mail(4, "minute")
+    rule = OwnRule('sender_domain == "minutes.example" && "x-none" in headers || size > 10', "Minutes", "spam", 9.0)
+    saved = await store.put_rule(None, "no-minutes", rule, 0, ANN)
+    assert isinstance(saved, RuleSet)
+
+    async def has_rule() -> bool:
+        return "rule:no-minutes" in (await scan(there, text)).report.tags
+
+    async def has_no_rule() -> bool:
+        return not await has_rule()
+
+    assert await wait_for(has_rule)
+    report = (await scan(there, text)).report
+    (line,) = [line for line in report.lines if line.kind == "rule:no-minutes"]
+    assert (line.title, line.weight, line.override) == ("Minutes", 900, "rule of the deployment")
+    assert isinstance(await store.delete_rule(None, "no-minutes", saved.version, ANN), RuleSet)
+    assert await wait_for(has_no_rule)
 
 
 async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
@@ -136,7 +190,7 @@ async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
     assert await wait_for(is_learnt)
     report = (await scan(there, mail(502, "offer"))).report
     (line,) = [line for line in report.lines if line.kind == "text:learnt-unwanted"]
-    assert line.facts["taught_by"] == f"121 reports of the deployment (model {outcome.version})"
+    assert line.facts["taught_by"] == f"122 reports of the deployment (model {outcome.version})"
     assert "text:learnt-unwanted" not in (await scan(there, mail(503, "minute"))).report.tags
     assert (await store.roll_back_model(None, ANN))[0] == outcome.version
 

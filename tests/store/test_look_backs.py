@@ -5,10 +5,12 @@ from pathlib import Path
 
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.store import feeds
-from gatepost.store.audit import CLI, Actor
+from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import in_sqlite
 from gatepost.store.entries import NewEntry
+from gatepost.store.learnt_models import ModelLookBack
 from gatepost.store.look_backs import MAX_HITS, MAX_KEPT, LookBack
+from gatepost.store.messages import MessageRecord
 from gatepost.store.sqlite_file import open_file
 from gatepost.store.store import Store
 from gatepost.times import now
@@ -32,6 +34,25 @@ def test_the_last_ones_are_kept_and_go_with_their_list(use: Use) -> None:
         await store.delete_list(None, "own-feed", CLI)
         await store.create_list(None, definition, CLI)
         assert await store.look_backs(None, "own-feed") == ()
+
+    use(scenario)
+
+
+def test_what_was_found_is_told_with_its_recipients(use: Use, new_record: Callable[..., MessageRecord]) -> None:
+    async def scenario(store: Store) -> None:
+        record = new_record()
+        await store.record_message(record)
+        made = LookBack(5, "feed:urlhaus", 1, 7, 100, 2, ((record.ggrid, "x"), ("gone", "x")))
+        await store.add_entries(None, NETWORKS, [NewEntry("192.0.2.1", "192.0.2.1", "x")], CLI)
+        await store.record_look_back(None, "blocked-ips", made)
+        version = await store.keep_model(None, b"{}", b"model", CLI)
+        await store.set_model_look_back(version, ModelLookBack(7, 100, 1, (record.ggrid,)))
+        await store.set_model_look_back(version, ModelLookBack(7, 100, 0))
+        of_model, of_list = (await store.audit_page(AuditFilter(action="lookBack.found"))).rows
+        line = "\n".join((record.ggrid, *record.envelope.recipients))
+        assert (of_list.actor.label, of_list.list, of_list.count) == ("feed:urlhaus", "blocked-ips", 2)
+        assert of_list.sample == ("", line)
+        assert (of_model.actor.label, of_model.count, of_model.sample) == ("system", 1, (str(version), line))
 
     use(scenario)
 

@@ -8,9 +8,9 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.report import Line, Report
 from gatepost.sender_history import Facet, facet_key
-from gatepost.store import training_pools
+from gatepost.store import feedback, training_pools
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.feedback import Evidence
+from gatepost.store.feedback import Evidence, MailReport, ReportedMessage
 from gatepost.store.learnt_models import MAX_KEPT, ModelLookBack
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
@@ -199,3 +199,47 @@ def test_a_deleted_tenant_leaves_no_pool(use: Use) -> None:
 
 def test_a_report_of_an_old_version_has_no_row() -> None:
     assert Report("clean", "deliver", (), 0, "x").features == b""
+
+
+def test_reports_by_mail_are_bounded(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedback, "MAX_BY_REPORTER", 3)
+    monkeypatch.setattr(feedback, "MAX_BY_MAIL", 5)
+
+    async def scenario(store: Store) -> None:
+        made = await store.create_tenant("acme")
+        assert isinstance(made, Tenant)
+
+        def report(who: str, *names: str, **changes: object) -> MailReport:
+            messages = tuple(ReportedMessage(f"{name:0>64}", ROW, tuple(range(16)), "x.example") for name in names)
+            plain = MailReport(new_id(), made.uid, Actor("mail", who), True, messages)
+            return msgspec.structs.replace(plain, **changes)
+
+        assert await store.report_mail(report("ann@acme.example", "a", "b")) == 2
+        assert await store.report_mail(report("ann@acme.example", "c", "d")) is None
+        assert await store.report_mail(report("ann@acme.example", "c")) == 1
+        assert await store.report_mail(report("bob@acme.example", "a", "b")) == 2
+        assert await store.report_mail(report("eve@acme.example", "e")) is None
+        (pool,) = await store.training_pools()
+        assert (pool.tenant, pool.unwanted, pool.wanted, pool.reporters) == (made.uid, 5, 0, 2)
+        assert "acme.example" not in str(await store.pool_reports(made.uid))
+        marks = [mark for mark in await store.campaign_marks(0) if mark.says == "unwanted"]
+        assert {mark.tenant for mark in marks} == {made.uid}
+        trail = (await store.audit_page(AuditFilter(action="mail.reported"))).rows
+        assert [record.actor.label for record in trail][::-1] == [
+            "mail:ann@acme.example",
+            "mail:ann@acme.example",
+            "mail:bob@acme.example",
+        ]
+        assert trail[-1].sample[1:] == ("should have been held", f"{'a':0>64}", f"{'b':0>64}")
+
+    use(scenario)
+
+
+def test_what_is_certain_is_not_taught_as_wanted(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        message = ReportedMessage("ab" * 32, ROW)
+        report = MailReport(new_id(), None, Actor("mail", "a@x.example"), False, (message,), is_certain=True)
+        assert await store.report_mail(report) == 0
+        assert await store.training_pools() == ()
+
+    use(scenario)

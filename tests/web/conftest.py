@@ -213,6 +213,8 @@ class Site:
         self._visitors: dict[tuple[str, str | None], Visitor] = {}
         self._entered: list[Visitor] = []
         self.learnt: list[tuple[bytes, bool]] = []
+        self.tried: list[str] = []
+        self.feed_outcome = (False, "the host was not found")
         self._thread.start()
         assert self._ready.wait(60)
 
@@ -227,12 +229,16 @@ class Site:
         )
         feeds = (FeedLine("test-feed", None, "blocked-urls", "https://feeds.example", "plain", 60),)
         learn = lambda raw, wanted: self.learnt.append((raw, wanted))  # noqa: E731
-        pages = build_site(services, Installation(learn=learn, feeds=feeds))
+        pages = build_site(services, Installation(learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed))
         app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)
         await self._server.serve([self._socket])
         await self.store.close()
+
+    async def _try_feed(self, name: str) -> tuple[bool, str]:
+        self.tried.append(name)
+        return self.feed_outcome
 
     def stop(self) -> None:
         for visitor in (*self._visitors.values(), *self._entered):

@@ -1,11 +1,13 @@
 """Feeds on the pages of lists, and what was delivered before it was known."""
 
+import json
 from typing import Any
 
 from gatepost.ids import new_id
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
+from gatepost.store.audit import AuditFilter
 from gatepost.store.feeds import FeedCounts, FeedRecord
 from gatepost.store.messages import MessageRecord
 from gatepost.times import now
@@ -88,3 +90,100 @@ def test_feeds_are_shown_where_they_fill_lists(site: Any, tenant: str) -> None:
     assert "test-feed" not in administrator.get("/lists/global/blocked-senders").text
     assert "test-feed" not in site.visitor(tenant=tenant).get(f"/lists?scope={tenant}").text
     assert "refused the feed" in administrator.get("/lists/global/blocked-urls/history").text
+
+
+FIELDS = {
+    "name": "own-feed",
+    "scope": "global",
+    "list_name": "blocked-urls",
+    "url": "https://feeds.example/path/list.txt",
+    "format": "csv",
+    "column": "2",
+    "delimiter": ";",
+    "every": "30",
+    "full_every": "7",
+    "max_loss": "50",
+    "keep_vanished": "0",
+    "look_back": "7",
+}
+
+
+def test_a_feed_is_defined_changed_paused_run_and_deleted(site: Any) -> None:
+    admin = site.visitor()
+    assert "New feed" in admin.get("/feeds").text
+    assert admin.get("/feeds/edit").status_code == 200
+    assert site.went(admin.post("/feeds/edit", FIELDS)) == "/feeds feed-saved"
+    page = admin.get("/feeds").text
+    assert "own-feed" in page
+    assert "https://feeds.example<br>" in page  # the path of a feed may be a secret
+    assert "csv, every 30 minutes" in page
+    # The list's page names it too.
+    assert "own-feed" in admin.get("/lists/global/blocked-urls").text
+    (kept,) = site.run(site.store.feed_definitions())
+    assert (kept.feed.column, kept.feed.delimiter, kept.paused) == ("2", ";", False)
+    form = admin.get("/feeds/edit?name=own-feed").text
+    assert f'name="seen" value="{kept.modified}"' in form
+    assert site.went(admin.post("/feeds/run", {"name": "own-feed"})) == "/feeds feed-requested"
+    assert site.run(site.store.feed_state("own-feed")).next_run == 0
+    seen = {"name": "own-feed", "seen": str(kept.modified)}
+    assert site.went(admin.post("/feeds/pause", {**seen, "do": "pause"})) == "/feeds feed-paused"
+    assert site.went(admin.post("/feeds/pause", {**seen, "do": "pause"})) == "/feeds feeds-changed"
+    assert "paused" in admin.get("/feeds").text
+    assert admin.post("/feeds/run", {"name": "own-feed"}).status_code == 400
+    assert admin.post("/feeds/edit", {**FIELDS, "seen": "5"}).status_code == 409
+    assert site.went(admin.post("/feeds/delete", {"name": "own-feed"})) == "/feeds feed-deleted"
+    assert site.run(site.store.feed_definitions()) == ()
+    trail = site.run(site.store.audit_page(AuditFilter(action="feed."))).rows
+    actions = [record.action for record in trail if "own-feed" in record.sample]
+    assert actions == ["feed.delete", "feed.change", "feed.requested", "feed.create"]
+
+
+def test_a_dry_run_says_what_would_change(site: Any) -> None:
+    admin = site.visitor()
+    page = admin.post("/feeds/try", {"name": "test-feed"}).text
+    assert "Dry run of test-feed: the host was not found. Nothing was changed." in page
+    counts = {"entries": 1200, "added": 7, "invalid": 3}
+    site.feed_outcome = (True, json.dumps({"result": "changed", "counts": counts, "lookBack": {"found": 2, "days": 7}}))
+    page = admin.post("/feeds/try", {"name": "test-feed"}).text
+    assert "It has 1,200 entries; 7 would be added" in page
+    assert "would have held 2 messages" in page
+    site.feed_outcome = (True, "no JSON")
+    assert "could not be read" in admin.post("/feeds/try", {"name": "test-feed"}).text
+    assert site.tried == ["test-feed"] * 3
+
+
+def test_what_is_wrong_with_a_feed_is_said(site: Any) -> None:
+    admin = site.visitor()
+    for change, said in (
+        ({"url": "https://127.0.0.1/x"}, "names a host of a private network"),
+        ({"url": "http://feeds.example/"}, "must begin with https"),
+        ({"credentials_file": "../totp.key"}, "must be the bare name of a file"),
+        ({"every": "often"}, "The interval must be a whole number"),
+        ({"every": "1"}, "The interval is not valid"),
+        ({"list_name": "absent"}, "does not exist in this scope"),
+        ({"scope": "01a1e02a-f874-7e25-909d-25e71b4e058d"}, "The scope is unknown"),
+        ({"scope": "<nonsense>"}, "The scope"),
+        ({"name": "test-feed"}, "is that of a feed in abby.yml"),
+        ({"name": "Bad Name"}, "must be lower-case"),
+    ):
+        answer = admin.post("/feeds/edit", {**FIELDS, **change})
+        assert answer.status_code == 400, said
+        assert said in answer.text
+    assert site.run(site.store.feed_definitions()) == ()
+    # Feeds of the file are changed in the file.
+    assert admin.get("/feeds/edit?name=test-feed").status_code == 404
+    for path in ("/feeds/pause", "/feeds/delete", "/feeds/run", "/feeds/try"):
+        assert admin.post(path, {"name": "absent"}).status_code == 404
+    for path in ("/feeds/pause", "/feeds/delete"):
+        assert admin.post(path, {"name": "test-feed"}).status_code == 404
+
+
+def test_feeds_are_for_administrators_of_the_deployment(site: Any, tenant: str) -> None:
+    for visitor in (site.visitor(tenant=tenant), site.visitor("analyst")):
+        assert visitor.get("/feeds").status_code == 403
+        assert visitor.post("/feeds/edit", FIELDS).status_code == 403
+    auditor = site.visitor("auditor")
+    assert "New feed" not in auditor.get("/feeds").text
+    for path in ("edit", "pause", "delete", "run", "try"):
+        assert auditor.post(f"/feeds/{path}", FIELDS).status_code == 403
+        assert site.visitor().bare("POST", f"/feeds/{path}", data=FIELDS).status_code == 403

@@ -34,8 +34,9 @@ from gatepost.api.requests import UnreadBodies
 from gatepost.api.responses import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport
 from gatepost.api.scanning import encode_scanning
 from gatepost.node_memory import Tally
-from gatepost.policy.layers import Policies, unchanged_policies
+from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.dry_run import ListDryRuns
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store.store import Store
@@ -59,7 +60,7 @@ class ApiServices(msgspec.Struct, frozen=True):
     cores: Cores
     held_mail: HeldMailOnCores
     spool: Spool
-    policies: Policies
+    policies: PoliciesInForce
     dry_runs: ListDryRuns
     exports: Exports
     limits: CallLimits
@@ -73,7 +74,7 @@ def create_services(
     cores: Cores,
     spool: Spool,
     held_mail_cores: Sequence[HeldMailCore] = (),
-    policies: Policies | None = None,
+    policies: PoliciesInForce | None = None,
     scan_seconds: float = LONG_REQUEST_SECONDS,
     calls: Tally | None = None,
     guesses: GuessMemories | None = None,
@@ -81,7 +82,8 @@ def create_services(
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
     `scan_seconds` is how long a scan may take, with the wait for a slot; `calls` and `guesses` are shared where the
     service runs as several processes."""
-    applied, limits = policies or unchanged_policies(), CallLimits(tally=calls)
+    applied = policies or PoliciesInForce(unchanged_policies(), store)
+    limits = CallLimits(tally=calls)
     return ApiServices(
         store=store,
         cores=cores,

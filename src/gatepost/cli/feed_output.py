@@ -36,7 +36,7 @@ def print_feeds(feeds: Sequence[FeedSettings], states: Mapping[str, FeedState]) 
     """Print a table of feeds."""
     out = console()
     if not feeds:
-        out.print("There are no feeds in abby.yml.")
+        out.print("There are no feeds.")
         return
     lines = []
     for feed in feeds:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Feeds: lists that are filled from elsewhere.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The feed's name in abby.yml.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The feed's name.")]
 
 REFUSED, BUSY = 2, 3
 
@@ -135,6 +135,7 @@ def _run(
     from gatepost.cli.list_files import STANDARD_INPUT, open_file
     from gatepost.cli.options import load_policies
     from gatepost.feeds.run import FeedBusy, FeedRunner
+    from gatepost.rejudge.policies_in_force import with_stored_rules
     from gatepost.settings.feeds import PARTWISE
 
     if input_file is not None and feed.format in PARTWISE:
@@ -146,7 +147,8 @@ def _run(
     async def work(store: Any) -> tuple["FeedOutcome | FeedBusy", Any]:
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(feed.name, total=None)
-            runner = FeedRunner(store, policies, lambda done, total: bar.update(task, completed=done, total=total))
+            in_force = await with_stored_rules(policies, store)
+            runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
             if wanted is None:
                 outcome = await runner.run(feed, options)
             else:
@@ -174,9 +176,14 @@ def _load(config: Path | None, data: Path | None) -> tuple[list["FeedSettings"],
 
 
 def _load_settings(config: Path | None, data: Path | None) -> list["FeedSettings"]:
+    from gatepost.service.feeds import load_web_feeds
     from gatepost.settings.files import load_abby
 
-    return load_abby(config_folder(config, data_folder(data))).feeds
+    place = data_folder(data)
+    of_files = load_abby(config_folder(config, place)).feeds
+    names = {feed.name for feed in of_files}
+    of_web, _faults = with_store(config, data, lambda store: load_web_feeds(store, names, place.path, paused=True))
+    return [*of_files, *of_web]
 
 
 def _find(feeds: list["FeedSettings"], name: str) -> "FeedSettings":
@@ -184,4 +191,4 @@ def _find(feeds: list["FeedSettings"], name: str) -> "FeedSettings":
         if feed.name == name:
             return feed
     known = ", ".join(feed.name for feed in feeds) or "none"
-    raise StartError(f"There is no feed named {name} in abby.yml; it has {known}.")
+    raise StartError(f"There is no feed named {name} in abby.yml or the web interface; there are {known}.")

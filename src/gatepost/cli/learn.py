@@ -122,9 +122,15 @@ def learn_now(
     from gatepost.cli.options import load_policies
     from gatepost.cli.printing import print_json
     from gatepost.learning.run import PoolBusy, learn_pool
+    from gatepost.rejudge.policies_in_force import with_stored_rules
 
     uid, settings, policies = parse_tenant_uid(tenant), _load_settings(config, data), load_policies(config, data)
-    outcome = with_store(config, data, lambda store: learn_pool(store, policies, settings, uid, only_due=scheduled))
+
+    async def work(store: "Store") -> "LearningOutcome | PoolBusy":
+        in_force = await with_stored_rules(policies, store)
+        return await learn_pool(store, in_force, settings, uid, only_due=scheduled)
+
+    outcome = with_store(config, data, work)
     if isinstance(outcome, PoolBusy):
         if scheduled:
             return

@@ -9,6 +9,7 @@ from gatepost.cli.printing import console, rows, safe, table
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import NormalForm
 from gatepost.rejudge.look_back import can_look_back, look_back
+from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.service.data_folder import StartError
 from gatepost.store.audit import CLI
 from gatepost.store.look_backs import LookBack, MessageLine
@@ -46,7 +47,8 @@ def find_delivered(
         definition = await _find_definition(store, tenant, list_name)
         forms = (definition.normalise(entry) for entry in entries)
         keys = tuple(dict.fromkeys(form.key for form in forms if isinstance(form, NormalForm)))
-        found = await look_back(store, policies, tenant, definition, keys, days, CLI)
+        in_force = await with_stored_rules(policies, store)
+        found = await look_back(store, in_force, tenant, definition, keys, days, CLI)
         if keep and found.found:
             await store.record_look_back(tenant, list_name, found)
         return found, await store.message_lines([ggrid for ggrid, _ in found.hits])

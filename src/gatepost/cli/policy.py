@@ -71,6 +71,40 @@ def show(
         out.print("", rows(table("rule", "weight", "points to", "group", "conclusive", "condition"), own))
 
 
+@app.command("rules")
+def show_rules(
+    tenant: PolicyTenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
+) -> None:
+    """Print the rules of your own that are in force, in their order: those of policy files, and those of the web
+    interface, which are in storage."""
+    from gatepost.cli.options import with_store
+    from gatepost.cli.printing import console, print_json, rows, table
+    from gatepost.rejudge.policies_in_force import with_stored_rules
+
+    files = load_policies(config, data)
+    effective = with_store(config, data, lambda store: with_stored_rules(files, store)).of(parse_tenant_uid(tenant))
+    found = [
+        (name, rule, effective.origins("rules", name, "when")[-1]) for name, rule in effective.policy.rules.items()
+    ]
+    if json:
+        print_json([{"name": name, "rule": rule, "level": at.level, "from": at.file} for name, rule, at in found])
+        return
+    lines = [
+        (
+            name,
+            rule.verdict,
+            rule.decision or ("conclusive" if rule.conclusive else f"{rule.weight:g}"),
+            f"{at.level}, {at.file}",
+            rule.when,
+        )
+        for name, rule, at in found
+    ]
+    if lines:
+        console().print(rows(table("rule", "points to", "weight", "from", "condition"), lines))
+    else:
+        print("There are no rules.")
+
+
 @app.command("explain")
 def explain(
     kind: Annotated[str, typer.Argument(help="A tag, such as auth:dmarc-fail.")],
@@ -166,7 +200,8 @@ def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
 
     rule = rule_of(kind, effective.policy)
     place = ("rules", kind.removeprefix(RULE)) if kind.startswith(RULE) else ("kinds", kind)
-    places: list[tuple[str, str, str]] = [(*place, field) for field in ("weight", "verdict", "group", "conclusive")]
+    fields = ("weight", "verdict", "group", "conclusive", *(("decision",) if kind.startswith(RULE) else ()))
+    places: list[tuple[str, str, str]] = [(*place, field) for field in fields]
     if rule.group:
         places.append(("groups", rule.group, "cap"))
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]

@@ -89,10 +89,16 @@ def try_policy(
     """
     from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.rejudge.dry_run import try_policy
+    from gatepost.rejudge.policies_in_force import with_stored_rules
 
     uid = parse_tenant_uid(tenant)
     both = load_policies(config, data), load_policies_with(file, uid, config, data)
-    considered, flips = with_store(config, data, lambda store: try_policy(store, *both, uid, last))
+
+    async def run(store: "Store") -> "tuple[int, list[Comparison]]":
+        today, other = [await with_stored_rules(each, store) for each in both]
+        return await try_policy(store, today, other, uid, last)
+
+    considered, flips = with_store(config, data, run)
     if json:
         print_json({"considered": considered, "flipped": len(flips), "flips": flips})
         return
@@ -109,11 +115,12 @@ def try_policy(
 
 async def _replay_record(store: "Store", ggrid: str, policies: "Policies") -> "Comparison":
     from gatepost.rejudge.dry_run import replay_record
+    from gatepost.rejudge.policies_in_force import with_stored_rules
 
     record = await store.message(ggrid)
     if record is None:
         raise StartError(f"There is no message {ggrid} on record.")
-    return await replay_record(store, record, policies)
+    return await replay_record(store, record, await with_stored_rules(policies, store))
 
 
 def _show_replay(comparison: "Comparison", json: bool) -> None:

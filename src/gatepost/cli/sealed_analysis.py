@@ -99,7 +99,8 @@ class SealedAnalyser:
         return list(await asyncio.gather(*map(self._read, raws)))
 
     async def _read(self, raw: bytes) -> Extracted | None:
-        return await self._pool.extract(AnalysisJob(new_id(), Envelope(), RawBody(raw), 0.0, purpose="features"))
+        found = await self._pool.extract(AnalysisJob(new_id(), Envelope(), RawBody(raw), 0.0, purpose="features"))
+        return found if isinstance(found, Extracted) else None
 
     async def _extract_all(self, raws: Sequence[bytes]) -> list[Features | None]:
         return list(await asyncio.gather(*map(self._extract, raws)))

@@ -41,7 +41,7 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class EventActor(_Fields, frozen=True, kw_only=True):
     """Who made a change: an API key, a static token, a user, the command line, or Gatepost itself."""
 
-    kind: Annotated[Literal["key", "token", "user", "cli", "feed", "system"], Meta(description="what acted")]
+    kind: Annotated[Literal["key", "token", "user", "cli", "feed", "mail", "system"], Meta(description="what acted")]
     name: Annotated[Text, Meta(description="its name")] = ""
     id: Annotated[Text, Meta(description="its id")] = ""
 
@@ -118,7 +118,7 @@ class MessageDeleted(EventFields, tag="message.deleted", frozen=True, kw_only=Tr
 class MessageReported(EventFields, tag="message.reported", frozen=True, kw_only=True):
     """Somebody reported that the decision about a message was wrong."""
 
-    ggrid: Annotated[Id, Meta(description="id of the analysis")]
+    ggrid: Annotated[Id, Meta(description="id of the analysis; of a report by mail, the id of the report")]
     by: Annotated[EventActor, Meta(description="who reported it")]
     says: Annotated[Text, Meta(description="`should have been delivered` or `should have been held`")]
 
@@ -137,11 +137,31 @@ class ListChanged(EventFields, tag="list.changed", frozen=True, kw_only=True):
     by: Annotated[EventActor, Meta(description="who changed it")]
 
 
-class PolicyPublished(EventFields, tag="policy.published", frozen=True, kw_only=True):
-    """Another policy is in force. Reserved: this version reads policies at its start and does not send this event."""
+class FoundMessage(_Fields, frozen=True, kw_only=True):
+    """A message that was delivered before it was known."""
 
-    version: Annotated[Text, Meta(description="version that is in force now")]
-    by: Annotated[EventActor, Meta(description="who published it")]
+    ggrid: Annotated[Id, Meta(description="id of the analysis")]
+    recipients: Annotated[tuple[Text, ...], Meta(description="envelope recipients", max_length=MAX_SAMPLE)] = ()
+
+
+class LookBackFound(EventFields, tag="lookBack.found", frozen=True, kw_only=True):
+    """New entries of a list, or a model that takes part now, would have held messages that were delivered. Tell their
+    recipients. Without `tenantUid` the list or the model is the deployment's."""
+
+    list: Annotated[Text, Meta(description="name of the list; absent for a model")] = ""
+    model: Annotated[Text, Meta(description="number of the learnt model; absent for a list")] = ""
+    by: Annotated[EventActor, Meta(description="who added the entries, or which feed")]
+    count: Annotated[int, Meta(description="number of messages")]
+    messages: Annotated[tuple[FoundMessage, ...], Meta(description="the newest of them", max_length=MAX_RECIPIENTS)]
+
+
+class PolicyPublished(EventFields, tag="policy.published", frozen=True, kw_only=True):
+    """Rules were changed in the web interface, and nodes apply them within seconds. Policy files are part of a version
+    of the configuration (`config.published`). Without `tenantUid` the rules are the deployment's."""
+
+    version: Annotated[Text, Meta(description="version of the rules of that scope that is in force now")]
+    by: Annotated[EventActor, Meta(description="who changed them")]
+    rule: Annotated[Text, Meta(description="name of the rule that was created, changed or deleted")] = ""
 
 
 class ConfigPublished(EventFields, tag="config.published", frozen=True, kw_only=True):
@@ -231,6 +251,7 @@ Event: TypeAlias = (
     | MessageDeleted
     | MessageReported
     | ListChanged
+    | LookBackFound
     | PolicyPublished
     | ConfigPublished
     | ConfigRollout

@@ -17,14 +17,17 @@ from gatepost.events.schema import (
     EventActor,
     EventFields,
     EventFile,
+    FoundMessage,
     KeyCreated,
     KeyRevoked,
     ListChanged,
+    LookBackFound,
     MessageDeleted,
     MessageHeld,
     MessageReleased,
     MessageReported,
     MessageScanned,
+    PolicyPublished,
     bound,
     bound_all,
 )
@@ -117,7 +120,7 @@ def _describe_deletion(record: AuditRecord) -> MessageDeleted:
 
 
 def _describe_report(record: AuditRecord) -> MessageReported:
-    ggrid, says = record.sample
+    ggrid, says, *_ = record.sample
     return MessageReported(
         tenant_uid=record.scope, ggrid=bound(ggrid, MAX_ID), by=_actor(record.actor), says=bound(says)
     )
@@ -129,6 +132,33 @@ def _describe_key(make: type[KeyCreated | KeyRevoked]) -> Callable[[AuditRecord]
         return make(tenant_uid=record.scope, key_id=bound(uid, MAX_ID), name=bound(name), by=_actor(record.actor))
 
     return describe
+
+
+def _describe_look_back(record: AuditRecord) -> LookBackFound:
+    # The number of the model, where it is one, then a line for each of some messages: its id and recipients.
+    model, *lines = record.sample
+    found = (line.split("\n") for line in lines[:MAX_RECIPIENTS])
+    return LookBackFound(
+        tenant_uid=record.scope,
+        list=bound(record.list),
+        model=bound(model),
+        by=_actor(record.actor),
+        count=record.count,
+        messages=tuple(
+            FoundMessage(ggrid=bound(ggrid, MAX_ID), recipients=bound_all(rest, MAX_SAMPLE)) for ggrid, *rest in found
+        ),
+    )
+
+
+def _describe_rule_change(record: AuditRecord) -> PolicyPublished:
+    # The name, the rule before and after the change, and the version of all rules of the scope.
+    name, *_, version = record.sample
+    return PolicyPublished(
+        tenant_uid=record.scope,
+        version=bound(version.removeprefix("version ")),
+        by=_actor(record.actor),
+        rule=bound(name),
+    )
 
 
 def _describe_publication(record: AuditRecord) -> ConfigPublished:
@@ -151,7 +181,12 @@ _CHANGES: dict[str, Callable[[AuditRecord], EventFields]] = {
     "quarantine.release": _describe_release,
     "quarantine.delete": _describe_deletion,
     "message.reported": _describe_report,
+    "mail.reported": _describe_report,
     "config.publish": _describe_publication,
+    "lookBack.found": _describe_look_back,
+    "rule.create": _describe_rule_change,
+    "rule.change": _describe_rule_change,
+    "rule.delete": _describe_rule_change,
     "config.rollback": _describe_publication,
     "config.takeOver": _describe_rollout,
     "config.fail": _describe_rollout,

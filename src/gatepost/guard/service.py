@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from gatepost.guard.admission import Admission
@@ -23,12 +24,14 @@ from gatepost.report import Report, undecided
 from gatepost.scanning.request import SLOT_SECONDS, Condition, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody, sha256
 from gatepost.settings.keys import GuardSettings as Settings
+from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
+from gatepost.store.feedback import ReportedMessage
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Extracted, ViewResult
+from gatepost.workers.protocol import AttachedMessages, Extracted, ViewResult
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -51,7 +54,7 @@ class AnalysesMail(Protocol):
 
     async def show(self, job: AnalysisJob) -> ViewResult: ...
 
-    async def extract(self, job: AnalysisJob) -> Extracted | None: ...
+    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | None: ...
 
 
 def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
@@ -173,6 +176,30 @@ class Guard:
             if not self._present:
                 self._idle.set()
 
+    async def read_report(self, request: ScanRequest) -> ReportReading | Full:
+        """Read a report by mail: judge the mail that carries it, and read what is attached to it. Nothing is kept."""
+        slot = None if self._stopping else self._admission.enter()
+        if slot is None:
+            return Full(self.load())
+        self._present += 1
+        self._idle.clear()
+        try:
+            with slot:
+                if slot.delay:
+                    await asyncio.sleep(slot.delay)
+                job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock())
+                carrier = await self._pool.analyse(job)
+                found = await self._pool.extract(msgspec.structs.replace(job, purpose="report"))
+        finally:
+            self._answerer.forget(request.ggrid)
+            self._present -= 1
+            if not self._present:
+                self._idle.set()
+        if not isinstance(found, AttachedMessages):
+            return ReportReading(undecided("it could not be read"))
+        read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
+        return ReportReading(carrier, tuple(each for each in read if each.features))
+
     async def show(self, job: AnalysisJob) -> ViewResult:
         """Have a message read in a worker, to be shown. It takes no slot: mail on its way goes first."""
         return NotShown("the service is stopping") if self._stopping else await self._pool.show(job)
@@ -199,7 +226,7 @@ class Guard:
         job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), purpose="features")
         found = await self._pool.extract(job)
         report = undecided("it could not be read")
-        if found:
+        if isinstance(found, Extracted):
             report = Report(
                 *("clean", "deliver", (), 0, "It was read for learning"),
                 senders=(found.sender,) if found.sender else (),

@@ -14,7 +14,8 @@ from gatepost.learning.proof import UNWANTED, points_of
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.report import Report
-from gatepost.store.learnt_models import MAX_HITS, ModelLookBack
+from gatepost.store.learnt_models import ModelLookBack
+from gatepost.store.look_backs import MAX_HITS
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.textmodel.learnt import LearntModel

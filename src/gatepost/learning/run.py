@@ -95,7 +95,7 @@ async def _learn(
     model = parse_learnt(data)
     assert model is not None
     found = await look_back(store, policies, tenant, model, settings.look_back)
-    await store.set_model_look_back(version, found)
+    await store.set_model_look_back(version, found, LEARNING)
     return LearningOutcome(tenant, "taken", trained.proof.reason, version, trained.proof, found)
 
 

@@ -15,6 +15,8 @@ import msgspec
 
 # The library puts its status before the message, and once more behind it.
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+_PLACE = re.compile(r"in CEL: ([0-9]{1,6}):([0-9]{1,6}): ")
+_EXPRESSION_FAULT = "invalid regular expression"
 MAX_CONDITION = 2_000
 MAX_ITEMS = 200
 MAX_TEXT = 2_000
@@ -70,7 +72,27 @@ def find_fault(condition: str) -> str:
         compiled = _compile(condition)
     except (RuntimeError, TypeError, ValueError) as fault:
         return f"is not a condition in CEL: {_first_line(str(fault))}"
-    return "" if compiled.return_type() == _types()["bool"] else "must be true or false, not a value of another type"
+    if compiled.return_type() != _types()["bool"]:
+        return "must be true or false, not a value of another type"
+    return _find_expression_fault(condition)
+
+
+def find_place(fault: str) -> tuple[int, int] | None:
+    """Return line and column of a fault that `find_fault` has named, both counted from 1; None where it has none."""
+    place = _PLACE.search(fault)
+    return (int(place.group(1)), int(place.group(2))) if place else None
+
+
+def _find_expression_fault(condition: str) -> str:
+    """Return what is wrong with a regular expression in a condition, which shows only when it is evaluated: for a
+    message that has one of everything. Other errors of that message say nothing about others."""
+    files: Any = [describe_file("x.x", "x", "x")]
+    one = {_TEXT: "x", _TEXTS: ["x"], _FILES: files, _FIELDS: {"x": ["x"]}, "bool": True, "int": 1}
+    try:
+        evaluate(condition, make_variables(**{name: one[each.type] for name, each in VARIABLES.items()}))
+    except ConditionError as fault:
+        return f"has an {fault}" if str(fault).startswith(_EXPRESSION_FAULT) else ""
+    return ""
 
 
 @lru_cache(1024)

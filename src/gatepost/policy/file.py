@@ -105,6 +105,14 @@ def read_policy_file(text: str, base: Policy) -> StatedPolicy:
     return StatedPolicy(() if mistakes else statements, mistakes, old.warnings)
 
 
+def check_rule(name: str, fields: Mapping[str, Any], base: Policy) -> tuple[PolicyMistake, ...]:
+    """Return every mistake in one rule that is to be added to a policy, or to replace the one of that name."""
+    rest = {other: rule for other, rule in base.rules.items() if other != name}
+    reading = _FileReader({"rules": {name: fields}}, msgspec.structs.replace(base, rules=rest), {})
+    reading.collect()
+    return tuple(reading.mistakes)
+
+
 def _rename_groups(document: dict[str, Any], lines: dict[Key, int]) -> StatedPolicy:
     """Replace old group names in a parsed file by the new ones, and return what is to be said of them."""
     groups, kinds = document.get("groups"), document.get("kinds")

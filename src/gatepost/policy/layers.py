@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gatepost.policy.file import PolicyStatement, StatedPolicy, read_policy_file
+from gatepost.policy.file import MAX_RULES, PolicyStatement, StatedPolicy, read_policy_file
 from gatepost.policy.rules import RULE, GroupRule, OwnRule, Policy, PolicyError, VerdictRule, rule_of, shipped_policy
 
 Level = Literal["shipped", "deployment", "tenant"]
@@ -71,6 +71,32 @@ def lay_over(base: Effective, layer: Layer) -> Effective:
         known[place] = (*base.origins(*place), Origin(each.value, layer.level, layer.file, each.line))
     policy = _apply(base.policy, said.statements)
     return Effective(msgspec.structs.replace(policy, changes=_describe_changes(known)), known)
+
+
+# The origin of rules that were written in the web interface.
+WEB = "web interface"
+
+
+def add_rules(
+    base: Effective, level: Literal["deployment", "tenant"], rules: Mapping[str, OwnRule]
+) -> tuple[Effective, Mapping[str, str]]:
+    """Add rules that do not stand in a file. Returns the policy, and the reason for each rule that is left out: a file
+    wins over a rule of the same name, and rules can be more than there may be."""
+    known, added, left_out = dict(base.stated), dict(base.policy.rules), dict[str, str]()
+    for name, rule in rules.items():
+        if name in added:
+            level_of = base.origins("rules", name, "when")[-1].level
+            left_out[name] = f"a rule of the {level_of} has the same name and takes its place"
+        elif rule.group and rule.group not in base.policy.groups:
+            left_out[name] = f"there is no group {rule.group}"
+        elif len(added) >= MAX_RULES:
+            left_out[name] = f"a policy has at most {MAX_RULES} rules"
+        else:
+            added[name] = rule
+            for field in rule.__struct_fields__:
+                known["rules", name, field] = (Origin(None, level, WEB), Origin(getattr(rule, field), level, WEB))
+    policy = msgspec.structs.replace(base.policy, rules=added, changes=_describe_changes(known))
+    return Effective(policy, known), left_out
 
 
 def _apply(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:

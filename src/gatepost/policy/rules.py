@@ -55,6 +55,9 @@ Verdict = Literal[
 Chosen = Literal["deliver", "quarantine", "bounce", "drop"]
 Decision = Literal["undecided", "deliver", "quarantine", "bounce", "drop"]
 
+# From the mildest to the strictest.
+DECISIONS: tuple[Decision, ...] = ("deliver", "quarantine", "bounce", "drop")
+
 VERDICTS: tuple[Verdict, ...] = Verdict.__args__  # type: ignore[attr-defined]  # most severe first
 
 
@@ -91,7 +94,8 @@ RULE = "rule:"
 
 
 class OwnRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule of the operator: what a message gets for which the condition `when` holds (see `conditions`)."""
+    """A rule of the operator: what a message gets for which the condition `when` holds (see `conditions`). With a
+    `decision` the rule is conclusive, and the message gets that decision unless its verdict has a stricter one."""
 
     when: str
     title: str
@@ -99,6 +103,7 @@ class OwnRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: float = 0.0
     group: str = ""
     conclusive: bool = False
+    decision: Chosen | Literal[""] = ""
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,7 +124,7 @@ def rule_of(kind: str, policy: Policy) -> KindRule:
         return found
     own = policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None
     if own is not None:
-        return KindRule(own.weight, own.verdict, own.group, own.conclusive)
+        return KindRule(own.weight, own.verdict, own.group, own.conclusive or bool(own.decision))
     listed = kind.startswith("list:")
     return KindRule(weight=0.0, verdict="policy" if listed else "clean", conclusive=listed)
 

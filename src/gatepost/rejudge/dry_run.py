@@ -13,6 +13,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
@@ -20,7 +22,8 @@ from gatepost.lists.rulings import Ruling, rule_on, scoped_name
 from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.lists.unkeyed import make_hit
 from gatepost.policy.layers import Policies
-from gatepost.policy.rules import Policy
+from gatepost.policy.rules import RULE, Policy
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.replay import Change, Comparison, EntryDryRun, Known, compare, rejudge, rulings_of
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
@@ -64,12 +67,42 @@ async def try_policy(
         async for batch in batches:
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
-            flips += await judge_in_turn(partial(_find_flips, batch, known, today, other))
+            compared = await judge_in_turn(partial(_compare, batch, known, today, other))
+            flips += [each for each in compared if each.flips]
             considered += len(batch)
     return considered, flips
 
 
-def _find_flips(
+class RuleTrial(msgspec.Struct, frozen=True):
+    """What a rule would have done: messages considered, those for which it holds, and those whose decision changes."""
+
+    considered: int = 0
+    hits: tuple[Comparison, ...] = ()
+    flips: tuple[Comparison, ...] = ()
+
+
+async def try_rule(
+    store: Store, today: Policies, other: Policies, tenant: str | None, last: int, name: str
+) -> RuleTrial:
+    """Judge the last messages by today's policies and by the others, in which the rule of that name is."""
+    considered, hits, flips = 0, list[Comparison](), list[Comparison]()
+    known: dict[str | None, Known] = {}
+    async with aclosing(store.recent_messages(tenant, last)) as batches:
+        async for batch in batches:
+            for owner in {record.envelope.tenant for record in batch} - known.keys():
+                known[owner] = await _custom_lists(store, owner)
+            compared = await judge_in_turn(partial(_compare, batch, known, today, other))
+            hits += [each for each in compared if _has_now(each, f"{RULE}{name}")]
+            flips += [each for each in compared if each.flips]
+            considered += len(batch)
+    return RuleTrial(considered, tuple(hits), tuple(flips))
+
+
+def _has_now(comparison: Comparison, tag: str) -> bool:
+    return any(line.tag == tag and line.weight[1] is not None for line in comparison.lines)
+
+
+def _compare(
     batch: Sequence[MessageRecord], known: Mapping[str | None, Known], today: Policies, other: Policies
 ) -> list[Comparison]:
     found = []
@@ -78,9 +111,7 @@ def _find_flips(
         ruling = rulings_of(record.report, known[owner])
         before = rejudge(record.report, today.of(owner).policy, ruling)
         now = rejudge(record.report, other.of(owner).policy, ruling)
-        comparison = compare(record.ggrid, before, now, record.report.subject)
-        if comparison.flips:
-            found.append(comparison)
+        found.append(compare(record.ggrid, before, now, record.report.subject))
     return found
 
 
@@ -113,7 +144,7 @@ Shown = Mapping[str, str]
 class ListDryRuns:
     """Dry runs of list changes, one at a time: whoever has `turn` may run one."""
 
-    def __init__(self, store: Store, policies: Policies) -> None:
+    def __init__(self, store: Store, policies: PoliciesInForce) -> None:
         self._store = store
         self._policies = policies
         self.turn = asyncio.Semaphore(1)
@@ -122,7 +153,7 @@ class ListDryRuns:
         """The result of one dry run. `shown` are all entries by key; the change has those that can have an effect."""
         if not change.countable:
             return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
-        dry_run = EntryDryRun(change, self._policies.deployment.policy)
+        dry_run = EntryDryRun(change, self._policies.now.deployment.policy)
         async with self.turn:
             await self._run(scope, dry_run)
         entries = tuple(TriedEntry(entry, dry_run.hits[key], dry_run.flips[key]) for key, entry in shown.items())
@@ -133,7 +164,7 @@ class ListDryRuns:
         async with aclosing(self._store.recent_messages(scope, MESSAGES)) as batches:
             async for batch in batches:
                 await load_custom_lists(self._store, batch, known)
-                await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies))
+                await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now))
                 if dry_run.exhausted:
                     return
 

@@ -13,7 +13,7 @@ from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.scanning.request import Condition
-from gatepost.service.feeds import FeedSchedule
+from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
@@ -84,9 +84,9 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
 def schedule_feeds(
     plan: Plan, settings: AbbySettings, shared: SharedParts, stack: AsyncExitStack
 ) -> FeedSchedule | None:
-    """Return the schedule of the feeds that have a source, if there are any and this process runs them; the stack
+    """Return the schedule of the feeds, of the settings and of the web interface, if this process runs them; the stack
     stops it."""
-    if plan.config is None or not shared.node.is_first or not any(feed.is_scheduled for feed in settings.feeds):
+    if plan.config is None or not shared.node.is_first:
         return None
     schedule = FeedSchedule(shared.store, settings.feeds, plan.config, plan.data.path)
     shared.registry.register(schedule)
@@ -121,6 +121,8 @@ def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
         settings=(*settings_in_force(ABBY_FILE.name, settings), *of_guard),
         examine=plan.examine,
         feeds=tuple(_describe_feed(feed) for feed in settings.feeds),
+        try_feed=partial(try_feed, plan.config, plan.data.path) if plan.config else None,
+        data=plan.data.path,
         learn=partial(_save_feedback, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )

@@ -32,7 +32,7 @@ from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMe
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
 from gatepost.guard.quarantine.raw_store import open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
-from gatepost.policy.layers import Policies
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition, RestCore
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
@@ -41,10 +41,11 @@ from gatepost.service.listeners import SmtpPart, smtp_tls
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import GuardSettings
-from gatepost.smtp.client import Tenancy
+from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
@@ -129,7 +130,7 @@ async def open_quarantine(
 def build_guard(
     settings: GuardSettings,
     store: Store,
-    policies: Policies,
+    policies: PoliciesInForce,
     registry: CollectorRegistry,
     *,
     models: str = "",
@@ -158,9 +159,10 @@ def build_guard(
         reputation=reputation,
         campaigns=campaigns,
     )
-    of_tenants = {uid: each.policy for uid, each in policies.tenants.items()}
+    of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
     pool_settings = _pool_settings(settings, reputation.list_subjects(), models, fault_injection)
-    pool = WorkerPool(pool_settings, answerer.answer, policies.deployment.policy, of_tenants)
+    pool = WorkerPool(pool_settings, answerer.answer, policies.now.deployment.policy, of_tenants)
+    policies.observe(pool.publish)
     node = node or SingleProcess()
     admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     metrics = GuardMetrics(admission, pool, resolver, store, condition)
@@ -315,6 +317,16 @@ def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starl
     return build_rest_app(core.own.guard, plan.secret, shared.spool, shared.metrics, core.own.held_mail, guesses)
 
 
+def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake | None:
+    """Build what takes reports by mail, where there are addresses for them."""
+    learning = core.settings.learning
+    if not learning.report_addresses:
+        return None
+    addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
+    tenancy = Tenancy(core.settings.tenants, shared.store)
+    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, shared.store, tenancy)
+
+
 def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpPart | None:
     """Build what SMTP sessions use, if SMTP is a source; raises `StartError` if its certificate cannot be used."""
     source = core.settings.scan_sources.smtp
@@ -328,6 +340,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         tenancy=Tenancy(core.settings.tenants, shared.store),
         spool=shared.spool,
         hostname=hostname(core.settings),
+        reports=_build_report_intake(core, shared),
         limits=SmtpLimits(per_address=source.max_connections_per_address),
         tls=None if source.tls == "off" else smtp_tls(*pair),
         tls_required=source.tls == "required",

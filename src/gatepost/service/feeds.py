@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import structlog
@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.settings.feeds import FeedSettings
+from gatepost.settings.web_feeds import WebFeedError, build_feed
 from gatepost.store.errors import StorageError
 from gatepost.store.feeds import FeedState
 from gatepost.store.store import Store
@@ -29,16 +30,68 @@ POLL_SECONDS = 15.0
 # What a run may take beyond the time for reading: comparing, changing, and looking back.
 MORE_SECONDS = 900.0
 MAX_OUTPUT = 1 << 20
+# How long somebody waits for a dry run in the web interface.
+TRY_SECONDS = 60.0
+
+
+async def load_web_feeds(
+    store: Store, of_files: Container[str], data: Path, *, paused: bool = False
+) -> tuple[list[FeedSettings], dict[str, str]]:
+    """Return the feeds of the web interface, and why some of them cannot be run; `paused` ones only where they are
+    asked for. A feed of the files wins over one of the same name."""
+    feeds, faults = [], {}
+    for definition in await store.feed_definitions():
+        if definition.name in of_files or (definition.paused and not paused):
+            continue
+        try:
+            feeds.append(build_feed(definition.name, definition.feed, data))
+        except WebFeedError as fault:
+            faults[definition.name] = str(fault)
+    return feeds, faults
+
+
+async def try_feed(config: Path, data: Path, name: str) -> tuple[bool, str]:
+    """Run a feed without changing anything, in a process of its own; return whether it could be read, and the JSON of
+    what would change, or why it could not."""
+    arguments = ("feeds", "run", name, "--dry-run", "--config", str(config), "--data", str(data), "--json")
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gatepost", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(TRY_SECONDS):
+            output, fault = await asyncio.gather(_read_some(child.stdout), _read_some(child.stderr))
+            await child.wait()
+    except TimeoutError:
+        return False, f"it took longer than {TRY_SECONDS:g} seconds; gatepost feeds run {name} --dry-run has no limit"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+    return (True, output) if output.strip() else (False, fault.strip()[-500:])
+
+
+async def _read_some(stream: asyncio.StreamReader | None) -> str:
+    """Return what a stream has to say, up to a limit; what comes after it is read and dropped."""
+    kept = bytearray()
+    while stream and (chunk := await stream.read(65536)):
+        kept += chunk[: MAX_OUTPUT - len(kept)]
+    return kept.decode("utf-8", "replace")
 
 
 class FeedSchedule(Collector):
-    """Runs the feeds of the settings that have a source, one after the other, from `start` to `stop`."""
+    """Runs the feeds that have a source, of the settings and of the web interface, one after the other, from `start` to
+    `stop`."""
 
     def __init__(
         self, store: Store, feeds: Sequence[FeedSettings], config: Path, data: Path, poll: float = POLL_SECONDS
     ) -> None:
         self._store, self._config, self._data, self._poll = store, config, data, poll
-        self._feeds = {feed.name: feed for feed in feeds if feed.is_scheduled}
+        self._of_files = {feed.name: feed for feed in feeds}
+        self._feeds = {name: feed for name, feed in self._of_files.items() if feed.is_scheduled}
+        self._faults: dict[str, str] = {}
         self._states: dict[str, FeedState] = {}
         self._runs: Counter[tuple[str, str]] = Counter()
         self._task: asyncio.Task[None] | None = None
@@ -86,6 +139,7 @@ class FeedSchedule(Collector):
             await asyncio.sleep(self._poll)
 
     async def _run_due(self) -> None:
+        await self._load_feeds()
         await self._load_states()
         for name, feed in self._feeds.items():
             state = self._states.get(name, FeedState(name))
@@ -94,6 +148,15 @@ class FeedSchedule(Collector):
             if state.locked_until <= moment and (state.next_run <= moment or (is_other and not state.record.failures)):
                 await self._run(feed, only_due=not is_other)
                 await self._load_states()
+
+    async def _load_feeds(self) -> None:
+        """Find all feeds that are run: those of the files, and those of the web interface that are not paused."""
+        feeds, faults = await load_web_feeds(self._store, self._of_files, self._data)
+        for name, fault in faults.items():
+            if self._faults.get(name) != fault:
+                log.warning("feed of the web interface cannot be run", feed=name, reason=fault)
+        self._faults = faults
+        self._feeds = {feed.name: feed for feed in (*self._of_files.values(), *feeds) if feed.is_scheduled}
 
     async def _load_states(self) -> None:
         self._states = {state.name: state for state in await self._store.feed_states()}

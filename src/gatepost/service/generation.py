@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost import logs
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.health import NodeHealth, Probe
 from gatepost.service.listeners import Listeners, SmtpPart, load_certificates
 from gatepost.service.metrics import GatewayMetrics, build_metrics_app
@@ -102,7 +103,10 @@ class Generations(Collector):
         await self._await_ending()
         stack, registry = AsyncExitStack(), CollectorRegistry()
         try:
-            policies = await asyncio.to_thread(load_policies, plan.settings.policy)
+            files = await asyncio.to_thread(load_policies, plan.settings.policy)
+            policies = PoliciesInForce(files, self._shared.store)
+            stack.push_async_callback(policies.stop)
+            await policies.start()
             shared = msgspec.structs.replace(self._shared, policies=policies, registry=registry)
             contexts = await asyncio.to_thread(load_certificates, plan)
             generation = Generation(plan, stack, registry, {}, contexts)

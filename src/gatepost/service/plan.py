@@ -16,7 +16,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.events.stream import NO_EVENTS, Emits
-from gatepost.policy.layers import Policies
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
@@ -184,7 +184,7 @@ class SharedParts(msgspec.Struct, frozen=True):
 
     store: Store
     spool: Spool
-    policies: Policies
+    policies: PoliciesInForce
     registry: CollectorRegistry
     bound: Bound
     node: SingleProcess

@@ -18,6 +18,7 @@ from gatepost.events.open_stream import node_name, observe_audit
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import unchanged_policies
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificate_watch import CertificateWatch
 from gatepost.service.event_stream import open_service_events
@@ -70,7 +71,7 @@ async def run_plan(
         if plan.abby and node.is_first:
             await _encrypt_second_factors(store)
         metrics = node.metrics(registry)
-        spool, policies = Spool(plan.data.spool), unchanged_policies()
+        spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
         shared = SharedParts(store, spool, policies, registry, bound, node, events, health, metrics)
         listeners = Listeners(plan, bound, node)
         generations = Generations(shared, listeners)

@@ -27,6 +27,7 @@ EventKind: TypeAlias = Literal[
     "message.deleted",
     "message.reported",
     "list.changed",
+    "lookBack.found",
     "policy.published",
     "config.published",
     "config.rollout",

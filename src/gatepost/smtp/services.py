@@ -19,6 +19,7 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply
+from gatepost.smtp.reporting import ReportIntake
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
@@ -83,11 +84,13 @@ class Services:
         limits: SmtpLimits | None = None,
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
+        reports: ReportIntake | None = None,
     ) -> None:
         self.guard, self.handler, self.relay = guard, handler, relay
         self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
         self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
+        self.reports = reports
         self.spooled = 0
         self.answers: Counter[str] = Counter()
         self._stopping = False

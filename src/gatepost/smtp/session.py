@@ -266,9 +266,12 @@ class Session:
             fits = await self._is_same_tenant(transaction, rcpt.domain)
         except StorageError:
             return replies.TRY_LATER
+        report = self._services.reports.find(rcpt.address) if self._services.reports else None
+        if transaction.report or (report and transaction.asked):
+            return replies.OTHER_TENANT
         if self._transaction is None:  # the next hop refused the sender meanwhile
             return replies.OUT_OF_ORDER
-        return transaction.add(rcpt) if fits else replies.OTHER_TENANT
+        return transaction.add(rcpt, report) if fits else replies.OTHER_TENANT
 
     async def _is_same_tenant(self, transaction: Transaction, domain: str) -> bool:
         """Whether the domain is the transaction's tenant's; the first recipient that is taken says who that is."""
@@ -352,6 +355,11 @@ class Session:
             return replies.LONG_HEADER
         now = time.time()
         request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp")
+
+        if transaction.report and services.reports:
+            answer = await services.reports.take(request, self._client, transaction.report)
+            services.count_reply(answer)
+            return answer
 
         async def deliver(result: ScanResult) -> SmtpReply:
             top = build_trace_fields(result, services.hostname, self._arrival(transaction, now))

@@ -23,6 +23,7 @@ from gatepost.smtp.content import DotStream, LineEnds
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
+from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.services import Services
 from gatepost.store.errors import StorageError
 
@@ -130,7 +131,8 @@ _NEEDED = {
 
 
 class Transaction:
-    """From MAIL to the last reply. `body` is what BDAT brought so far; `tenant` that of all its recipients."""
+    """From MAIL to the last reply. `body` is what BDAT brought so far; `tenant` that of all its recipients,
+    `report` the reporting address that it is for."""
 
     def __init__(self, mail: PathCommand, client: SmtpClient, helo: str, relay: Relay | None) -> None:
         self._mail, self._client, self._helo, self._relay = mail, client, helo, relay
@@ -139,6 +141,7 @@ class Transaction:
         self._recipients: list[tuple[str, Pending]] = []
         self.tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
+        self.report: ReportAddress | None = None
         self.body: SpooledBody | None = None
 
     async def begin(self) -> Pending:
@@ -155,10 +158,11 @@ class Transaction:
         self._sender = self._ask(self._mail, b"MAIL FROM")
         return self._sender
 
-    def add(self, recipient: PathCommand) -> Pending:
-        """Handle RCPT for a recipient of the transaction's tenant."""
+    def add(self, recipient: PathCommand, report: ReportAddress | None = None) -> Pending:
+        """Handle RCPT for a recipient of the transaction's tenant; a reporting address is none of the next hop's."""
         answer: Pending = replies.RECIPIENT_OK
-        if self._relay is not None:
+        self.report = report
+        if self._relay is not None and report is None:
             answer = self._ask(recipient, b"RCPT TO")
         self._recipients.append((recipient.address, answer))
         return answer

@@ -5,7 +5,7 @@ The one exception is the erasure of an address, which puts a pseudonym into reco
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -21,11 +21,14 @@ _SELECT_IDS = """SELECT id, time, actor_kind, actor_name, actor_id, action, scop
 FROM audit WHERE id = ANY($1)"""
 
 
-class Actor(msgspec.Struct, frozen=True):
-    """Who makes a change: an API key, a static token, a user of the web interface, the command line, a feed, or
-    Gatepost by itself."""
+ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "mail", "system"]
 
-    kind: Literal["key", "token", "user", "cli", "feed", "system"]
+
+class Actor(msgspec.Struct, frozen=True):
+    """Who makes a change: an API key, a static token, a user of the web interface, the command line, a feed,
+    somebody who reports by mail, or Gatepost by itself."""
+
+    kind: ActorKind
     name: str = ""
     id: str = ""
 

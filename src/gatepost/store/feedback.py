@@ -13,7 +13,7 @@ from gatepost.store.campaigns import MarkSays, mark_message
 from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query, search, storable
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
-from gatepost.store.training_pools import teach_record
+from gatepost.store.training_pools import TaughtMessage, count_by_mail, digest_of, teach, teach_record
 
 ACTION = "message.reported"
 MAX_PAGE = 1_000
@@ -54,8 +54,63 @@ class Evidence(msgspec.Struct, frozen=True):
 NO_EVIDENCE = Evidence()
 
 
+# Messages that one reporter, and all of a scope, report by mail in a day.
+MAX_BY_REPORTER, MAX_BY_MAIL = 50, 500
+BY_MAIL = "mail.reported"
+
+
+class ReportedMessage(msgspec.Struct, frozen=True):
+    """A message that was attached to a report, as a sealed worker read it: its hash, and the domain in its From."""
+
+    sha256: str
+    features: bytes
+    signature: tuple[int, ...] = ()
+    sender: str = ""
+
+
+class MailReport(msgspec.Struct, frozen=True):
+    """A report by mail: its id, whose address it was sent to, who sent it, and what it says of the messages in it.
+    `is_certain` says that something certain was found in it, such as malware."""
+
+    ggrid: str
+    tenant: str | None
+    by: Actor
+    unwanted: bool
+    messages: tuple[ReportedMessage, ...]
+    is_certain: bool = False
+
+
 class FeedbackStore(Operations):
     """Reports of wrong decisions."""
+
+    @change
+    def report_mail(self, report: MailReport) -> Work[int | None]:
+        """Store a report by mail; returns how many messages taught the pool, None where the reporter, or all reporters
+        of the scope, have said enough for a day."""
+        # A pool has no address of a person: reporters are told apart by a digest.
+        reporter = Actor(report.by.kind, digest_of(report.by.name))
+        in_all, own = yield from count_by_mail(report.tenant, reporter.label)
+        if own + len(report.messages) > MAX_BY_REPORTER or in_all + len(report.messages) > MAX_BY_MAIL:
+            return None
+        moment, taken = now(), 0
+        says: Correction = "should have been held" if report.unwanted else "should have been delivered"
+        sample = (report.ggrid, says, *(message.sha256 for message in report.messages))
+        count = len(report.messages)
+        scope = normalize_scope(report.tenant)
+        yield from write_audit(moment, report.by, BY_MAIL, scope, count=count, sample=sample, limit=len(sample))
+        if report.is_certain and not report.unwanted:
+            return 0
+        for message in report.messages:
+            yield from mark_message(
+                scope,
+                f"sha256:{message.sha256}",
+                "unwanted" if report.unwanted else "wanted",
+                message.signature,
+                moment,
+            )
+            taught = TaughtMessage(message.sha256, message.features, report.by.name, message.sender)
+            taken += yield from teach(scope, reporter, taught, "address", unwanted=report.unwanted)
+        return taken
 
     @change
     def report_wrong(

@@ -14,7 +14,6 @@ from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Row, Work, Write, change, normalize_scope, now, query, storable
 
 MAX_KEPT = 20
-MAX_HITS = 500
 
 ModelState: TypeAlias = Literal["current", "former", "refused", "withdrawn"]
 
@@ -30,7 +29,6 @@ _INSERT = """INSERT INTO learnt_models (scope, state, created, figures, look_bac
 VALUES ($1, $2, $3, $4, '', $5) RETURNING id"""
 _FORMER = "SELECT id FROM learnt_models WHERE scope = $1 AND state = 'former' ORDER BY id DESC LIMIT 1"
 _RESTORE = "UPDATE learnt_models SET state = 'current' WHERE id = $1"
-_SET_LOOK_BACK = "UPDATE learnt_models SET look_back = $2 WHERE id = $1"
 _PRUNE = """DELETE FROM learnt_models WHERE scope = $1 AND state <> 'current' AND id NOT IN
 (SELECT id FROM learnt_models WHERE scope = $1 ORDER BY id DESC LIMIT $2)"""
 _TAKE = """INSERT INTO learning_runs (scope, holder, locked_until, next_run, finished, outcome)
@@ -139,12 +137,6 @@ class LearntModelStore(Operations):
         sample = (str(withdrawn), *([str(restored)] if restored else ()))
         yield from write_audit(moment, by, "model.rolledBack", scope or None, "", 1, sample)
         return withdrawn, restored
-
-    @change
-    def set_model_look_back(self, version: int, found: ModelLookBack) -> Work[None]:
-        """Keep what a model would have held."""
-        kept = msgspec.structs.replace(found, hits=found.hits[:MAX_HITS])
-        yield Write(_SET_LOOK_BACK, (version, msgspec.json.encode(kept).decode()))
 
     @change
     def take_pool(self, tenant: str | None, holder: str, until: int, *, only_due: bool) -> Work[bool]:

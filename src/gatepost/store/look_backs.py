@@ -5,9 +5,11 @@ so they are gone when the messages are.
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 
+from gatepost.store.audit import SYSTEM, Actor, ActorKind, write_audit
 from gatepost.store.engine import (
     Many,
     Operations,
@@ -17,15 +19,19 @@ from gatepost.store.engine import (
     Write,
     change,
     normalize_scope,
+    now,
     query,
     search,
     storable,
 )
+from gatepost.store.learnt_models import ModelLookBack
 from gatepost.store.lists import find_list
 
 # Looks back of one list that are kept, and hits of one that are.
 MAX_KEPT = 50
 MAX_HITS = 500
+# Messages and recipients of each that are told at once.
+MAX_ANNOUNCED, MAX_RECIPIENTS = 20, 5
 
 _INSERT = """INSERT INTO look_backs (list_id, time, actor, entries, days, considered, reached, found, hits)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id"""
@@ -35,6 +41,8 @@ _SELECT = """SELECT id, time, actor, entries, days, considered, reached, found, 
 FROM look_backs WHERE list_id = $1"""
 _SELECT_LAST = _SELECT + " ORDER BY id DESC LIMIT $2"
 _SELECT_ONE = _SELECT + " AND id = $2"
+_SET_OF_MODEL = "UPDATE learnt_models SET look_back = $2 WHERE id = $1"
+_SCOPE_OF_MODEL = "SELECT scope FROM learnt_models WHERE id = $1"
 _MESSAGES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages WHERE ggrid = ANY($1)
 ORDER BY completed DESC, ggrid"""
 
@@ -83,7 +91,19 @@ class LookBackStore(Operations):
         numbers = (made.entries, made.days, made.considered, made.reached, made.found)
         rows = yield Read(_INSERT, (row.id, made.time, storable(made.actor), *numbers, storable(hits)))
         yield Write(_PRUNE, (row.id, MAX_KEPT))
+        kind, _, name = made.actor.partition(":")
+        by = Actor(kind if kind in get_args(ActorKind) else "system", name)  # type: ignore[arg-type]
+        yield from _announce(by, scope, list_name, made.found, [ggrid for ggrid, _ in made.hits])
         return int(rows[0][0])
+
+    @change
+    def set_model_look_back(self, version: int, found: ModelLookBack, by: Actor = SYSTEM) -> Work[None]:
+        """Keep what a learnt model would have held, and say it."""
+        kept = msgspec.structs.replace(found, hits=found.hits[:MAX_HITS])
+        yield Write(_SET_OF_MODEL, (version, msgspec.json.encode(kept).decode()))
+        rows = yield Read(_SCOPE_OF_MODEL, (version,))
+        if rows:
+            yield from _announce(by, rows[0][0] or None, "", found.found, found.hits, str(version))
 
     @query
     def look_backs(self, scope: str | None, list_name: str, limit: int = MAX_KEPT) -> Work[tuple[LookBack, ...]]:
@@ -103,6 +123,19 @@ class LookBackStore(Operations):
         """Those of these messages that are still on record, the newest first."""
         wanted = tuple(dict.fromkeys(map(storable, ggrids)))
         return tuple(map(_message_line, (yield Read(_MESSAGES, (Many(wanted),))) if wanted else ()))
+
+
+def _announce(
+    by: Actor, scope: str | None, list_name: str, found: int, ggrids: Sequence[str], model: str = ""
+) -> Work[None]:
+    """Say in the audit trail, and so in the event stream, what a look back has found: messages and recipients."""
+    if not found:
+        return
+    rows = yield Read(_MESSAGES, (Many(tuple(map(storable, ggrids[:MAX_ANNOUNCED]))),))
+    lines = [_message_line(row) for row in rows]
+    said = [model, *("\n".join((line.ggrid, *line.recipients[:MAX_RECIPIENTS])) for line in lines)]
+    owner = normalize_scope(scope)
+    yield from write_audit(now(), by, "lookBack.found", owner, storable(list_name), found, said, len(said))
 
 
 def _look_back(row: Row) -> LookBack:

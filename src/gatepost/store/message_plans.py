@@ -29,8 +29,9 @@ class MessageFilter(msgspec.Struct, frozen=True):
     """Which results to show. A field that is None does not matter; `tenant` None is all tenants.
 
     Sender and recipient are an address, a domain (`example.org` or `@example.org`), or a part of an address (no dot in
-    it, or a `*` around it: `*example*`). `subject` is words that must all occur. Times are `since` <= completed <
-    `until`. `anywhere` is a text for which a message fits in whatever way it can mean it (`message_terms`).
+    it, or a `*` around it: `*example*`). `tag` is one tag, or all of an area (`rule:`). `subject` is words that must
+    all occur. Times are `since` <= completed < `until`. `anywhere` is a text for which a message fits in whatever way
+    it can mean it (`message_terms`).
     """
 
     tenant: str | None = None
@@ -128,7 +129,8 @@ def _tests(wanted: MessageFilter) -> dict[str, Condition]:
     if wanted.decision is not None:
         tests["decision"] = Condition("decision = {}", (storable(wanted.decision),))
     if wanted.tag is not None:
-        tests["tags"] = contains_all("tags", [f"\n{storable(wanted.tag)}\n"])
+        end = "" if wanted.tag.endswith(":") else "\n"
+        tests["tags"] = contains_all("tags", [f"\n{storable(wanted.tag)}{end}"])
     if sender := _parse_address(wanted.sender):
         tests |= _sender_tests(sender)
     if recipient := _parse_address(wanted.recipient):

@@ -10,6 +10,7 @@ from gatepost.store.audit import AuditStore
 from gatepost.store.bulk_actions import BulkActionStore
 from gatepost.store.campaigns import CampaignStore
 from gatepost.store.engine import Engine, StoreCounters
+from gatepost.store.feed_definitions import FeedDefinitionStore
 from gatepost.store.feedback import FeedbackStore
 from gatepost.store.feeds import FeedStore
 from gatepost.store.held_mail import HeldMailStore
@@ -17,6 +18,7 @@ from gatepost.store.learnt_models import LearntModelStore
 from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
+from gatepost.store.own_rules import OwnRuleStore
 from gatepost.store.privacy import PrivacyStore
 from gatepost.store.publishing import PublishingStore
 from gatepost.store.saved_searches import SavedSearchStore
@@ -37,10 +39,12 @@ class Store(
     CampaignStore,
     TrainingPoolStore,
     LearntModelStore,
+    OwnRuleStore,
     TrafficStore,
     SightingStore,
     TenantStore,
     FeedStore,
+    FeedDefinitionStore,
     LookBackStore,
     ListLookup,
     ApiKeyStore,

@@ -19,10 +19,12 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("hits", "last_hit"),
     ),
     "feeds": ("name", "holder", "locked_until", "next_run", "detail"),
+    "feed_definitions": ("name", "settings", "paused", "modified", "modified_by"),
     "look_backs": (
         *("id", "list_id", "time", "actor", "entries"),
         *("days", "considered", "reached", "found", "hits"),
     ),
+    "rule_sets": ("scope", "version", "rules"),
     "config_versions": ("number", "time", "actor", "reason", "origin", "digest", "content"),
     "rollout": (
         *("wanted", "restart", "holder", "held_until"),

@@ -40,6 +40,7 @@ _DELETE = (
     "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE scope = $1",
     "DELETE FROM scopes WHERE scope = $1",
     "DELETE FROM tenants WHERE uid = $1",
+    "DELETE FROM rule_sets WHERE scope = $1",
     "INSERT INTO departed (tenant) VALUES ($1)",
 )
 _LOCK_LISTS = "SELECT id FROM lists WHERE scope = $1 ORDER BY id FOR UPDATE"

@@ -41,6 +41,8 @@ DAY = 86_400_000
 
 _COUNT_TODAY = """SELECT count(*) FROM training_reports WHERE scope = $1 AND reporter = $2 AND created > $3
 AND message <> $4"""
+_COUNT_BY_MAIL = """SELECT count(*), sum(CASE WHEN reporter = $3 THEN 1 ELSE 0 END) FROM training_reports
+WHERE scope = $1 AND source = 'address' AND created > $2"""
 _FORGET = "DELETE FROM training_reports WHERE scope = $1 AND reporter = $2 AND message = $3"
 _INSERT = """INSERT INTO training_reports
 (scope, reporter, message, unwanted, source, mailbox, domain, features, created)
@@ -56,7 +58,7 @@ _PURGE = """DELETE FROM training_reports WHERE id IN
 _DELETE_OF_TENANT = """DELETE FROM training_reports WHERE id IN
 (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)"""
 
-ReportSource: TypeAlias = Literal["report", "release", "mail"]
+ReportSource: TypeAlias = Literal["report", "release", "mail", "address"]
 
 
 class TaughtMessage(msgspec.Struct, frozen=True):
@@ -120,6 +122,12 @@ class TrainingPoolStore(Operations):
     async def purge_reports(self, before: int) -> int:
         """Delete reports that are older; returns how many."""
         return await self._repeat(partial(_purge, before))
+
+
+def count_by_mail(tenant: str | None, reporter: str) -> Work[tuple[int, int]]:
+    """How many reports of a day came by mail into a pool: in all, and from one reporter."""
+    rows = yield Read(_COUNT_BY_MAIL, (normalize_scope(tenant) or "", now() - DAY, storable(reporter)))
+    return int(rows[0][0]), int(rows[0][1] or 0)
 
 
 def teach(tenant: str | None, by: Actor, message: TaughtMessage, source: ReportSource, *, unwanted: bool) -> Work[bool]:

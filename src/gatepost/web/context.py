@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -16,7 +17,9 @@ from gatepost.api.call_limits import CallLimits
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
+from gatepost.store.feed_definitions import FeedDefinition
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.web.bulk_work import BulkWork
@@ -54,7 +57,8 @@ def no_feedback(_raw: bytes, _wanted: bool) -> None:
 
 
 class FeedLine(msgspec.Struct, frozen=True):
-    """A feed of abby.yml as pages show it. `source` holds no secret; `every` None: it is run by hand."""
+    """A feed as pages show it. `source` holds no secret; `every` None: it is run by hand. `definition` is that of the
+    web interface, None where abby.yml has it."""
 
     name: str
     scope: str | None
@@ -62,6 +66,7 @@ class FeedLine(msgspec.Struct, frozen=True):
     source: str
     format: str
     every: int | None
+    definition: FeedDefinition | None = None
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -69,7 +74,7 @@ class Installation(msgspec.Struct, frozen=True):
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
     keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files.
     `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
-    operator has configured another one."""
+    operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder."""
 
     version: str = __version__
     started: float = 0.0
@@ -78,6 +83,8 @@ class Installation(msgspec.Struct, frozen=True):
     learn: Callable[[bytes, bool], object] = no_feedback
     feeds: tuple[FeedLine, ...] = ()
     certificate: str = ""
+    try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
+    data: Path | None = None
 
 
 class WebContext(msgspec.Struct, frozen=True):
@@ -87,7 +94,7 @@ class WebContext(msgspec.Struct, frozen=True):
     cores: Cores
     held_mail: HeldMailOnCores
     spool: Spool
-    policies: Policies
+    in_force: PoliciesInForce
     dry_runs: ListDryRuns
     exports: Exports
     limits: CallLimits
@@ -101,6 +108,11 @@ class WebContext(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+
+    @property
+    def policies(self) -> Policies:
+        """The policies that hold now."""
+        return self.in_force.now
 
     def now(self) -> int:
         """Unix milliseconds."""

@@ -6,6 +6,7 @@ failure stays saved.
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +17,7 @@ from gatepost.lists.entries import Category, EntryKind
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.feed_definitions import FeedDefinition
 from gatepost.store.feeds import FeedState
 from gatepost.web.context import ALL_TENANTS, FeedLine, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
@@ -92,11 +94,25 @@ class FeedInScope(msgspec.Struct, frozen=True):
 
 async def find_feeds(context: WebContext, scope: str | None, list_name: str | None = None) -> tuple[FeedInScope, ...]:
     """Return the feeds that fill the lists of a scope, or one list of it."""
-    wanted = [
-        feed for feed in context.installation.feeds if feed.scope == scope and list_name in (None, feed.list_name)
-    ]
-    states = {state.name: state for state in await context.store.feed_states()} if wanted else {}
-    return tuple(FeedInScope(feed, states.get(feed.name, FeedState(feed.name))) for feed in wanted)
+    every = await find_all_feeds(context)
+    return tuple(feed for feed in every if feed.line.scope == scope and list_name in (None, feed.line.list_name))
+
+
+async def find_all_feeds(context: WebContext) -> tuple[FeedInScope, ...]:
+    """Return the feeds of abby.yml and those of the web interface, by name; the file wins where both have one."""
+    of_web = {each.name: each for each in await context.store.feed_definitions()}
+    lines = {name: _describe_definition(each) for name, each in of_web.items()}
+    lines |= {feed.name: feed for feed in context.installation.feeds}
+    states = {state.name: state for state in await context.store.feed_states()} if lines else {}
+    return tuple(FeedInScope(lines[name], states.get(name, FeedState(name))) for name in sorted(lines))
+
+
+def _describe_definition(definition: FeedDefinition) -> FeedLine:
+    feed = definition.feed
+    parts = urlsplit(feed.url)
+    every = None if definition.paused else feed.every
+    source = f"{parts.scheme}://{parts.netloc}"
+    return FeedLine(definition.name, feed.tenant, feed.list_name, source, feed.format, every, definition)
 
 
 T = TypeVar("T")

@@ -105,6 +105,9 @@ PagePermission: TypeAlias = Literal[
     "tenants.read",
     "tenants.change",
     "policy.read",
+    "policy.change",
+    "feeds.read",
+    "feeds.change",
     "learning.read",
     "learning.change",
     "audit.read",
@@ -113,7 +116,7 @@ PagePermission: TypeAlias = Literal[
 ALL_PERMISSIONS: frozenset[PagePermission] = frozenset(get_args(PagePermission))
 READ_PERMISSIONS: frozenset[PagePermission] = frozenset(each for each in ALL_PERMISSIONS if each.endswith(".read"))
 DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset(
-    {"tenants.read", "tenants.change", "system.read", "quarantine.release-anywhere"}
+    {"tenants.read", "tenants.change", "system.read", "feeds.read", "feeds.change", "quarantine.release-anywhere"}
 )
 
 ROLES: dict[str, frozenset[PagePermission]] = {

@@ -51,7 +51,7 @@ class JobFrames:
         frames: list[bytes] = []
         attempt.sent.clear()
         if worker.policies.get(policy.key) != policy.version:
-            worker.policies[policy.key] = policy.version
+            worker.policies.put(policy.key, policy.version, len(policy.data))
             attempt.sent[LOAD_POLICY] = (policy.key, policy.version)
             frames += (protocol.snapshot_header(attempt.number, policy.key, len(policy.data)), policy.data)
         if lists.data and worker.lists.get(lists.key) != lists.version:

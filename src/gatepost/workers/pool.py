@@ -24,7 +24,7 @@ from gatepost.workers.jobs import LARGE, WHAT_HAPPENED, AnalysisJob, Attempt, Jo
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
-from gatepost.workers.protocol import Extracted, Frame, FrameError, JobResult, ViewResult
+from gatepost.workers.protocol import AttachedMessages, Extracted, Frame, FrameError, JobResult, ViewResult
 from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
 
 RETIRE_AFTER, MAX_VIEWS = 10_000, 2
@@ -130,14 +130,14 @@ class WorkerPool:
                 result = await self._run(job, patient=True)
         except TimeoutError:
             return NotShown("every worker is busy")
-        if isinstance(result, Report | Extracted):
+        if isinstance(result, Report | Extracted | AttachedMessages):
             return NotShown(result.reason if isinstance(result, Report) else "it was read for training")
         return result
 
-    async def extract(self, job: AnalysisJob) -> Extracted | None:
-        """Return what a text model sees of a message, for training; None if it cannot be read."""
+    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | None:
+        """Return what models learn from a message, or from those attached to a report; None if it cannot be read."""
         result = await self._run(job)
-        return result if isinstance(result, Extracted) else None
+        return result if isinstance(result, Extracted | AttachedMessages) else None
 
     async def _run(self, job: AnalysisJob, *, patient: bool = False) -> JobResult:
         if self._stopping:

@@ -47,7 +47,7 @@ class WorkerProcess:
         self.jobs: dict[int, Attempt] = {}
         self.turns: dict[int, float] = {}
         self._answered: TenantTurns[Attempt] = TenantTurns()
-        self.policies: dict[str, str] = {}
+        self.policies: RecentSnapshots[str] = RecentSnapshots()
         self.lists: RecentSnapshots[str] = RecentSnapshots()
         self.learnt: RecentSnapshots[str] = RecentSnapshots()
         self.reported = False

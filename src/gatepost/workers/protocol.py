@@ -27,7 +27,7 @@ from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-Purpose = Literal["judge", "view", "picture", "features"]
+Purpose = Literal["judge", "view", "picture", "features", "report"]
 
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
@@ -35,6 +35,7 @@ MAX_REPORT = 4 << 20
 MAX_LOADED = 64 << 10
 # Far more than a feature row has.
 MAX_ROW = 4096
+MAX_ATTACHED = 10
 PNG = b"\x89PNG\r\n\x1a\n"
 
 HEADER = struct.Struct("<IBI")
@@ -68,8 +69,23 @@ class Extracted(msgspec.Struct, frozen=True, tag=True):
     sender: Annotated[str, msgspec.Meta(max_length=255)] = ""
 
 
+class Attached(msgspec.Struct, frozen=True):
+    """What a report by mail teaches with one message that is attached to it; `sha256` is that of its bytes."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    row: Annotated[bytes, msgspec.Meta(max_length=MAX_ROW)] = b""
+    signature: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SIGNATURE)] = ()
+    sender: Annotated[str, msgspec.Meta(max_length=255)] = ""
+
+
+class AttachedMessages(msgspec.Struct, frozen=True, tag=True):
+    """The messages that are attached to a report by mail."""
+
+    messages: Annotated[tuple[Attached, ...], msgspec.Meta(max_length=MAX_ATTACHED)] = ()
+
+
 ViewResult = View | Picture | NotShown
-JobResult = Report | ViewResult | Extracted
+JobResult = Report | ViewResult | Extracted | AttachedMessages
 
 _Short = Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -144,6 +160,7 @@ _report = msgspec.msgpack.Decoder(Report)
 _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
+_attached: msgspec.msgpack.Decoder[AttachedMessages | NotShown] = msgspec.msgpack.Decoder(AttachedMessages | NotShown)
 _features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
 _job = msgspec.msgpack.Decoder(Job)
 _given = msgspec.msgpack.Decoder(StepAnswers)
@@ -234,6 +251,7 @@ _READERS: dict[Purpose, Callable[[bytes], JobResult]] = {
     "view": read_view,
     "picture": read_picture,
     "features": lambda body: _decode(_features, body),
+    "report": lambda body: _decode(_attached, body),
 }
 
 

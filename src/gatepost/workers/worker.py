@@ -6,6 +6,7 @@ lack of memory ends the process, since it may have left anything half done.
 """
 
 import gc
+import hashlib
 import os
 import socket
 import sys
@@ -19,6 +20,7 @@ from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
+from gatepost.mail.attached_messages import find_attached_messages
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
@@ -37,6 +39,8 @@ from gatepost.workers.protocol import (
     MAX_QUESTIONS,
     MAX_REPORT,
     MAX_STEPS,
+    Attached,
+    AttachedMessages,
     Extracted,
     Frame,
     Job,
@@ -84,7 +88,7 @@ class Worker:
         self._status_page = status_page
         self._data = data or WorkerData()
         self._runs: dict[int, _Run] = {}
-        self._policies: dict[str, Policy] = {}
+        self._policies: RecentSnapshots[Policy] = RecentSnapshots()
         self._lists: RecentSnapshots[CompiledLists] = RecentSnapshots()
         self._learnt: RecentSnapshots[LearntModels] = RecentSnapshots()
 
@@ -111,7 +115,7 @@ class Worker:
         key, data = protocol.read_snapshot(body)
         if key.startswith(_POLICY):
             self._status_page.enter(number, LOAD_POLICY)
-            self._policies[key] = msgspec.msgpack.decode(data, type=Policy)
+            self._policies.put(key, msgspec.msgpack.decode(data, type=Policy), len(data))
         elif key.startswith(_LEARNT):
             self._status_page.enter(number, LOAD_MODELS)
             self._learnt.put(key, parse_learnt_models(data), len(data))
@@ -124,9 +128,12 @@ class Worker:
         length, _kind, _number = HEADER.unpack(self._receive(HEADER.size))
         raw = self._receive(length)
         run = _Run(number, length, dict(job.known))
+        policy = self._policies.get(job.policy)
+        if policy is None:  # guard sends it before the job, and drops what it takes for kept in the same order
+            raise KeyError(job.policy)
         context = Context(
             now=job.now,
-            policy=self._policies[job.policy],
+            policy=policy,
             skip=job.skip,
             mark=self._status_page.marker(number),
             lists=(self._lists.get(job.lists) if job.lists else None) or NO_LISTS,
@@ -231,12 +238,25 @@ def _show(raw: bytes, job: Job) -> JobResult:
             return build_view(raw)
         case "picture":
             return draw_picture(raw, job.index)
+        case "report":
+            return AttachedMessages(tuple(map(_read_attached, find_attached_messages(raw))))
+    row, signature, sender, data = _read_features(raw)
+    return Extracted(data, row, signature, sender)
+
+
+def _read_attached(raw: bytes) -> Attached:
+    row, signature, sender, _ = _read_features(raw)
+    return Attached(hashlib.sha256(raw).hexdigest(), row, signature, sender)
+
+
+def _read_features(raw: bytes) -> tuple[bytes, tuple[int, ...], str, bytes]:
+    """Return feature row, signature, domain in From and packed features of a message."""
     message = read(raw)
     # Models were always trained without what native decoders unpack; with it they would be others.
     features = extract_features(message, find_files(message, UnpackBudget(native=False)))
     sender = message.senders[0].domain[:255] if message.senders else ""
     signature = compute_signature(features.text)
-    return Extracted(msgspec.msgpack.encode(features), make_row(message, features), signature, sender)
+    return make_row(message, features), signature, sender, msgspec.msgpack.encode(features)
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -49,7 +49,8 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Re
         return NOT_VISIBLE
     rule = rule_of(kind, effective.policy)
     section, name = ("rules", kind.removeprefix(RULE)) if own else ("kinds", kind)
-    places = [(section, name, field) for field in ("weight", "verdict", "group", "conclusive")]
+    fields = ("weight", "verdict", "group", "conclusive", *(("decision",) if own else ()))
+    places = [(section, name, field) for field in fields]
     places += [("groups", rule.group, "cap")] if rule.group else []
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
     values: list[tuple[str, tuple[Origin, ...]]] = [(".".join(place), effective.origins(*place)) for place in places]

@@ -1,0 +1,130 @@
+"""Reporting addresses: mail to `spam@…` with messages attached to it is a report, and is not relayed.
+
+A report is taken from hosts that the operator lists, and from people of the address's tenant whose mail proves that it
+comes from one of the tenant's domains. Everybody else is refused: what is reported teaches. The report itself is judged
+like any mail, which says whom it is from and whether something certain is in it, and the attached messages are read for
+what models learn from them, both in sealed workers. Nothing of it is put on record but the report.
+"""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from gatepost.names import normal_address, normal_domain
+from gatepost.report import Report
+from gatepost.scanning.request import Full, ScanRequest
+from gatepost.smtp import replies
+from gatepost.smtp.client import Networks, SmtpClient, Tenancy
+from gatepost.smtp.replies import SmtpReply, reply
+from gatepost.store.audit import Actor
+from gatepost.store.errors import StorageError
+from gatepost.store.feedback import MailReport, ReportedMessage
+from gatepost.store.training_pools import contradicts
+
+log = structlog.get_logger("gatepost.learning")
+
+NOTHING_ATTACHED = reply(550, "5.6.0 No message is attached; forward the message as an attachment")
+NOT_A_REPORTER = reply(550, "5.7.1 Reports are taken from inside hosts and authenticated senders of the tenant only")
+TOO_MANY_REPORTS = reply(550, "5.7.1 Too many reports for today")
+UNREADABLE = reply(550, "5.6.0 The report cannot be read")
+
+
+class ReportAddress(msgspec.Struct, frozen=True):
+    """An address and what a message that is sent to it says of those attached."""
+
+    address: str
+    unwanted: bool
+
+
+class ReportReading(msgspec.Struct, frozen=True):
+    """A report as workers have read it: the judgement of the mail that carries it, and the messages attached to it."""
+
+    carrier: Report
+    messages: tuple[ReportedMessage, ...] = ()
+
+
+class ReadsReports(Protocol):
+    """The core, as far as reports need it; `guard.service.Guard` is one."""
+
+    async def read_report(self, request: ScanRequest) -> ReportReading | Full: ...
+
+
+class KeepsReports(Protocol):
+    """The store, as far as reports need it."""
+
+    async def report_mail(self, report: MailReport) -> int | None: ...
+
+
+class ReportIntake:
+    """Takes reports by mail. `hosts` are those whose word is taken without proof."""
+
+    def __init__(
+        self,
+        addresses: Mapping[str, bool],
+        hosts: Networks,
+        core: ReadsReports,
+        store: KeepsReports,
+        tenancy: Tenancy,
+    ) -> None:
+        self._addresses = {
+            normal_address(address): ReportAddress(normal_address(address), unwanted)
+            for address, unwanted in addresses.items()
+        }
+        self._hosts, self._core, self._store, self._tenancy = hosts, core, store, tenancy
+
+    def find(self, recipient: str) -> ReportAddress | None:
+        """Return the reporting address that a recipient is; None for all others."""
+        return self._addresses.get(normal_address(recipient)) if self._addresses else None
+
+    async def take(self, request: ScanRequest, client: SmtpClient, to: ReportAddress) -> SmtpReply:
+        """Read a report and keep it; return the reply to the mail that carries it."""
+        try:
+            return await self._take(request, client, to)
+        except StorageError as fault:
+            log.error("report left with its sender", ggrid=request.ggrid, reason=str(fault))
+            return replies.TRY_LATER
+
+    async def _take(self, request: ScanRequest, client: SmtpClient, to: ReportAddress) -> SmtpReply:
+        reading = await self._core.read_report(request)
+        if isinstance(reading, Full):
+            return replies.FULL
+        carrier = reading.carrier
+        if carrier.decision == "undecided":
+            return UNREADABLE
+        reporter = normal_address(carrier.senders[0] if carrier.senders else request.envelope.sender)
+        tenant = request.envelope.tenant
+        if not self._is_inside(client) and not await self._is_of_tenant(carrier, reporter, tenant):
+            log.info("report refused", ggrid=request.ggrid, address=to.address, client=client.address)
+            return NOT_A_REPORTER
+        if not reading.messages:
+            return NOTHING_ATTACHED
+        report = MailReport(
+            request.ggrid,
+            tenant,
+            Actor("mail", reporter[:254]),
+            to.unwanted,
+            reading.messages,
+            is_certain=contradicts(carrier),
+        )
+        taken = await self._store.report_mail(report)
+        if taken is None:
+            return TOO_MANY_REPORTS
+        log.info("report taken", ggrid=request.ggrid, address=to.address, messages=len(reading.messages), taught=taken)
+        return reply(250, f"2.6.0 Report taken, reference {request.ggrid}")
+
+    def _is_inside(self, client: SmtpClient) -> bool:
+        """Whether the sending host is listed; a host that says nothing of its client speaks for itself."""
+        try:
+            address = ip_address(client.remote_address() or client.address)
+        except ValueError:
+            return False
+        return any(address in network for network in self._hosts)
+
+    async def _is_of_tenant(self, carrier: Report, reporter: str, tenant: str | None) -> bool:
+        """Whether SPF or DKIM proves the domain in From, and that domain is one of the address's tenant."""
+        if tenant is None or len(carrier.senders) != 1 or not carrier.authentication.aligned:
+            return False
+        return await self._tenancy.tenant_of(normal_domain(reporter.rpartition("@")[2])) == tenant

@@ -1,0 +1,254 @@
+"""Feeds: all of them with their last run, and a form for those that the web interface keeps.
+
+Feeds concern the deployment: its administrators define them, and people of tenants see on the pages of lists which feed
+fills what. Feeds of abby.yml are shown, run and tried here, and changed in the file; the file wins where both name one.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
+from gatepost.settings.feeds import MAX_FEEDS, FeedFormat
+from gatepost.settings.web_feeds import CREDENTIALS, MAX_URL, WebFeed, WebFeedError, build_feed
+from gatepost.store.feed_definitions import FeedDefinition
+from gatepost.web.context import Scopes, WebContext, find_scopes
+from gatepost.web.forms import Form
+from gatepost.web.list_access import FeedInScope, find_all_feeds
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.request import GLOBAL, SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
+
+MAX_NAME = 63
+FORMATS: tuple[FeedFormat, ...] = ("plain", "csv", "jsonl", "misp", "stix", "taxii")
+NUMBERS = ("every", "full_every", "max_loss", "keep_vanished", "look_back")
+NO_FEED = Failure(NOT_FOUND, "there is no such feed here; feeds of abby.yml are changed in the file")
+NOT_RUN = Failure(INVALID_REQUEST, "this feed is paused or read by hand; nothing was done")
+LABELS = {
+    "name": "The name",
+    "list_name": "The list",
+    "tenant": "The scope",
+    "url": "The address",
+    "format": "The format",
+    "column": "The column",
+    "delimiter": "The delimiter",
+    "field": "The field",
+    "every": "The interval",
+    "full_every": "The interval of full runs",
+    "max_loss": "The largest loss",
+    "keep_vanished": "The days for which dropped entries count",
+    "look_back": "The days to look back",
+    "credentials_file": "The file with the credentials",
+    "credentials_user": "The user",
+    "credentials_header": "The header field",
+}
+REFUSALS = {
+    "changed": "The feed was changed meanwhile, or the name is taken. Look at it, and try again.",
+    "full": f"There are as many feeds here as there may be: {MAX_FEEDS}. Delete one first.",
+}
+
+
+class FeedForm(msgspec.Struct, frozen=True):
+    """What was typed. `seen` is when the definition that the author has seen was changed; 0 for a new one."""
+
+    name: str = ""
+    feed: WebFeed = WebFeed()
+    numbers: dict[str, str] = {}
+    paused: bool = False
+    seen: int = 0
+
+    def number(self, name: str) -> str:
+        """Return a number as it was typed."""
+        return self.numbers.get(name) or str(getattr(self.feed, name))
+
+
+async def show_feeds(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List all feeds."""
+    return html_response(await _render_feeds(context, request))
+
+
+async def edit_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show the form of a feed: a new one, or one that there is."""
+    name, form = request.query.text("name", MAX_NAME), FeedForm()
+    if name:
+        found = await _find_definition(context, name)
+        if isinstance(found, Failure):
+            return found
+        form = FeedForm(found.name, found.feed, paused=found.paused, seen=found.modified)
+    return html_response(await _render_form(context, request, form))
+
+
+async def save_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Check and save a feed."""
+    form = _read_form(request.form)
+    mistakes = await _find_mistakes(context, request, form)
+    if mistakes:
+        return html_response(await _render_form(context, request, form, mistakes), 400)
+    saved = await context.store.put_feed_definition(form.name, form.feed, form.seen, request.actor, paused=form.paused)
+    if isinstance(saved, str):
+        return html_response(await _render_form(context, request, form, fault=REFUSALS[saved]), 409)
+    return redirect("/feeds", notice="feed-saved")
+
+
+async def pause_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Pause a feed of the web interface, or resume it."""
+    found = await _find_definition(context, request.form.text("name", MAX_NAME))
+    if isinstance(found, Failure):
+        return found
+    paused, seen = request.form.text("do") == "pause", _read_number(request.form.text("seen", 18))
+    done = await context.store.put_feed_definition(found.name, found.feed, seen, request.actor, paused=paused)
+    if isinstance(done, str):
+        return redirect("/feeds", notice="feeds-changed")
+    return redirect("/feeds", notice="feed-paused" if paused else "feed-resumed")
+
+
+async def delete_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete a feed of the web interface; its entries stay."""
+    found = await _find_definition(context, request.form.text("name", MAX_NAME))
+    if isinstance(found, Failure):
+        return found
+    await context.store.delete_feed_definition(found.name, request.actor)
+    return redirect("/feeds", notice="feed-deleted")
+
+
+async def run_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Make a feed due, so that a node runs it within seconds."""
+    found = await _find_feed(context, request.form.text("name", MAX_NAME))
+    if isinstance(found, Failure):
+        return found
+    line = found.line
+    if line.every is None:
+        return NOT_RUN
+    await context.store.request_feed_run(line.name, line.scope, line.list_name, request.actor)
+    return redirect("/feeds", notice="feed-requested")
+
+
+async def try_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Read a feed without changing anything, and say what would change."""
+    found = await _find_feed(context, request.form.text("name", MAX_NAME))
+    if isinstance(found, Failure):
+        return found
+    if context.installation.try_feed is None or (found.line.every is None and found.line.definition is None):
+        return NOT_RUN
+    is_read, said = await context.installation.try_feed(found.line.name)
+    outcome: dict[str, Any] = {"result": "failed", "message": said}
+    if is_read:
+        try:
+            outcome = json.loads(said)
+        except ValueError:
+            outcome = {"result": "failed", "message": "what came of it could not be read"}
+    return html_response(await _render_feeds(context, request, tried=(found.line.name, outcome)))
+
+
+async def _find_definition(context: WebContext, name: str) -> FeedDefinition | Failure:
+    found = await _find_feed(context, name)
+    if isinstance(found, Failure):
+        return found
+    return found.line.definition or NO_FEED
+
+
+async def _find_feed(context: WebContext, name: str) -> FeedInScope | Failure:
+    found = next((feed for feed in await find_all_feeds(context) if feed.line.name == name), None)
+    return found or NO_FEED
+
+
+async def _render_feeds(
+    context: WebContext, request: SignedInRequest, tried: tuple[str, dict[str, Any]] | None = None
+) -> str:
+    return context.renderer.render(
+        "feeds.html",
+        request,
+        here="/feeds",
+        feeds=await find_all_feeds(context),
+        scopes=await find_scopes(context, request),
+        tried=tried,
+        can_try=context.installation.try_feed is not None,
+    )
+
+
+async def _render_form(
+    context: WebContext,
+    request: SignedInRequest,
+    form: FeedForm,
+    mistakes: tuple[tuple[str, str], ...] = (),
+    fault: str = "",
+) -> str:
+    scopes: Scopes = await find_scopes(context, request)
+    lists = [state.definition for state in await context.store.lists(form.feed.tenant)]
+    return context.renderer.render(
+        "feed.html",
+        request,
+        here="/feeds",
+        form=form,
+        feed=form.feed,
+        scopes=scopes,
+        lists=sorted(lists, key=lambda each: each.name),
+        formats=FORMATS,
+        mistakes=[(LABELS.get(field, field), sentence) for field, sentence in mistakes],
+        fault=fault,
+        folder=CREDENTIALS,
+        longest={"name": MAX_NAME, "url": MAX_URL},
+    )
+
+
+async def _find_mistakes(context: WebContext, request: SignedInRequest, form: FeedForm) -> tuple[tuple[str, str], ...]:
+    feed = form.feed
+    numbers = tuple((name, "must be a whole number") for name, text in form.numbers.items() if _read_number(text) < 0)
+    try:
+        if context.installation.data is None:
+            return (("name", "cannot be checked by this process"),)
+        build_feed(form.name, feed, context.installation.data)
+    except WebFeedError as fault:
+        return (*numbers, *fault.mistakes)
+    if numbers:
+        return numbers
+    if any(line.name == form.name for line in context.installation.feeds):
+        return (("name", "is that of a feed in abby.yml, which wins; choose another name"),)
+    scope = request.parse_scope(feed.tenant or GLOBAL)
+    if isinstance(scope, Failure) or (scope and await context.store.tenant(scope) is None):
+        return (("tenant", "is unknown"),)
+    if await context.store.list_definition(scope, feed.list_name) is None:
+        return (("list_name", "does not exist in this scope; create it on the page Lists"),)
+    return ()
+
+
+def _read_form(form: Form) -> FeedForm:
+    """Return the fields of a form that was sent; what is no number or no format is kept for the page to show."""
+    numbers = {name: form.text(name, 12) for name in NUMBERS}
+    named = form.text("scope", 60)
+    chosen: Any = form.text("format", 20)
+    feed = WebFeed(
+        list_name=form.text("list_name", MAX_NAME + 1),
+        tenant=None if named in ("", GLOBAL) else named,
+        url=form.text("url", MAX_URL + 1),
+        format=chosen if chosen in FORMATS else "plain",
+        column=form.text("column", 200) or "1",
+        delimiter=(form.raw_text("delimiter") or ",")[:2],
+        header=form.has("header"),
+        field=form.text("field", 200) or "entry",
+        credentials_file=form.text("credentials_file", 101),
+        credentials_user=form.text("credentials_user", 200),
+        credentials_header=form.text("credentials_header", 101) or "Authorization",
+        credentials_prefix=form.text("credentials_prefix", 100),
+        **{name: max(0, _read_number(text)) for name, text in numbers.items()},
+    )
+    return FeedForm(
+        form.text("name", MAX_NAME + 1), feed, numbers, form.has("paused"), max(0, _read_number(form.text("seen", 18)))
+    )
+
+
+def _read_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else -1
+
+
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/feeds", show_feeds, "feeds.read"),
+    PageRoute("GET", "/feeds/edit", edit_feed, "feeds.change"),
+    PageRoute("POST", "/feeds/edit", save_feed, "feeds.change"),
+    PageRoute("POST", "/feeds/pause", pause_feed, "feeds.change"),
+    PageRoute("POST", "/feeds/delete", delete_feed, "feeds.change"),
+    PageRoute("POST", "/feeds/run", run_feed, "feeds.change"),
+    PageRoute("POST", "/feeds/try", try_feed, "feeds.change", "dry run"),
+)

@@ -1,0 +1,195 @@
+"""Rules in the web interface: listed with their origin and hits, checked, tried, compared, saved; for whom, and how
+many."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.policy.conditions import find_fault
+from gatepost.policy.rules import shipped_policy
+from gatepost.report import Report
+from gatepost.store import own_rules
+from gatepost.store.audit import AuditFilter
+from gatepost.web.rule_forms import EXAMPLES, RuleForm
+
+FIELDS = {
+    "name": "acts-now",
+    "title": "It says <b>act now</b>",
+    "when": 'subject.startsWith("Act")',
+    "verdict": "phishing",
+    "weight": "7,5",
+    "group": "",
+    "enabled": "1",
+    "do": "save",
+}
+DELIVERED = Report("clean", "deliver", (), 0, "", subject="Act now")
+
+
+def fields(tenant: str, version: int = 0, **changes: Any) -> dict[str, Any]:
+    return {**FIELDS, "scope": tenant, "version": str(version), **changes}
+
+
+def test_a_rule_is_tried_saved_and_shown(site: Any, tenant: str) -> None:
+    visitor, ggrid = site.visitor(tenant=tenant), site.message(tenant, DELIVERED)
+    site.message(tenant, msgspec.structs.replace(DELIVERED, subject="Other"))
+    page = visitor.get("/rules").text
+    assert "There are no rules" in page
+    form = visitor.get(f"/rules/edit?scope={tenant}").text
+    assert "Nothing is saved before" in form
+    tried = visitor.post("/rules/edit", fields(tenant, do="try"))
+    assert tried.status_code == 200
+    assert "It holds for 1 of the last 2 messages, and 1 decision would change" in tried.text
+    assert f'href="/messages/{ggrid}"' in tried.text
+    assert site.run(site.store.rule_set(tenant)).rules == ()
+    answer = visitor.post("/rules/edit", fields(tenant))
+    assert site.went(answer) == f"/rules?scope={tenant} rule-saved"
+    page = visitor.get("/rules").text
+    assert "All nodes apply it" in page
+    assert "It says &lt;b&gt;act now&lt;/b&gt;" in page
+    assert "tenant, web interface" in page
+    assert "7.5 points" in page
+    assert "1 of at most 50" in page
+    # The message page, the policy page and its own page know it from the next request on.
+    assert "rule:acts-now" in visitor.get(f"/policy?scope={tenant}").text
+    assert "subject.startsWith" in visitor.get(f"/policy/rule:acts-now?scope={tenant}").text
+    replayed = visitor.get(f"/messages/{ggrid}/replay").text
+    assert "rule:acts-now" in replayed
+    # Nobody else's policy has changed.
+    assert "acts-now" not in site.visitor(tenant=site.new_tenant()).get("/rules").text
+    assert "acts-now" not in site.visitor().get("/rules").text
+
+
+def test_hits_lead_to_the_messages(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    visitor.post("/rules/edit", fields(tenant))
+    hit = msgspec.structs.replace(DELIVERED, tags=("rule:acts-now", "rule:other"))
+    site.message(tenant, hit)
+    site.message(tenant, hit)
+    site.message(tenant, DELIVERED)
+    page = visitor.get(f"/rules?scope={tenant}").text
+    link = re.search(r'href="(/messages\?tag=rule[^"]*)">2</a>', page)
+    assert link
+    assert visitor.get(link[1].replace("&amp;", "&")).text.count("Act now") >= 2
+
+
+def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    visitor.post("/rules/edit", fields(tenant))
+    form = visitor.get(f"/rules/edit?scope={tenant}&name=acts-now").text
+    assert 'name="version" value="1"' in form
+    changed = fields(tenant, 1, was="acts-now", weight="2", decision="drop", do="try")
+    page = visitor.post("/rules/edit", changed).text
+    assert "<del>7.5</del>" in page
+    assert "<ins>2</ins>" in page
+    assert "<ins>drop</ins>" in page
+    assert "<del>phishing" not in page
+    # Somebody else was faster: what was typed stays, and can be saved over what there is now.
+    assert site.went(visitor.post("/rules/switch", fields(tenant, 1, do="off"))) == f"/rules?scope={tenant} rule-off"
+    answer = visitor.post("/rules/edit", {**changed, "do": "save"})
+    assert answer.status_code == 409
+    assert "changed meanwhile" in answer.text
+    assert 'name="version" value="2"' in answer.text
+    assert "it is switched off" in visitor.get("/rules").text
+    assert visitor.post("/rules/edit", {**changed, "do": "save", "version": "2"}).status_code == 303
+    assert site.went(visitor.post("/rules/delete", fields(tenant, 1))) == f"/rules?scope={tenant} rules-changed"
+    assert site.went(visitor.post("/rules/delete", fields(tenant, 3))) == f"/rules?scope={tenant} rule-deleted"
+    trail = site.run(site.store.audit_page(AuditFilter(scope=tenant, action="rule."))).rows
+    assert [record.action for record in trail] == ["rule.delete", "rule.change", "rule.change", "rule.create"]
+    assert trail[1].actor.name == visitor.who
+    assert "weight 7.5" in trail[1].sample[1]
+    assert "weight 2" in trail[1].sample[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"when": 'known && "a" in tagz'}, "undeclared reference"),
+        ({"when": "sender =="}, "Syntax error"),
+        ({"when": "size"}, "must be true or false"),
+        ({"when": 'subject.matches("(")'}, "invalid regular expression"),
+        ({"when": "true || " * 300 + "true"}, "is longer than 2,000 characters"),
+        ({"when": "(" * 1000}, "The condition"),
+        ({"when": ""}, "is empty"),
+        ({"weight": "-1"}, "must be between 0 and 1000"),
+        ({"weight": "nan"}, "must be between 0 and 1000"),
+        ({"weight": "many"}, "must be a number"),
+        ({"verdict": "nonsense"}, "must be one of"),
+        ({"verdict": "clean"}, "never makes the outcome milder"),
+        ({"group": "nonsense"}, "no such group"),
+        ({"decision": "nonsense"}, "The action must be one of"),
+        ({"name": "Ünfit name"}, "is not a known rule name"),
+        ({"title": ""}, "must have between 1 and 200"),
+        ({"was": "other"}, "stays as it is"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_saved(site: Any, tenant: str, change: dict[str, Any], said: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    answer = visitor.post("/rules/edit", fields(tenant, **change))
+    assert answer.status_code == 400
+    assert said in answer.text
+    assert site.run(site.store.rule_set(tenant)).rules == ()
+
+
+def test_the_place_of_a_mistake_is_shown(site: Any, tenant: str) -> None:
+    page = site.visitor(tenant=tenant).post("/rules/edit", fields(tenant, when='known\r\n  && "a" in tagz')).text
+    assert "at line 2, column 13: undeclared" in page
+    assert '<pre class="place">  &amp;&amp; &#34;a&#34; in tagz\n            ^</pre>' in page
+
+
+def test_a_condition_that_reads_what_is_not_stored_cannot_be_tried(site: Any, tenant: str) -> None:
+    page = site.visitor(tenant=tenant).post("/rules/edit", fields(tenant, when="size > 5", do="try")).text
+    assert "cannot be tried on stored mail" in page
+
+
+def test_names_of_the_deployment_are_taken(site: Any, tenant: str) -> None:
+    admin, visitor = site.visitor(), site.visitor(tenant=tenant)
+    version = site.run(site.store.rule_set(None)).version
+    assert admin.post("/rules/edit", fields("global", version, name="of-all")).status_code == 303
+    assert "rule:of-all" in visitor.get("/rules").text
+    answer = visitor.post("/rules/edit", fields(tenant, name="of-all"))
+    assert "is that of a rule of the deployment" in answer.text
+    assert "is taken" in admin.post("/rules/edit", fields("global", version + 1, name="of-all")).text
+    # A tenant can neither switch nor delete it.
+    assert visitor.post("/rules/delete", fields("global", version + 1, name="of-all")).status_code == 404
+    assert visitor.post("/rules/switch", fields(tenant, 0, name="of-all", do="off")).status_code == 404
+    admin.post("/rules/delete", fields("global", version + 1, name="of-all"))
+    assert "rule:of-all" not in visitor.get("/rules").text
+
+
+def test_who_may_change_rules(site: Any, tenant: str) -> None:
+    other = site.new_tenant()
+    for role in ("analyst", "auditor"):
+        reader = site.visitor(role, tenant)
+        assert reader.get("/rules").status_code == 200
+        assert "New rule" not in reader.get("/rules").text
+        for path in ("/rules/edit", "/rules/switch", "/rules/delete"):
+            assert reader.post(path, fields(tenant)).status_code == 403
+    visitor = site.visitor(tenant=tenant)
+    for scope in (other, "global", "nonsense"):
+        for path in ("/rules/edit", "/rules/switch", "/rules/delete"):
+            assert visitor.post(path, fields(scope)).status_code == 404
+        assert visitor.get(f"/rules?scope={scope}").status_code == 404
+        assert visitor.get(f"/rules/edit?scope={scope}").status_code == 404
+    assert visitor.bare("POST", "/rules/edit", data=fields(tenant)).status_code == 403
+    assert visitor.get(f"/rules/edit?scope={tenant}&name=absent").status_code == 404
+    assert site.run(site.store.rule_set(tenant)).rules == ()
+
+
+def test_rules_of_a_tenant_are_bounded(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_rules, "MAX_OF_TENANT", 1)
+    visitor = site.visitor(tenant=tenant)
+    assert visitor.post("/rules/edit", fields(tenant)).status_code == 303
+    answer = visitor.post("/rules/edit", fields(tenant, 1, name="one-more"))
+    assert answer.status_code == 409
+    assert "as many rules here as there may be" in answer.text
+
+
+def test_examples_work_as_they_stand(site: Any, tenant: str) -> None:
+    for example in EXAMPLES:
+        assert find_fault(example.when) == ""
+        form = RuleForm(example.name, example.title, example.when, example.verdict, example.weight)
+        assert form.find_mistakes(shipped_policy()) == ()
+    page = site.visitor(tenant=tenant).get(f"/rules/edit?scope={tenant}&example={EXAMPLES[0].name}").text
+    assert f'value="{EXAMPLES[0].name}"' in page
