@@ -329,17 +329,18 @@ class Raw(RawFolder):
         if when == "raw":
             die()
 
-class Sends(Relay):
+class Sends(Routing):
     async def send(self, *arguments):
         if when == "claim":
             die()
-        reply = await super().send(*arguments)
-        assert reply.code == 250, reply
+        sent = await super().send(*arguments)
+        assert sent.reply.code == 250, sent
         die()
 
 async def main():
     store = open_store(url, Path(folder))
-    quarantine = Quarantine(store, Raw(Path(folder) / "q"), Sends(hop, "off", "gatepost.test"))
+    routing = Sends.through(Relay(hop, "off", "gatepost.test"))
+    quarantine = Quarantine(store, Raw(Path(folder) / "q"), routing)
     if when != "raw":
         await quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
     body = Spool(Path(folder) / "spool").new()
