@@ -173,3 +173,23 @@ def test_certificates_that_are_not_the_first_starts(data: DataFolder, tmp_path: 
     file.write_text(text + f"tls: {{certificate: {tmp_path}/own.pem, key: {tmp_path}/own.key}}\n")
     rows = {row.what: row.state for row in mail_path.check_certificates(read_files(tmp_path), data, NOW)}
     assert rows == {"certificate": "warn", "certificate of guard": "ok", "certificates of cores": "warn"}
+
+
+def test_every_next_hop_of_every_route_has_a_row(next_hop: Any) -> None:
+    settings = GuardSettings.model_validate(
+        {
+            "delivery": {
+                "nextHop": [next_hop.url, "smtp://127.0.0.1:1"],
+                "routes": [{"domains": ["x.example"], "nextHop": "lmtp:/nowhere"}],
+            }
+        }
+    )
+    rows = list(mail_path.check_next_hops(settings, NOW))
+    assert [(row.what, row.state) for row in rows] == [
+        ("next hop of routes[0]", "fail"),
+        ("next hop", "ok"),
+        ("next hop", "fail"),
+    ]
+    assert "cannot be reached: no such file" in rows[0].found
+    assert "451" in rows[0].advice
+    assert "other next hops" in rows[2].advice
