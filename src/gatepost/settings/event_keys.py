@@ -99,7 +99,7 @@ class AlertMailSettings(Section):
     )
     sender: MailAddress | None = Field(None, description="address in From; by default `gatepost@` and the node's name")
     server: SmtpServer | None = Field(
-        None, description="`smtp://host:port` of a server that takes the mail; by default `delivery.nextHop`"
+        None, description="`smtp://host:port` of a server that takes the mail; by default the routes of `delivery`"
     )
     tls: Literal["off", "opportunistic", "required", "verified"] = Field(
         "opportunistic", description="TLS to that server"

@@ -152,8 +152,10 @@ class Relay:
             return await self._negotiate()
         except (NextHopError, OSError, TimeoutError) as fault:
             self.failures += 1
-            self.fault = reason = _describe(fault)
-            log.warning("next hop not available", next_hop=self.url, reason=reason)
+            reason = _describe(fault)
+            if reason != self.fault:
+                log.warning("next hop not available", next_hop=self.url, reason=reason)
+            self.fault = reason
             raise NextHopError(reason) from None
         finally:
             self._tried.set()
@@ -183,6 +185,8 @@ class Relay:
         if link.features != self._features:
             self._features = link.features
             self._seen.keep(self.url, link.features)
+        if self.fault:
+            log.info("next hop available again", next_hop=self.url)
         self.fault = ""
         self.opened += 1
         return link

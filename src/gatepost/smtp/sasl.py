@@ -32,6 +32,14 @@ class Credentials(msgspec.Struct, frozen=True):
         return f"Credentials({self.user!r})"
 
 
+class Challenge(msgspec.Struct, frozen=True):
+    """What a server asks for in SCRAM: the nonce of both sides, and how the password is salted."""
+
+    nonce: str
+    salt: bytes
+    iterations: int
+
+
 async def authenticate(link: NextHop, credentials: Credentials) -> None:
     """Authenticate on a connection that stands; raises `NextHopError`."""
     offered = link.features.get("AUTH", "").upper().split()
@@ -57,15 +65,13 @@ async def _exchange_proofs(link: NextHop, mechanism: str, credentials: Credentia
     nonce = secrets.token_urlsafe(24)
     bare = f"n={name},r={nonce}"
     first = _decode_challenge(await link.ask(f"AUTH {mechanism} ".encode() + base64.b64encode(f"n,,{bare}".encode())))
-    theirs = dict(part.split("=", 1) for part in first.split(",") if "=" in part)
-    salt, iterations = _decode_base64(theirs.get("s", "")), theirs.get("i", "")
-    joint = theirs.get("r", "")
-    if not joint.startswith(nonce) or joint == nonce or not salt or not _is_bearable(iterations):
+    challenge = parse_challenge(first, nonce)
+    if challenge is None:
         raise NextHopError("sent a SCRAM challenge that cannot be used")
-    final = f"c=biws,r={joint}"
+    final = f"c=biws,r={challenge.nonce}"
     signed = f"{bare},{first},{final}".encode()
     password = credentials.password.encode()
-    salted = await asyncio.to_thread(hashlib.pbkdf2_hmac, digest, password, salt, int(iterations))
+    salted = await asyncio.to_thread(hashlib.pbkdf2_hmac, digest, password, challenge.salt, challenge.iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
@@ -74,6 +80,15 @@ async def _exchange_proofs(link: NextHop, mechanism: str, credentials: Credentia
     if not hmac.compare_digest(_decode_base64(last.removeprefix("v=")), expected):
         raise NextHopError("did not prove that it knows the password")
     _check_accepted(await link.ask(b""))
+
+
+def parse_challenge(first: str, nonce: str) -> Challenge | None:
+    """Read the server's first message (RFC 5802 section 7); None if it cannot be used. It has to continue our nonce."""
+    theirs = dict(part.split("=", 1) for part in first.split(",") if "=" in part)
+    salt, iterations, joint = _decode_base64(theirs.get("s", "")), theirs.get("i", ""), theirs.get("r", "")
+    if not joint.startswith(nonce) or joint == nonce or not salt or not _is_bearable(iterations):
+        return None
+    return Challenge(joint, salt, int(iterations))
 
 
 def _is_bearable(iterations: str) -> bool:

@@ -47,6 +47,8 @@ class Transaction:
     def __init__(self, mail: PathCommand, client: SmtpClient, helo: str, routing: Routing | None) -> None:
         self._mail, self._client, self._helo, self._routing = mail, client, helo, routing
         self._route: Route | None = None
+        # Routes that did not take the sender: asking again for each recipient would take as long each time.
+        self._refusals: dict[Route, SmtpReply] = {}
         self._relay: Relay | None = None
         self._link: NextHop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -79,10 +81,13 @@ class Transaction:
             return replies.RECIPIENT_OK
         if route is None:
             return replies.NO_NEXT_HOP
-        if route is not self._route:
+        if route is not self._route and self._routing.only is None:
+            if route in self._refusals:
+                return self._refusals[route]
             said = await wait_for_reply(await self._open(route))
             if not said.positive:
                 self._leave()
+                self._refusals[route] = said
                 return said
         return self._ask(recipient, b"RCPT TO")
 
