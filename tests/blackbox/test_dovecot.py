@@ -161,7 +161,7 @@ async def _use_postfix(port: int, folder: Path) -> None:
 
     # SCRAM in clear, and whatever is preferred under a certificate of a private authority.
     for mode in ("off", "verified"):
-        each = relay(mode, me)  # type: ignore[arg-type]
+        each = relay(mode, me)
         assert (await each.send("a@x.example", ("b@example.com",), RAW)).positive
         await each.close()
     for mechanism in ("PLAIN", "LOGIN", "SCRAM-SHA-1"):

@@ -11,8 +11,7 @@ from gatepost.smtp import seen_features
 from gatepost.smtp.hop_access import HopAddress, parse_next_hop
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.relay import Relay
-from gatepost.smtp.route import Route
-from gatepost.smtp.routing import RouteRule, Routing
+from gatepost.smtp.routing import Route, RouteRule, Routing
 from gatepost.smtp.seen_features import MAX_FEATURES, SeenFeatures
 
 MESSAGE = b"Subject: x\r\n\r\ny\r\n.\r\n"

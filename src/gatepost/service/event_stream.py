@@ -53,7 +53,8 @@ def build_alert_mailer(settings: GuardSettings | AbbySettings) -> SendsMail | No
         from gatepost.smtp.next_hop import NextHopError
 
         routing = _route_alerts(settings, mail, node)
-        server = mail.server or "the next hop"
+        several = [relay.url for _, relay in routing.relays()]
+        server = several[0] if len(several) == 1 else "the next hop"
         try:
             async with asyncio.timeout(ALERT_SECONDS * 2):
                 sent = await routing.send(str(message["From"]), mail.recipients, message.as_bytes(), {})

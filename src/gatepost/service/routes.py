@@ -10,8 +10,7 @@ from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.hop_access import HopTls
 from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
-from gatepost.smtp.route import Route
-from gatepost.smtp.routing import DEFAULT, RouteRule, Routing
+from gatepost.smtp.routing import DEFAULT, Route, RouteRule, Routing
 from gatepost.smtp.sasl import Credentials
 from gatepost.smtp.seen_features import SeenFeatures
 

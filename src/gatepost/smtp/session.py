@@ -32,7 +32,7 @@ from gatepost.smtp.connection import Connection, ConnectionGoneError, Connection
 from gatepost.smtp.content import LineEnds
 from gatepost.smtp.receiver import MessageReceiver
 from gatepost.smtp.replies import SmtpReply, reply
-from gatepost.smtp.route import Route
+from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
 from gatepost.smtp.trace import Arrival, build_trace_fields, leave_out, read_header
 from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply

@@ -22,8 +22,7 @@ from gatepost.smtp.commands import PathCommand, encode_xtext
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
-from gatepost.smtp.route import Route
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Route, Routing
 
 Pending = SmtpReply | asyncio.Future[SmtpReply]
 

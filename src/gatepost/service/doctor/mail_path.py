@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gatepost.abby.core_state import Down
     from gatepost.scanning.request import Load
     from gatepost.smtp.relay import Relay
-    from gatepost.smtp.route import Route
+    from gatepost.smtp.routing import Route
 
 
 RENEW_DAYS = 30
