@@ -135,6 +135,7 @@ def pass_through(port: int, next_hop: int) -> None:
     from gatepost.smtp.client import Tenancy
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.relay import Relay
+    from gatepost.smtp.routing import Routing
     from gatepost.smtp.services import MessageHandler, Services
 
     class Yes:
@@ -152,7 +153,7 @@ def pass_through(port: int, next_hop: int) -> None:
         services = Services(
             guard=yes,
             handler=MessageHandler(yes, yes),
-            relay=Relay(f"smtp://127.0.0.1:{next_hop}", "off", "gate.example"),
+            routing=Routing.through(Relay(f"smtp://127.0.0.1:{next_hop}", "off", "gate.example")),
             tenancy=Tenancy({}, yes),
             spool=Spool(folder),
             hostname="gate.example",

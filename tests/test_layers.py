@@ -74,6 +74,8 @@ SMALL = {
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
     "service.running": "the life of one process, from bound ports to the last request",
+    "smtp.hop_access": "address and TLS of a next hop, which the relay and the builder of routes share",
+    "smtp.seen_features": "the file of what next hops can do; relays know it by two calls",
     "speedups": "whether the native module is there; every twin asks it",
     "store.deferred_deletes": "tenants and lists both use it",
     "store.errors": "callers import it without loading storage",

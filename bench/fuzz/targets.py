@@ -25,6 +25,7 @@ from gatepost.mail.reader import read
 from gatepost.policy.file import read_policy_file
 from gatepost.policy.rules import shipped_policy
 from gatepost.smtp.commands import SmtpLimits, parse_command
+from gatepost.smtp.sasl import parse_challenge
 from gatepost.view.message import build_view
 
 
@@ -353,6 +354,13 @@ SERVICE: tuple[Target, ...] = (
         "smtp-replies",
         readers.read_replies,
         lines("250-a\r\n250 2.0.0 b\r\n", "421 4.3.2 \x01\r\n354 go\r\n"),
+        cheap=True,
+        most=600,
+    ),
+    Target(
+        "scram-challenge",
+        lambda data: parse_challenge(readers.decode_text(data), "n"),
+        lines("r=nonce,s=c2FsdA==,i=4096", "r=n,s=,i=99999999", "m=x,r=nn,s=é,i=٤"),
         cheap=True,
         most=600,
     ),

@@ -226,6 +226,7 @@ TEXT_DOCUMENT_LURE = Kind("text:document-lure", "Announces a document or message
 TEXT_ERRAND = Kind("text:errand", "Opens like a superior's request: are you there, keep it quiet")
 TEXT_EXTORTION = Kind("text:extortion", "Threatens the reader and demands money")
 TEXT_GIFT_CARDS = Kind("text:gift-cards", "Asks to buy gift cards and to send their codes")
+TEXT_GTUBE = Kind("text:gtube", "The text has the GTUBE test string of spam filters")
 TEXT_HIDDEN = Kind("text:hidden", "Much of the text is hidden from the reader")
 TEXT_IMAGE_ONLY = Kind("text:image-only", "The message is a linked picture with hardly any text")
 TEXT_INVISIBLE_CHARACTERS = Kind("text:invisible-characters", "Words are split by invisible characters")

@@ -42,6 +42,7 @@ from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import StorageError
@@ -100,7 +101,7 @@ class Deployment:
         self.relay = Relay(hop, "off", "gatepost.test")
         self.raw = RawFolder(folder / "q")
         self.guard = Guard(pool)
-        self.quarantine = Quarantine(store, self.raw, self.relay, self.guard)
+        self.quarantine = Quarantine(store, self.raw, Routing.through(self.relay), self.guard)
         # A core of the same deployment whose folder has none of it.
         self.empty = LocalCore(self.guard, Quarantine(store, RawFolder(folder / "other"), None, self.guard))
         self.core: LocalCore | RemoteCore = LocalCore(self.guard, self.quarantine)

@@ -23,6 +23,7 @@ from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.messages import MessageRecord
@@ -72,7 +73,7 @@ class Deployment:
     def __init__(self, store: Store, folder: Path, hop: str) -> None:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
-        self.quarantine = Quarantine(store, RawFolder(folder / "q"), self.relay)
+        self.quarantine = Quarantine(store, RawFolder(folder / "q"), Routing.through(self.relay))
         self.core = LocalCore(Guard(), self.quarantine)
 
     async def hold(self) -> str:

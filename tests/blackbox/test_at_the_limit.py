@@ -31,7 +31,8 @@ from gatepost.guard.service import Guard
 from gatepost.report import Report
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import GuardSettings as Settings
-from gatepost.settings.keys import RestApiSettings, ScanSourcesSettings, StaticApiTokenSettings
+from gatepost.settings.keys import StaticApiTokenSettings
+from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
@@ -87,7 +88,7 @@ class Gate:
         services = Services(
             guard=self.guard,
             handler=MessageHandler(self.guard, holding),
-            relay=None,
+            routing=None,
             tenancy=Tenancy({}, self.store),
             spool=self.spool,
             hostname="gate.example",

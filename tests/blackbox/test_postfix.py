@@ -122,3 +122,17 @@ def test_while_guard_is_away_the_queue_keeps_the_mail(after: Chain) -> None:
 def _held(gateway: Gateway, identity: bytes) -> bool:
     folder = gateway.folder / "quarantine"
     return any(identity in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_nothing_that_is_refused_after_the_queue_becomes_a_bounce(after: Chain) -> None:
+    port, sink, gateway, log = after
+    gtube = "XJS*C4JDBQADN1.NSBN3*2IDNEN*" + "GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
+    with smtplib.SMTP("127.0.0.1", port) as client:
+        client.sendmail("forged@victim.example", ["bob@example.com"], message("nul@x", "a\0b"))
+        client.sendmail("forged@victim.example", ["bob@example.com"], message("gtube@x", gtube))
+    end = time.monotonic() + 60
+    while not (_held(gateway, b"<nul@x>") and _held(gateway, b"<gtube@x>")):
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+    assert "non-delivery notification" not in log.read_text()
+    assert sink.taken["nul@x"] == sink.taken["gtube@x"] == 0

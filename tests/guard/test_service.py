@@ -21,7 +21,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import GuardSettings as Settings
-from gatepost.settings.keys import RestApiSettings, ScanSourcesSettings
+from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.messages import MessageRecord

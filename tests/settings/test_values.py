@@ -6,7 +6,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from gatepost.settings import values
-from gatepost.settings.keys import AbbySettings, GuardSettings, SmtpSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.scan_sources import SmtpSettings
 from gatepost.settings.values import split_address
 
 BAD_NAMES = [

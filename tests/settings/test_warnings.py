@@ -199,7 +199,7 @@ def test_the_check_prints_all_of_it(
         ("frontProcesses: 65\n", "", "frontProcesses", "64"),
         ("mainWorkerCount: 20.5\n", "", "mainWorkerCount", "must be a whole number, not 20.5"),
         ("clamd: {address: ''}\n", "", "clamd.address", "host:port"),
-        ("delivery: {nextHop: 'smtp://u:hunter2@h'}\n", "", "delivery.nextHop", "user or password"),
+        ("delivery: {nextHop: 'smtp://u:hunter2@h'}\n", "", "delivery.nextHop", "stand under auth"),
         ("scanSources: {smtp: {xclientHosts: [0.0.0.0/0]}}\n", "", "scanSources.smtp.xclientHosts[0]", "too wide"),
         ("tenants: {co.uk: 0198c5a2-7c11-7d3e-9f00-00000000aa01}\n", "", "tenants.co.uk", "public suffix"),
         ("", "listen: {host: '*'}\n", "listen.host", "::"),

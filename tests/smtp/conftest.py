@@ -18,14 +18,26 @@ from gatepost.service.certificates import sign_certificate
 from gatepost.service.plan import bind, port_of
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.hop_access import HopTls
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
+from gatepost.smtp.seen_features import SeenFeatures
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 
 ALL = ("PIPELINING", "SIZE 60000000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
 QUICK = SmtpLimits(greeting_pause=0.0)
+
+
+class FixedTls(HopTls, frozen=True):
+    """TLS with a context that the test has made."""
+
+    context: ssl.SSLContext | None = None
+
+    def build_context(self) -> ssl.SSLContext | None:
+        return self.context
 
 
 class StrawGuard:
@@ -241,6 +253,8 @@ async def housed(
     delivery_tls: Any = "opportunistic",
     patience: float = 60.0,
     hop_context: ssl.SSLContext | None = None,
+    seen: SeenFeatures | None = None,
+    routing: Routing | None = None,
 ) -> AsyncIterator[Deployment]:
     """A gateway before this next hop."""
     deployment = Deployment(folder)
@@ -253,11 +267,14 @@ async def housed(
     context.load_cert_chain(chain, key)
     if hop is not None:
         url = f"smtp://127.0.0.1:{await hop.start()}"
-        deployment.relay = Relay(url, delivery_tls, "gate.example", NextHopTimeouts.from_setting(patience), hop_context)
+        hop_tls = FixedTls(delivery_tls, context=hop_context) if hop_context else None
+        timeouts = NextHopTimeouts.from_setting(patience)
+        deployment.relay = Relay(url, delivery_tls, "gate.example", timeouts, hop_tls=hop_tls, seen=seen)
+        routing = Routing.through(deployment.relay)
     deployment.services = Services(
         guard=deployment.guard,
         handler=MessageHandler(deployment.guard, deployment.holding, after_queue=after_queue),
-        relay=deployment.relay,
+        routing=routing,
         tenancy=Tenancy(tenants or {}, deployment.domains),
         spool=Spool(folder / "spool"),
         hostname="gate.example",

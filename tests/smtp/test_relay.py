@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gatepost.smtp.hop_access import parse_next_hop
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.relay import Relay
 
@@ -150,7 +151,7 @@ def test_a_next_hop_that_is_down_is_451_and_comes_back(deployment: Any, hop: Any
             assert (await client.reply()).startswith("451 4.4.1")
             assert (await client.reply()).startswith("451")
             assert (await client.reply()).startswith(("503", "451"))
-            gate.relay._port = await next_hop.start()
+            gate.relay._address = parse_next_hop(f"smtp://127.0.0.1:{await next_hop.start()}")
             await client.up_to_data()
             assert (await client.say(STUFFED)).startswith("250")
 

@@ -39,7 +39,7 @@ from gatepost.checks.text.fraud import advance_fee, call_back, extortion, paymen
 from gatepost.checks.text.learned import campaign, learnt_model, text_model
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, urgency
 from gatepost.checks.text.opening_letters import opening_letter
-from gatepost.checks.text.spam_vocabulary import spam_vocabulary
+from gatepost.checks.text.spam_vocabulary import gtube, spam_vocabulary
 from gatepost.findings import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -121,4 +121,5 @@ CHECKS: tuple[Check, ...] = (
     calendar_invitation,
     recipient_domain,
     malformed_envelope,
+    gtube,
 )

@@ -51,7 +51,7 @@ def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
         both = load(folder, certificates=True)
         return {GUARD_FILE.name: differing_settings(both.guard), ABBY_FILE.name: differing_settings(both.abby)}
     if (folder / GUARD_FILE).exists():
-        return {GUARD_FILE.name: differing_settings(load_guard(folder))}
+        return {GUARD_FILE.name: differing_settings(load_guard(folder, certificates=True))}
     return {ABBY_FILE.name: differing_settings(load_abby(folder, certificates=True))}
 
 

@@ -226,7 +226,8 @@ def _with_quarantine(config: Path | None, data: Path | None, use: "Callable[[Qua
     import asyncio
 
     from gatepost.cli.change_events import emit_changes
-    from gatepost.service.core import open_quarantine, open_relay
+    from gatepost.service.core import open_quarantine
+    from gatepost.service.routes import open_routing
     from gatepost.settings.files import load_guard
     from gatepost.store import open_store
 
@@ -240,7 +241,10 @@ def _with_quarantine(config: Path | None, data: Path | None, use: "Callable[[Qua
         store = open_store(settings.storage.url, place.path)
         try:
             with emit_changes(folder, place, store):
-                async with open_relay(settings) as relay, open_quarantine(settings, store, place, relay) as quarantine:
+                async with (
+                    open_routing(settings, place) as routes,
+                    open_quarantine(settings, store, place, routes) as quarantine,
+                ):
                     return await use(quarantine)
         finally:
             await store.close()

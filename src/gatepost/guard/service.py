@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
@@ -236,6 +237,8 @@ class Guard:
         return ScanResult(request.ggrid, request.created, int(self._clock() * 1_000), report)
 
     async def _analyse(self, request: ScanRequest) -> Report:
+        if request.unfit and request.body.size > MAX_BODY:
+            return msgspec.structs.replace(undecided(f"Held: {request.unfit}"), decision="quarantine")
         try:
             lists = await self._lists.snapshot(request.envelope.tenant)
         except StorageError as fault:
@@ -245,6 +248,9 @@ class Guard:
         job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), lists, learnt=learnt)
         try:
             report = await self._pool.analyse(job)
+            if request.unfit and report.decision in ("deliver", "bounce"):
+                reason = f"Held: {request.unfit}. {report.reason}"
+                report = msgspec.structs.replace(report, decision="quarantine", reason=reason)
             if report.lists:
                 self._lists.count(request.envelope.tenant, report)
                 report = await self._with_comments(request, report)

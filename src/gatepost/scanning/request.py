@@ -28,13 +28,15 @@ class MessageBody(Protocol):
 
 class ScanRequest(msgspec.Struct, frozen=True):
     """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds;
-    `source` decides whether the message may be released later."""
+    `source` decides whether the message may be released later. `unfit` is why the message cannot be sent on as it came,
+    "" if it can: then `deliver` and `bounce` become `quarantine`."""
 
     ggrid: str
     created: int
     envelope: Envelope
     body: MessageBody
     source: Source = ""
+    unfit: str = ""
 
 
 class ScanResult(msgspec.Struct, frozen=True):

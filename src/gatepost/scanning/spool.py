@@ -56,13 +56,17 @@ class SpooledBody:
         return self._file is not None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Add bytes. Raises `StorageError` where the disk takes no more; so do `finish` and `to_disk`."""
-        self._hash.update(data)
-        self._size += len(data)
+        """Add bytes. Raises `StorageError` where the disk takes no more; so do `finish` and `to_disk`. What could not
+        be added does not count to `size`."""
         if self._file:
             with self._disk_faults():
                 self._file.write(data)
-            return
+        else:
+            self._write_to_memory(data)
+        self._hash.update(data)
+        self._size += len(data)
+
+    def _write_to_memory(self, data: bytes | bytearray | memoryview) -> None:
         if not self._memory:
             self._memory = bytes(data)
         elif isinstance(self._memory, bytearray):
@@ -70,7 +74,7 @@ class SpooledBody:
         else:
             self._memory = bytearray(self._memory)
             self._memory += data
-        if self._size > self._limit:
+        if len(self._memory) > self._limit:
             self.to_disk()
 
     def finish(self) -> None:

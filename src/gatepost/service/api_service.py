@@ -21,7 +21,8 @@ from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
-from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.scan_sources import TlsSettings
 from gatepost.web.context import FeedLine, Installation
 from gatepost.web.registry import build_site
 

@@ -16,6 +16,7 @@ from gatepost.service.certificates import read_expiry
 from gatepost.service.data_folder import StartError
 from gatepost.service.listeners import Listeners, load_certificates
 from gatepost.service.plan import Plan
+from gatepost.settings.keys import GuardSettings
 
 LOOK_SECONDS = 2.0
 
@@ -25,16 +26,19 @@ log = structlog.get_logger("gatepost")
 
 
 class CertificateWatch:
-    """Looks at the files of the plan in force; `trust` is called when the CA file of the cores has changed."""
+    """Looks at the files of the plan in force; `trust` is called when the CA file of the cores has changed, and
+    `renew_delivery` when a file for TLS towards next hops has."""
 
     def __init__(
         self,
         listeners: Listeners,
         plan: Callable[[], Plan | None],
         trust: Callable[[Path], None],
+        renew_delivery: Callable[[], None],
         seconds: float = LOOK_SECONDS,
     ) -> None:
         self._listeners, self._plan, self._trust, self._seconds = listeners, plan, trust, seconds
+        self._renew_delivery = renew_delivery
         self._seen: dict[str, Signature] = {}
         self._refused: Signature = ()
 
@@ -49,9 +53,12 @@ class CertificateWatch:
         plan = self._plan()
         if plan is None:
             return
-        pairs = _sign({path for pair in (plan.certificate, plan.own_certificate) if pair for path in pair})
+        used = (plan.certificate, plan.own_certificate, plan.guard_certificate)
+        pairs = _sign({path for pair in used if pair for path in pair})
         if self._has_changed("pairs", pairs):
             await self._take_pairs(plan, pairs)
+        if plan.guard and self._has_changed("delivery", files := _sign(_list_delivery_files(plan.guard))):
+            self._take_delivery_files(files)
         if plan.abby and self._has_changed("ca", ca := _sign([plan.ca])):
             await self._take_ca(plan, ca)
 
@@ -70,10 +77,21 @@ class CertificateWatch:
             return
         self._seen["pairs"] = now
         self._listeners.use_tls(contexts)
-        shown = plan.certificate or plan.own_certificate
+        shown = plan.smtp_certificate if plan.guard else plan.certificate or plan.own_certificate
         with contextlib.suppress(OSError, ValueError):
             expires = f"{read_expiry(shown[0].read_bytes()):%Y-%m-%d}"
             log.info("certificate taken over", file=str(shown[0]), expires=expires)
+
+    def _take_delivery_files(self, now: Signature) -> None:
+        try:
+            self._renew_delivery()
+        except (OSError, ValueError) as fault:
+            if self._refused != now:
+                log.warning("changed certificate towards next hops not taken over", reason=str(fault))
+            self._refused = now
+            return
+        self._seen["delivery"] = now
+        log.info("certificate and CA file towards next hops taken over")
 
     async def _take_ca(self, plan: Plan, now: Signature) -> None:
         try:
@@ -86,6 +104,11 @@ class CertificateWatch:
             return
         self._seen["ca"] = now
         log.info("CA file taken over", file=str(plan.ca))
+
+
+def _list_delivery_files(guard: GuardSettings) -> list[Path]:
+    delivery = guard.delivery
+    return [Path(file) for file in (delivery.ca, delivery.certificate, delivery.key) if file]
 
 
 def _sign(paths: Iterable[Path]) -> Signature:

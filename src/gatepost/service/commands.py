@@ -20,7 +20,8 @@ from gatepost.service.publishing.node_files import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.agreement import ANY
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.keys import AbbySettings, GuardSettings, ListeningSection
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.scan_sources import ListeningSection
 
 if TYPE_CHECKING:
     from gatepost.service.plan import Bound, Plan
@@ -64,7 +65,7 @@ def guard(data: DataFolder, folder: Path) -> None:
     """Run the core alone."""
     _prepare_process(data)
     with data.lock("guard"):
-        config, settings = _load_in_force(data, folder, "guard", files.load_guard)
+        config, settings = _load_in_force(data, folder, "guard", partial(files.load_guard, certificates=True))
         source = _require_source(folder, settings)
         _run(data, folder, config, settings, None, partial(_log_port, "guard", source.hosts))
 
@@ -226,7 +227,7 @@ def _find_token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
 
 
 def _write_notes(settings: GuardSettings) -> Iterator[str]:
-    if settings.scan_sources.smtp and settings.delivery.next_hop is None:
+    if settings.scan_sources.smtp and not settings.delivery.has_next_hop:
         yield "scanSources.smtp is set without delivery.nextHop: mail that is to be delivered is answered with 451."
     if settings.unsealed:
         yield "unsealed is set: workers that parse hostile mail may reach files and network."

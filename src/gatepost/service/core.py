@@ -5,7 +5,6 @@ such as `gatepost quarantine`, build the few that they need.
 """
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -40,12 +39,13 @@ from gatepost.service.learning import LearningSchedule
 from gatepost.service.listeners import SmtpPart, smtp_tls
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
+from gatepost.service.routes import hostname, open_routing
 from gatepost.settings.keys import GuardSettings
+from gatepost.settings.scan_sources import SmtpSettings
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.next_hop import NextHopTimeouts
-from gatepost.smtp.relay import Relay
 from gatepost.smtp.reporting import ReportIntake
+from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
@@ -55,41 +55,19 @@ from gatepost.workers.supervisor import SealError
 log = structlog.get_logger("gatepost.guard")
 
 
-def hostname(settings: GuardSettings) -> str:
-    """Return the name under which this core greets other mail servers."""
-    smtp = settings.scan_sources.smtp
-    return (smtp.hostname if smtp else None) or socket.gethostname()
-
-
-@asynccontextmanager
-async def open_relay(settings: GuardSettings) -> AsyncIterator[Relay | None]:
-    """Build the relay to the next hop, if there is one, and close its connections in the end."""
-    delivery = settings.delivery
-    if delivery.next_hop is None:
-        yield None
-        return
-    relay = Relay(
-        delivery.next_hop, delivery.tls, hostname(settings), NextHopTimeouts.from_setting(delivery.timeout / 1000)
-    )
-    try:
-        yield relay
-    finally:
-        await relay.close()
-
-
 @asynccontextmanager
 async def open_quarantine(
     settings: GuardSettings,
     store: Store,
     data: DataFolder,
-    relay: Relay | None,
+    routing: Routing | None,
     registry: CollectorRegistry | None = None,
     viewer: ShowsMail | None = None,
     events: Emits = NO_EVENTS,
     *,
     cleans_up: bool = True,
 ) -> AsyncIterator[Quarantine]:
-    """Build the quarantine on a store; released mail leaves through the relay, and `viewer` has messages shown.
+    """Build the quarantine on a store; released mail takes the routes of other mail, and `viewer` has messages shown.
 
     A service passes its registry: then expired mail is deleted and held mail is counted while the service runs. A
     command passes none and leaves both to the service. Of several processes of a service one cleans up.
@@ -99,7 +77,7 @@ async def open_quarantine(
     quarantine = Quarantine(
         store,
         raw,
-        relay,
+        routing,
         viewer,
         max_size=settings.quarantine.max_size,
         hostname=hostname(settings),
@@ -243,7 +221,7 @@ class CoreParts(msgspec.Struct, frozen=True):
     settings: GuardSettings
     guard: Guard
     quarantine: Quarantine
-    relay: Relay | None
+    routing: Routing | None
     own: OwnCore
     probe: Probe
 
@@ -255,7 +233,7 @@ class CoreParts(msgspec.Struct, frozen=True):
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
     """Build a core and start its workers; the stack stops them."""
-    relay = await stack.enter_async_context(open_relay(settings))
+    routing = await stack.enter_async_context(open_routing(settings, plan.data))
     guard = build_guard(
         settings,
         shared.store,
@@ -272,7 +250,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
             settings,
             shared.store,
             plan.data,
-            relay,
+            routing,
             shared.registry,
             guard,
             shared.events,
@@ -285,7 +263,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
     own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
-    return CoreParts(settings, guard, quarantine, relay, own, probe_core(guard))
+    return CoreParts(settings, guard, quarantine, routing, own, probe_core(guard))
 
 
 def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
@@ -327,22 +305,33 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, shared.store, tenancy)
 
 
+def _smtp_limits(source: SmtpSettings) -> SmtpLimits:
+    return SmtpLimits(
+        message=source.max_message_size,
+        recipients=source.max_recipients,
+        hops=source.max_hops,
+        command_wait=source.command_timeout / 1_000,
+        data_wait=source.data_timeout / 1_000,
+        data_most=source.message_timeout / 1_000,
+        per_address=source.max_connections_per_address,
+    )
+
+
 def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpPart | None:
     """Build what SMTP sessions use, if SMTP is a source; raises `StartError` if its certificate cannot be used."""
     source = core.settings.scan_sources.smtp
     if source is None:
         return None
-    pair = plan.certificate or plan.own_certificate
     services = Services(
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
-        relay=core.relay,
+        routing=core.routing,
         tenancy=Tenancy(core.settings.tenants, shared.store),
         spool=shared.spool,
         hostname=hostname(core.settings),
         reports=_build_report_intake(core, shared),
-        limits=SmtpLimits(per_address=source.max_connections_per_address),
-        tls=None if source.tls == "off" else smtp_tls(*pair),
+        limits=_smtp_limits(source),
+        tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",
     )
     return SmtpPart(services, source)

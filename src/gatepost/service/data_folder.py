@@ -56,6 +56,11 @@ class DataFolder(msgspec.Struct, frozen=True):
         return self.path / "models"
 
     @property
+    def next_hops(self) -> Path:
+        """What next hops could do when they were last reached."""
+        return self.path / "next-hops.json"
+
+    @property
     def quarantine(self) -> Path:
         """Raw bytes of held mail, if `quarantine.url` is not set."""
         return self.path / "quarantine"

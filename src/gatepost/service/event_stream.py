@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from email.message import EmailMessage
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
@@ -13,7 +14,11 @@ from gatepost.events.open_stream import OutputError, node_name, open_stream
 from gatepost.events.output import DeliveryError
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.settings.event_keys import AlertMailSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings
+
+if TYPE_CHECKING:
+    from gatepost.smtp.routing import Routing
 
 ALERT_SECONDS = 30.0
 
@@ -42,22 +47,35 @@ def build_alert_mailer(settings: GuardSettings | AbbySettings) -> SendsMail | No
     mail = settings.events.alerts.mail if settings.events.alerts else None
     if mail is None:
         return None
-    server = mail.server or (settings.delivery.next_hop if isinstance(settings, GuardSettings) else None) or ""
     node = node_name(settings.events)
 
     async def send(message: EmailMessage) -> None:
-        from gatepost.smtp.next_hop import NextHopError, NextHopTimeouts
-        from gatepost.smtp.relay import Relay
+        from gatepost.smtp.next_hop import NextHopError
 
-        relay = Relay(server, mail.tls, node, NextHopTimeouts.from_setting(ALERT_SECONDS))
+        routing = _route_alerts(settings, mail, node)
+        several = [relay.url for _, relay in routing.relays()]
+        server = several[0] if len(several) == 1 else "the next hop"
         try:
             async with asyncio.timeout(ALERT_SECONDS * 2):
-                reply = await relay.send(str(message["From"]), mail.recipients, message.as_bytes())
+                sent = await routing.send(str(message["From"]), mail.recipients, message.as_bytes(), {})
         except (NextHopError, TimeoutError) as fault:
             raise DeliveryError(f"{server} {str(fault) or 'did not answer in time'}") from None
         finally:
-            await relay.close()
-        if not reply.positive:
-            raise DeliveryError(f"{server} answered {reply.code}")
+            await routing.close()
+        if not sent.reply.positive:
+            raise DeliveryError(f"{server} answered {sent.reply.code}")
 
     return lambda message: asyncio.run(send(message))
+
+
+def _route_alerts(settings: GuardSettings | AbbySettings, mail: AlertMailSettings, node: str) -> "Routing":
+    """Return the way of alerts: their own server, or the routes of other mail to the same recipients."""
+    from gatepost.service.routes import build_routing
+    from gatepost.smtp.next_hop import NextHopTimeouts
+    from gatepost.smtp.relay import Relay
+    from gatepost.smtp.routing import Routing
+
+    built = build_routing(settings) if isinstance(settings, GuardSettings) and not mail.server else None
+    if built is not None:
+        return built
+    return Routing.through(Relay(mail.server or "", mail.tls, node, NextHopTimeouts.from_setting(ALERT_SECONDS)))

@@ -66,6 +66,7 @@ class Generation(msgspec.Struct, eq=False):
     feeds: Schedule | None = None
     learning: Schedule | None = None
     trust: Callable[[Path], None] | None = None
+    renew_delivery: Callable[[], None] | None = None
     health: Callable[[], NodeHealth] = NodeHealth
 
     async def end(self) -> None:
@@ -152,6 +153,7 @@ class Generations(Collector):
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
+            generation.renew_delivery = core.routing.renew_tls if core.routing else None
             generation.learning = schedule_learning(plan, plan.guard, shared, generation.stack)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
@@ -193,9 +195,14 @@ class Generations(Collector):
         return self._current.health() if self._current else NodeHealth("failed", "it is starting")
 
     def next_hop_fault(self) -> str:
-        """Return why the next hop of the SMTP source cannot be reached; "" if it can, or if there is none."""
+        """Return why no route of the SMTP source has a next hop that can be reached; "" if one has or there is none."""
         part = self._current.smtp if self._current else None
-        return part.services.relay.fault if part and part.services.relay else ""
+        return part.services.routing.fault if part and part.services.routing else ""
+
+    def renew_delivery(self) -> None:
+        """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""
+        if self._current and self._current.renew_delivery:
+            self._current.renew_delivery()
 
     def trust(self, ca: Path) -> None:
         """Verify the certificates of the cores with this file, which has changed; raises `OSError`."""

@@ -27,7 +27,7 @@ from gatepost.service.certificates import check_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.plan import allow_reuse
 from gatepost.service.systemd import notify_stopping
-from gatepost.settings.keys import ConnectionSettings
+from gatepost.settings.scan_sources import ConnectionSettings
 
 log = structlog.get_logger("gatepost")
 

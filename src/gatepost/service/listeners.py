@@ -18,7 +18,7 @@ from gatepost.service.certificates import check_pair
 from gatepost.service.http_servers import Server, Serves, build_server, load_pair
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan
-from gatepost.settings.keys import ConnectionSettings, SmtpSettings
+from gatepost.settings.scan_sources import ConnectionSettings, SmtpSettings
 
 if TYPE_CHECKING:
     from gatepost.smtp.intake import Intake
@@ -130,9 +130,8 @@ class Listeners:
         """Read the certificate for STARTTLS again; raises `StartError` if it cannot be used."""
         tls = self._smtp.services.tls if self._smtp else None
         if tls:
-            pair = plan.certificate or plan.own_certificate
-            check_pair(*pair)
-            tls.load_cert_chain(*pair)
+            check_pair(*plan.smtp_certificate)
+            tls.load_cert_chain(*plan.smtp_certificate)
 
     def use(self, plan: Plan, apps: Mapping[str, ASGIApp], smtp: SmtpPart | None) -> Callable[[], Awaitable[object]]:
         """Let what a generation has built serve from now on, with its limits; returns what waits until nothing of the
@@ -163,7 +162,7 @@ def _limits_of(plan: Plan, name: str) -> ConnectionSettings:
 def _pair_of(plan: Plan, name: str) -> tuple[Path, Path] | None:
     if name == "abby":
         return plan.certificate
-    return plan.own_certificate if name == "guard" else None
+    return plan.guard_certificate if name == "guard" else None
 
 
 def load_certificates(plan: Plan) -> dict[str, ssl.SSLContext]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
     from gatepost.scanning.request import ScanResult
     from gatepost.smtp.intake import Intake
+    from gatepost.smtp.routing import Routing
     from gatepost.smtp.services import Services
 
 
@@ -65,7 +66,7 @@ class GatewayMetrics(Collector):
         self._intake, self._services = intake, services
 
     def collect(self) -> Iterator[Metric]:
-        intake, relay = self._intake, self._services.relay
+        intake, routing = self._intake, self._services.routing
         yield GaugeMetricFamily("gatepost_smtp_sessions", "SMTP sessions at this moment", value=intake.open)
         yield CounterMetricFamily("gatepost_smtp_connections", "SMTP connections", value=intake.connections)
         yield CounterMetricFamily("gatepost_smtp_turned_away", "Those over a limit", value=intake.turned_away)
@@ -73,10 +74,22 @@ class GatewayMetrics(Collector):
         for answer, count in self._services.answers.items():
             answers.add_metric((answer,), count)
         yield answers
-        if relay:
-            yield CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", value=relay.opened)
-            yield CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", value=relay.reused)
-            yield CounterMetricFamily("gatepost_relay_failures", "Connections that failed", value=relay.failures)
+        if routing:
+            yield from _describe_next_hops(routing)
+
+
+def _describe_next_hops(routing: "Routing") -> Iterator[Metric]:
+    labels = ("route", "next_hop")
+    opened = CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", labels=labels)
+    reused = CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", labels=labels)
+    failures = CounterMetricFamily("gatepost_relay_failures", "Connections that failed", labels=labels)
+    up = GaugeMetricFamily("gatepost_next_hop_up", "Whether the next hop could be reached last", labels=labels)
+    for route, relay in routing.relays():
+        at = (route.name, relay.url)
+        for family, value in ((opened, relay.opened), (reused, relay.reused), (failures, relay.failures)):
+            family.add_metric(at, value)
+        up.add_metric(at, float(not relay.fault))
+    yield from (opened, reused, failures, up)
 
 
 class BuildInfo(Collector):

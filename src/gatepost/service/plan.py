@@ -24,7 +24,8 @@ from gatepost.service.doctor.rows import DoctorRow
 from gatepost.service.health import HealthWatch
 from gatepost.service.node import SingleProcess
 from gatepost.service.systemd import inherited_sockets
-from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import split_address
 from gatepost.store.store import Store
 
@@ -166,11 +167,24 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def certificate(self) -> tuple[Path, Path] | None:
-        """The certificate and key that abby shows, and SMTP with it; None with `tls: off`."""
+        """The certificate and key that abby shows; None with `tls: off`."""
         tls = self.abby.tls if self.abby else None
         if tls == "off":
             return None
         return (Path(tls.certificate), Path(tls.key)) if isinstance(tls, TlsSettings) else self.own_certificate
+
+    @property
+    def guard_certificate(self) -> tuple[Path, Path]:
+        """The certificate and key that the HTTPS source of guard shows."""
+        tls = self.guard.tls if self.guard else None
+        return (Path(tls.certificate), Path(tls.key)) if tls else self.own_certificate
+
+    @property
+    def smtp_certificate(self) -> tuple[Path, Path]:
+        """The certificate and key for STARTTLS: guard's own, else that of abby in the same process."""
+        if self.guard and self.guard.tls:
+            return self.guard_certificate
+        return self.certificate or self.own_certificate
 
     @property
     def own_certificate(self) -> tuple[Path, Path]:

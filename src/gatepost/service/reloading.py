@@ -88,7 +88,7 @@ def _load(plan: Plan, folder: Path) -> tuple[GuardSettings | None, AbbySettings 
         both = files.load(folder, certificates=True)
         return both.guard, both.abby
     if plan.guard:
-        return files.load_guard(folder), None
+        return files.load_guard(folder, certificates=True), None
     return None, files.load_abby(folder, certificates=True)
 
 

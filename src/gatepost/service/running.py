@@ -77,7 +77,8 @@ async def run_plan(
         generations = Generations(shared, listeners)
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
-        watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust)
+        renew = generations.renew_delivery
+        watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust, renew)
         conditions = ConditionWatch(shared.condition, store, plan.data.path, generations.next_hop_fault)
         await conditions.look()
         for run in (watch.run, conditions.run, trim_forever):

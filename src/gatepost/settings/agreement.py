@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gatepost.settings.delivery import NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
@@ -55,7 +56,8 @@ def _is_reached(host: str, listening: str) -> bool:
 
 def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `guard.yml`."""
-    yield from _find_event_faults(guard.events, guard.delivery.next_hop)
+    yield from _find_event_faults(guard.events, has_next_hop=guard.delivery.has_next_hop)
+    yield from _find_delivery_faults(guard)
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
@@ -71,7 +73,7 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
 
 def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `abby.yml`."""
-    yield from _find_event_faults(abby.events, None)
+    yield from _find_event_faults(abby.events, has_next_hop=False)
     yield from _find_repeated_tokens(abby)
     yield from _find_repeated_feeds(abby)
     core = abby.service_providers.core
@@ -85,11 +87,38 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
         yield (*at, "hosts"), "names the same core twice"
 
 
-def _find_event_faults(events: EventsSettings, next_hop: str | None) -> Iterator[Disagreement]:
+def _find_delivery_faults(guard: GuardSettings) -> Iterator[Disagreement]:
+    delivery, at = guard.delivery, ("delivery", "routes")
+    if (delivery.certificate is None) != (delivery.key is None):
+        missing = "key" if delivery.key is None else "certificate"
+        yield ("delivery", "certificate" if missing == "key" else "key"), f"needs delivery.{missing} as well"
+    yield from _find_circles(guard, ("delivery", "nextHop"), delivery.next_hop)
+    seen: dict[str, int] = {}
+    for index, route in enumerate(delivery.routes):
+        yield from _find_circles(guard, (*at, index, "nextHop"), route.next_hop)
+        if not route.domains and not route.tenants:
+            yield (*at, index), "needs domains or tenants: no mail would take it"
+        for key, names in (("domains", route.domains), ("tenants", route.tenants)):
+            for name in names:
+                if seen.setdefault(name, index) != index:
+                    yield (*at, index, key), f"names {name}, whose mail takes the route before"
+
+
+def _find_circles(guard: GuardSettings, key: Key, next_hop: NextHops | None) -> Iterator[Disagreement]:
+    """Yield next hops that are the SMTP source of this guard itself."""
+    source = guard.scan_sources.smtp
+    for url in list_hops(next_hop)[0] if next_hop and source else ():
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").lower(), parts.port or (24 if parts.scheme == "lmtp" else 25)
+        if source and host and port == source.port and any(_is_reached(host, each.lower()) for each in source.hosts):
+            yield key, f"names {url}, which is scanSources.smtp of this guard: mail would go in circles"
+
+
+def _find_event_faults(events: EventsSettings, *, has_next_hop: bool) -> Iterator[Disagreement]:
     alerts = events.alerts
     if alerts and not alerts.mail and not alerts.webhook:
         yield ("events", "alerts"), "needs mail or webhook: nobody would get the alerts"
-    if alerts and alerts.mail and not alerts.mail.server and not next_hop:
+    if alerts and alerts.mail and not alerts.mail.server and not has_next_hop:
         yield ("events", "alerts", "mail"), "needs a server, since there is no delivery.nextHop in this file"
     urls = [webhook.url for webhook in events.webhooks]
     if len(set(urls)) < len(urls):

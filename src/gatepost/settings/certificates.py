@@ -5,68 +5,99 @@ certificate is a warning and not a fault: clients will refuse it, but everything
 """
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gatepost.settings.document import Key
-from gatepost.settings.keys import AbbySettings, TlsSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.scan_sources import TlsSettings
 
 SOON_DAYS = 14
 
-_CERTIFICATE, _KEY, _CA = ("tls", "certificate"), ("tls", "key"), ("serviceProviders", "core", "ca")
+_TLS, _DELIVERY = ("tls",), ("delivery",)
+_CERTIFICATE, _CA = ("tls", "certificate"), ("serviceProviders", "core", "ca")
 
 
 def find_certificate_faults(abby: AbbySettings) -> Iterator[tuple[Key, str]]:
     """Yield why a certificate or key of `abby.yml` cannot be used."""
     if isinstance(abby.tls, TlsSettings):
-        yield from _find_pair_faults(Path(abby.tls.certificate), Path(abby.tls.key))
+        yield from _find_pair_faults(_TLS, Path(abby.tls.certificate), Path(abby.tls.key))
     ca = abby.service_providers.core.ca
     if ca is not None and (fault := _find_ca_fault(Path(ca))):
         yield _CA, fault
 
 
+def find_guard_certificate_faults(guard: GuardSettings) -> Iterator[tuple[Key, str]]:
+    """Yield why a certificate, key or CA file of `guard.yml` cannot be used."""
+    delivery = guard.delivery
+    if guard.tls:
+        yield from _find_pair_faults(_TLS, Path(guard.tls.certificate), Path(guard.tls.key))
+    if delivery.certificate and delivery.key:
+        yield from _find_pair_faults(_DELIVERY, Path(delivery.certificate), Path(delivery.key))
+    if delivery.ca and (fault := _find_ca_fault(Path(delivery.ca))):
+        yield (*_DELIVERY, "ca"), fault
+
+
 def find_expired_certificates(abby: AbbySettings, now: datetime | None = None) -> Iterator[tuple[Key, str]]:
     """Yield certificates of `abby.yml` that are not valid now, or not for long."""
-    named = [(_CERTIFICATE, abby.tls.certificate)] if isinstance(abby.tls, TlsSettings) else []
-    ca = abby.service_providers.core.ca
+    named: list[tuple[Key, str]] = []
+    if isinstance(abby.tls, TlsSettings):
+        named.append((_CERTIFICATE, abby.tls.certificate))
+    if ca := abby.service_providers.core.ca:
+        named.append((_CA, ca))
+    yield from _find_expired(named, now)
+
+
+def find_expired_guard_certificates(guard: GuardSettings, now: datetime | None = None) -> Iterator[tuple[Key, str]]:
+    """Yield certificates of `guard.yml` that are not valid now, or not for long."""
+    named: list[tuple[Key, str]] = []
+    if guard.tls:
+        named.append((_CERTIFICATE, guard.tls.certificate))
+    if guard.delivery.certificate:
+        named.append(((*_DELIVERY, "certificate"), guard.delivery.certificate))
+    yield from _find_expired(named, now)
+
+
+def _find_expired(named: Iterable[tuple[Key, str]], now: datetime | None) -> Iterator[tuple[Key, str]]:
     moment = now or datetime.now(UTC)
-    for key, file in [*named, *([(_CA, ca)] if ca else [])]:
+    for key, file in named:
         if validity := _read_validity(Path(file)):
             yield from ((key, sentence) for sentence in _describe_validity(*validity, moment))
 
 
-def _find_pair_faults(certificate: Path, key: Path) -> Iterator[tuple[Key, str]]:
+def _find_pair_faults(above: Key, certificate: Path, key: Path) -> Iterator[tuple[Key, str]]:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+    certificate_key, key_key = (*above, "certificate"), (*above, "key")
     pem, secret = _read(certificate), _read(key)
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     shown = private = b""
     if isinstance(pem, str):
-        yield _CERTIFICATE, pem
+        yield certificate_key, pem
     else:
         try:
             shown = x509.load_pem_x509_certificates(pem)[0].public_key().public_bytes(*form)
         except ValueError:
-            yield _CERTIFICATE, f"is no PEM file with a certificate: {certificate}"
+            yield certificate_key, f"is no PEM file with a certificate: {certificate}"
     if isinstance(secret, str):
-        yield _KEY, secret
+        yield key_key, secret
     else:
         try:
             private = load_pem_private_key(secret, None).public_key().public_bytes(*form)
         except TypeError:
             yield (
-                _KEY,
+                key_key,
                 f"is encrypted, and a service cannot ask for its passphrase; decrypt it with openssl pkey: {key}",
             )
         except ValueError:
-            yield _KEY, f"is no PEM file with a private key: {key}"
+            yield key_key, f"is no PEM file with a private key: {key}"
     if shown and private:
         if shown != private:
-            yield _KEY, f"does not belong to the first certificate in {certificate}"
+            yield key_key, f"does not belong to the first certificate in {certificate}"
         elif fault := _find_server_fault(certificate, key):
-            yield _CERTIFICATE, fault
+            yield certificate_key, fault
 
 
 def _find_server_fault(certificate: Path, key: Path) -> str:

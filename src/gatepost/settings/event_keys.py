@@ -12,9 +12,9 @@ from gatepost.settings.values import (
     MailAddress,
     Milliseconds,
     NewFile,
-    NextHop,
     NodeName,
     Secret,
+    SmtpServer,
     SyslogAddress,
     UpToThousand,
     WebhookUrl,
@@ -99,8 +99,8 @@ class AlertMailSettings(Section):
         description="addresses that get the alerts"
     )
     sender: MailAddress | None = Field(None, description="address in From; by default `gatepost@` and the node's name")
-    server: NextHop | None = Field(
-        None, description="`smtp://host:port` of a server that takes the mail; by default `delivery.nextHop`"
+    server: SmtpServer | None = Field(
+        None, description="`smtp://host:port` of a server that takes the mail; by default the routes of `delivery`"
     )
     tls: Literal["off", "opportunistic", "required", "verified"] = Field(
         "opportunistic", description="TLS to that server"

@@ -10,7 +10,7 @@ from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
 from gatepost.policy.layers import Effective, Layer, Level, Policies, lay_over
 from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
 from gatepost.settings import agreement
-from gatepost.settings.certificates import find_certificate_faults
+from gatepost.settings.certificates import find_certificate_faults, find_guard_certificate_faults
 from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
@@ -54,8 +54,7 @@ def load(folder: Path, *, certificates: bool = False) -> Configuration:
     abby_file, abby, more = _read_file(folder / ABBY_FILE, AbbySettings)
     faults += more
     if guard:
-        faults += guard_file.disagreements(agreement.find_guard_faults(guard))
-        faults += find_policy_faults(guard.policy)
+        faults += _find_guard_faults(guard_file, guard, certificates)
     if abby:
         faults += _find_abby_faults(abby_file, abby, certificates)
     if guard and abby:
@@ -65,12 +64,11 @@ def load(folder: Path, *, certificates: bool = False) -> Configuration:
     return Configuration(guard, abby)
 
 
-def load_guard(folder: Path) -> GuardSettings:
-    """Read `guard.yml` alone; raises `ConfigError`."""
+def load_guard(folder: Path, *, certificates: bool = False) -> GuardSettings:
+    """Read `guard.yml` alone; raises `ConfigError`. `certificates` as in `load`."""
     file, guard, faults = _read_file(folder / GUARD_FILE, GuardSettings)
     if guard:
-        faults += file.disagreements(agreement.find_guard_faults(guard))
-        faults += find_policy_faults(guard.policy)
+        faults += _find_guard_faults(file, guard, certificates)
     if faults or guard is None:
         raise ConfigError(faults)
     return guard
@@ -84,6 +82,12 @@ def load_abby(folder: Path, *, certificates: bool = False) -> AbbySettings:
     if faults or abby is None:
         raise ConfigError(faults)
     return abby
+
+
+def _find_guard_faults(file: _File, guard: GuardSettings, certificates: bool) -> list[Fault]:
+    faults = file.disagreements(agreement.find_guard_faults(guard))
+    faults += find_policy_faults(guard.policy)
+    return faults + (file.disagreements(find_guard_certificate_faults(guard)) if certificates else [])
 
 
 def _find_abby_faults(file: _File, abby: AbbySettings, certificates: bool) -> list[Fault]:

@@ -29,6 +29,7 @@ LOCAL_KEYS: Mapping[str, tuple[str, ...]] = {
         *("workerProcesses", "workerMemory", "frontProcesses", "unsealed", "storage", "metrics.listen"),
         *("scanSources.restApi.host", "scanSources.restApi.port"),
         *("scanSources.smtp.host", "scanSources.smtp.port", "scanSources.smtp.hostname"),
+        *("tls", "delivery.ca", "delivery.certificate", "delivery.key"),
         *("quarantine.url", "clamd.address", "dns.nameservers", "events.node", "events.file", "events.syslog.ca"),
     ),
     "abby.yml": (

@@ -11,10 +11,18 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 
+from gatepost.settings.delivery import DeliverySettings
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.learning import LearningSettings
 from gatepost.settings.reputation import ReputationSettings
+from gatepost.settings.scan_sources import (
+    LISTEN,
+    ConnectionSettings,
+    ListeningSection,
+    ScanSourcesSettings,
+    TlsSettings,
+)
 from gatepost.settings.section import Section
 from gatepost.settings.values import (
     Bytes,
@@ -25,13 +33,10 @@ from gatepost.settings.values import (
     Domain,
     FilePath,
     FolderPath,
-    Host,
     Hosts,
     ListenAddress,
     Milliseconds,
     Nameserver,
-    Network,
-    NextHop,
     Port,
     Processes,
     QuarantineUrl,
@@ -45,96 +50,6 @@ _FRONTS = "number of processes that take connections; by default one for every t
 
 def _default_fronts() -> int:
     return max(1, (os.cpu_count() or 1) // 3)
-
-
-_LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
-
-
-class ListeningSection(Section):
-    """A section with an address to listen on."""
-
-    host: Hosts
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Every address to listen on."""
-        return (self.host,) if isinstance(self.host, str) else tuple(self.host)
-
-
-class ConnectionSettings(Section):
-    """Limits of an HTTPS port on connections. This machine counts as a listed host."""
-
-    maximum: Count = Field(2_000, description="maximum number of simultaneous connections")
-    per_address: Count = Field(
-        500, description="maximum number from one address (an IPv6 /64), for hosts that are not listed"
-    )
-    reserved: Count = Field(200, description="connections, of the maximum, that only listed hosts can use")
-    listed_hosts: list[Network] = Field(
-        [], description="addresses and networks without a limit of their own, such as a proxy or the border MTA"
-    )
-
-
-class RestApiSettings(ListeningSection):
-    """The HTTPS scan source of a core; only abby may use it."""
-
-    host: Hosts = Field("127.0.0.1", description=_LISTEN)
-    port: Port = Field(9785, description="port to listen on")
-    secret: Secret | None = Field(
-        None, description="secret that abby authenticates with; by default the one that `gatepost serve` generates"
-    )
-    keep: Literal["none", "held"] = Field(
-        "none", description="`held` stores the raw mail of REST scans with the decision `quarantine`"
-    )
-    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
-
-
-class SmtpSettings(ListeningSection):
-    """The SMTP scan source of a core."""
-
-    host: Hosts = Field("127.0.0.1", description=_LISTEN)
-    port: Port = Field(10025, description="port to listen on")
-    after_queue: bool = Field(
-        False, description="set it if the client is a mail queue that would send bounces: `bounce` becomes `quarantine`"
-    )
-    xclient_hosts: list[Network] = Field(
-        [], description="addresses and networks whose XCLIENT and XFORWARD commands are trusted"
-    )
-    tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
-    max_connections: Count = Field(200, description="maximum number of simultaneous connections")
-    max_connections_per_address: Count = Field(
-        50,
-        description="maximum number from one address (an IPv6 /64) that is neither in `xclientHosts` nor this machine",
-    )
-    reserved_connections: Count = Field(
-        40, description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use"
-    )
-    hostname: Host | None = Field(
-        None, description="host name in greeting, Received and Authentication-Results; by default that of the machine"
-    )
-
-
-class ScanSourcesSettings(Section):
-    """The sources of messages; a source that is not set is off."""
-
-    rest_api: RestApiSettings | None = Field(
-        None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
-    )
-    smtp: SmtpSettings | None = Field(None, description="SMTP source; off if not set")
-
-
-class DeliverySettings(Section):
-    """The next hop of delivered mail."""
-
-    next_hop: NextHop | None = Field(
-        None, description="`smtp://host:port`; without it, mail to be delivered is answered with 451"
-    )
-    tls: Literal["off", "opportunistic", "required", "verified"] = Field(
-        "opportunistic", description="TLS to the next hop"
-    )
-    timeout: Milliseconds = Field(
-        60_000,
-        description="milliseconds to wait for a reply of the next hop; five times as long for the reply to the message",
-    )
 
 
 class DnsSettings(Section):
@@ -255,7 +170,12 @@ class GuardSettings(Section):
     worker_memory: Bytes = Field(1 << 30, description="maximum memory of one worker process in bytes")
     unsealed: bool = Field(False, description="start even if workers cannot be sealed off from files and network")
     scan_sources: ScanSourcesSettings = Field(ScanSourcesSettings(), description="sources of messages")
-    delivery: DeliverySettings = Field(DeliverySettings(), description="next hop of delivered mail")
+    delivery: DeliverySettings = Field(DeliverySettings(), description="next hops of delivered mail")
+    tls: TlsSettings | None = Field(
+        None,
+        description="certificate for STARTTLS and for `restApi`; by default a self-signed one is generated, and"
+        " STARTTLS shows that of abby in the same process",
+    )
     dns: DnsSettings = Field(DnsSettings(), description="name servers")
     quarantine: QuarantineSettings = Field(QuarantineSettings(), description="held mail")
     history: HistorySettings = Field(HistorySettings(), description="results and ledgers")
@@ -296,15 +216,8 @@ class GuardSettings(Section):
 class ListenSettings(ListeningSection):
     """An address and a port."""
 
-    host: Hosts = Field("0.0.0.0", description=_LISTEN)  # noqa: S104  the interface's default
+    host: Hosts = Field("0.0.0.0", description=LISTEN)  # noqa: S104  the interface's default
     port: Port = Field(9081, description="port to listen on")
-
-
-class TlsSettings(Section):
-    """A certificate of the operator."""
-
-    certificate: FilePath = Field(description="PEM file with the certificate and its chain")
-    key: FilePath = Field(description="PEM file with the private key")
 
 
 def _tls_form(value: Any) -> str:

@@ -133,6 +133,20 @@ def _check_core_host(text: str) -> str:
 def _check_next_hop(text: str) -> str:
     parts = _split_url(text)
     if parts.username is not None or parts.password is not None:
+        raise ValueError("must be of the form smtp://host:port; a user and a password stand under auth")
+    if parts.scheme == "lmtp" and text.startswith("lmtp:/") and not parts.netloc:
+        if not parts.path.strip("/") or parts.query or parts.fragment or "\0" in text:
+            raise ValueError("must be of the form lmtp:/path of a Unix socket")
+        return text
+    known = parts.scheme in ("smtp", "lmtp")
+    if not known or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
+        raise ValueError("must be of the form smtp://host:port, lmtp://host:port or lmtp:/path")
+    return text
+
+
+def _check_server(text: str) -> str:
+    parts = _split_url(text)
+    if parts.username is not None or parts.password is not None:
         raise ValueError("must be of the form smtp://host:port; a user or password is not supported here")
     if parts.scheme != "smtp" or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
         raise ValueError("must be of the form smtp://host:port")
@@ -244,6 +258,12 @@ def _normalise_domain(text: str) -> str:
     return normal.key
 
 
+def _normalise_route_domain(text: str) -> str:
+    below = text.startswith("*.")
+    normal = _normalise_domain(text.removeprefix("*."))
+    return f"*.{normal}" if below else normal
+
+
 def _check_header_text(text: str) -> str:
     if text != text.strip() or not (text.isascii() and text.isprintable()):
         raise ValueError("must be printable ASCII without spaces at its ends, since it travels in a header field")
@@ -298,9 +318,11 @@ Network = Annotated[str, AfterValidator(_check_network)]
 ListenAddress = Annotated[str, AfterValidator(_check_listen_address)]
 CoreHost = Annotated[str, AfterValidator(_check_core_host)]
 NextHop = Annotated[str, AfterValidator(_check_next_hop)]
+SmtpServer = Annotated[str, AfterValidator(_check_server)]
 StorageUrl = Annotated[str, AfterValidator(_check_storage_url)]
 QuarantineUrl = Annotated[str, AfterValidator(_check_quarantine_url)]
 Domain = Annotated[str, AfterValidator(_normalise_domain)]
+RouteDomain = Annotated[str, AfterValidator(_normalise_route_domain)]
 TenantUid = Annotated[str, AfterValidator(_check_uid)]
 Secret = Annotated[str, Field(min_length=1), AfterValidator(_check_header_text)]
 SyslogAddress = Annotated[str, AfterValidator(_check_syslog)]

@@ -6,7 +6,8 @@
 import re
 from collections.abc import Iterator
 
-from gatepost.settings.certificates import find_expired_certificates
+from gatepost.settings.certificates import find_expired_certificates, find_expired_guard_certificates
+from gatepost.settings.delivery import HopSettings
 from gatepost.settings.document import Key
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings
@@ -27,13 +28,24 @@ def find_guard_warnings(guard: GuardSettings) -> Iterator[tuple[Key, str]]:
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and rest.secret and (weakness := describe_weakness(rest.secret)):
         yield ("scanSources", "restApi", "secret"), f"{weakness}; {_ADVICE}"
-    if smtp and guard.delivery.next_hop is None:
+    if smtp and not guard.delivery.has_next_hop:
         yield ("scanSources", "smtp"), "has no delivery.nextHop: mail that is to be delivered is answered with 451"
+    yield from _find_auth_warnings(guard)
     if rest is None and smtp is None:
         yield ("scanSources",), "has neither restApi nor smtp, so no mail reaches this core"
     yield from _find_event_warnings(guard.events)
+    yield from find_expired_guard_certificates(guard)
     if guard.unsealed:
         yield ("unsealed",), "is set: workers that parse hostile mail may reach files and network"
+
+
+def _find_auth_warnings(guard: GuardSettings) -> Iterator[tuple[Key, str]]:
+    several: list[tuple[Key, HopSettings]] = [(("delivery",), guard.delivery)]
+    several += [(("delivery", "routes", index), route) for index, route in enumerate(guard.delivery.routes)]
+    for key, settings in several:
+        if settings.auth and settings.tls != "verified":
+            risk = "whoever gets between the two servers can take the password"
+            yield (*key, "auth"), f"is used with tls: {settings.tls}, so {risk}; verified prevents that"
 
 
 def find_abby_warnings(abby: AbbySettings, guard: GuardSettings | None) -> Iterator[tuple[Key, str]]:

@@ -43,10 +43,10 @@ class NextHopError(Exception):
 
 
 class NextHop(asyncio.Protocol):
-    """One connection, as a client."""
+    """One connection, as a client of SMTP, or of LMTP (RFC 2033) with one recipient in a transaction."""
 
-    def __init__(self, timeouts: NextHopTimeouts) -> None:
-        self._timeouts = timeouts
+    def __init__(self, timeouts: NextHopTimeouts, *, lmtp: bool = False) -> None:
+        self._timeouts, self.lmtp = timeouts, lmtp
         self._transport: asyncio.Transport | None = None
         self._lost = asyncio.Event()
         self._reader = ReplyReader()
@@ -67,6 +67,11 @@ class NextHop(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether it stands, with no reply pending."""
         return self._fault is None and not self._expected and self._reader.empty
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is closed or failed; one that stands may still owe replies."""
+        return self._fault is not None
 
     @property
     def certificate(self) -> bytes | None:
@@ -148,7 +153,8 @@ class NextHop(asyncio.Protocol):
         await self._hello(hostname)
 
     async def send_message(self, pieces: Iterable[bytes]) -> SmtpReply:
-        """Send DATA, the message and the lone dot; return the last reply. Raises `NextHopError`.
+        """Send DATA, the message and the lone dot; return the last reply. Raises `NextHopError`. A server that speaks
+        LMTP gives a reply for each recipient that it has accepted, so there may be only one.
 
         However this ends, the dot is sent only behind the whole message: what is cut off is not taken for mail.
         """
@@ -202,10 +208,13 @@ class NextHop(asyncio.Protocol):
         self._unsent.clear()
 
     async def _hello(self, hostname: str) -> None:
-        reply = await self.ask(b"EHLO " + hostname.encode("ascii", "replace"))
+        verb = b"LHLO " if self.lmtp else b"EHLO "
+        reply = await self.ask(verb + hostname.encode("ascii", "replace"))
         if reply.positive:
             self.features = _features(reply)
             return
+        if self.lmtp:
+            raise NextHopError(f"answered {reply.code} to LHLO")
         reply = await self.ask(b"HELO " + hostname.encode("ascii", "replace"))
         if not reply.positive:
             raise NextHopError(f"answered {reply.code} to HELO")

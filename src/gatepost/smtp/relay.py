@@ -9,21 +9,19 @@ import asyncio
 import contextlib
 import os
 import socket
-import ssl
 from collections import deque
 from collections.abc import Sequence
-from typing import Literal
-from urllib.parse import urlsplit
 
 import structlog
 
 from gatepost.smtp import replies
+from gatepost.smtp.hop_access import HopTls, Tls, parse_next_hop
 from gatepost.smtp.next_hop import NextHop, NextHopError, NextHopTimeouts
 from gatepost.smtp.replies import SmtpReply
+from gatepost.smtp.sasl import Credentials, authenticate
+from gatepost.smtp.seen_features import SeenFeatures
 
 log = structlog.get_logger("gatepost.guard")
-
-Tls = Literal["off", "opportunistic", "required", "verified"]
 
 MAX_IDLE = 50
 IDLE_SECONDS = 30.0
@@ -37,7 +35,8 @@ FEATURE_SECONDS = 3.0
 
 
 class Relay:
-    """All connections to one next hop. It belongs to one event loop."""
+    """All connections to one next hop. It belongs to one event loop. `seen` keeps what the next hop can over
+    restarts."""
 
     def __init__(
         self,
@@ -45,19 +44,34 @@ class Relay:
         tls: Tls,
         hostname: str,
         timeouts: NextHopTimeouts | None = None,
-        context: ssl.SSLContext | None = None,
+        *,
+        hop_tls: HopTls | None = None,
+        credentials: Credentials | None = None,
+        seen: SeenFeatures | None = None,
     ) -> None:
-        parts = urlsplit(next_hop)
-        self._host, self._port = parts.hostname or "", parts.port or 25
-        self._tls, self._hostname = tls, hostname
+        self.url, self._address = next_hop, parse_next_hop(next_hop)
+        self.tls, self._hostname, self._credentials = tls, hostname, credentials
         self._timeouts = timeouts or NextHopTimeouts()
-        self._context = context or _tls_context(tls)
+        self._hop_tls = hop_tls or HopTls(tls)
+        self._context = self._hop_tls.build_context()
         self._idle: deque[NextHop] = deque()
-        self._features: dict[str, str] | None = None
+        self._seen = seen or SeenFeatures(None)
+        self._features = self._seen.of(next_hop)
+        # Set once the next hop was reached, or could not be.
+        self._tried = asyncio.Event()
         self._refreshing: asyncio.Task[None] | None = None
         self._resetting: set[asyncio.Task[None]] = set()
         self.opened = self.reused = self.failures = 0
         self.fault = ""
+
+    @property
+    def lmtp(self) -> bool:
+        """Whether the next hop speaks LMTP."""
+        return self._address.lmtp
+
+    def renew_tls(self) -> None:
+        """Read certificates, key and CA file again; raises `OSError` if they cannot be used, and keeps those before."""
+        self._context = self._hop_tls.build_context()
 
     def start(self) -> None:
         """Ask for the next hop's extensions now and every `REFRESH_SECONDS`."""
@@ -75,13 +89,13 @@ class Relay:
         for link in closing:
             await link.wait_closed()
 
-    async def features(self) -> dict[str, str]:
-        """Return the next hop's extensions, as it last said; none where it cannot be asked now."""
+    async def features(self) -> dict[str, str] | None:
+        """Return the next hop's extensions, as it last said; None if it was never reached."""
         if self._features is None:
-            with contextlib.suppress(NextHopError, TimeoutError):
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FEATURE_SECONDS):
-                    self.give_back(await self.borrow())
-        return self._features or {}
+                    await self._tried.wait()
+        return self._features
 
     async def borrow(self) -> NextHop:
         """Return a connection that is ready for MAIL. Raises `NextHopError`."""
@@ -119,28 +133,7 @@ class Relay:
     async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
         """Send a whole message, to all recipients or to none; return the last reply. Raises `NextHopError` where the
         next hop gave none."""
-        link = await self.borrow()
-        try:
-            return await self._send(link, sender, recipients, raw)
-        finally:
-            if link.usable:
-                await self.reset(link)
-            else:
-                link.close()
-
-    async def _send(self, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
-        wide = not (sender.isascii() and all(map(str.isascii, recipients)))
-        if wide and "SMTPUTF8" not in link.features:
-            return replies.NEEDS_UTF8
-        words = [f"MAIL FROM:<{sender}>"]
-        words += ["SMTPUTF8"] if wide else []
-        words += ["BODY=8BITMIME"] if "8BITMIME" in link.features and not raw.isascii() else []
-        asked = [link.ask(" ".join(words).encode()), *(link.ask(f"RCPT TO:<{each}>".encode()) for each in recipients)]
-        for answer in await asyncio.gather(*asked):
-            if not answer.positive:
-                return answer
-        link.transactions += 1
-        return await link.send_message([raw])
+        return await send_message(self, await self.borrow(), sender, recipients, raw)
 
     async def _is_sound(self, link: NextHop) -> bool:
         idle = asyncio.get_running_loop().time() - link.last_used
@@ -159,37 +152,60 @@ class Relay:
             return await self._negotiate()
         except (NextHopError, OSError, TimeoutError) as fault:
             self.failures += 1
-            self.fault = reason = _describe(fault)
-            log.warning("next hop not available", host=self._host, port=self._port, reason=reason)
+            reason = _describe(fault)
+            if reason != self.fault:
+                log.warning("next hop not available", next_hop=self.url, reason=reason)
+            self.fault = reason
             raise NextHopError(reason) from None
+        finally:
+            self._tried.set()
 
     async def _negotiate(self) -> NextHop:
         link = await self._open()
         encrypt = self._context is not None and "STARTTLS" in link.features
-        if not encrypt and self._tls in ("required", "verified"):
+        if not encrypt and self.tls in ("required", "verified"):
             link.close()
             raise NextHopError("does not offer STARTTLS")
         if encrypt and self._context is not None:
             try:
-                await link.start_tls(self._context, self._host, self._hostname)
+                await link.start_tls(self._context, self._address.name, self._hostname)
             except NextHopError:
                 link.close()
-                if self._tls != "opportunistic":
+                if self.tls != "opportunistic":
                     raise
                 # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
-                log.warning("next hop's TLS does not work; going on in clear", host=self._host, port=self._port)
+                log.warning("next hop's TLS does not work; going on in clear", next_hop=self.url)
                 link = await self._open()
-        self._features, self.fault = link.features, ""
+        if self._credentials is not None:
+            try:
+                await authenticate(link, self._credentials)
+            except BaseException:
+                link.close()
+                raise
+        if link.features != self._features:
+            self._features = link.features
+            self._seen.keep(self.url, link.features)
+        if self.fault:
+            log.info("next hop available again", next_hop=self.url)
+        self.fault = ""
         self.opened += 1
         return link
 
     async def _open(self) -> NextHop:
         loop = asyncio.get_running_loop()
+        address = self._address
+
+        def build() -> NextHop:
+            return NextHop(self._timeouts, lmtp=address.lmtp)
+
         async with asyncio.timeout(self._timeouts.connect):
-            _, link = await loop.create_connection(lambda: NextHop(self._timeouts), self._host, self._port)
+            if address.path:
+                _, link = await loop.create_unix_connection(build, address.path)
+            else:
+                _, link = await loop.create_connection(build, address.host, address.port)
         try:
             await link.greet(self._hostname)
-        except NextHopError:
+        except BaseException:
             link.close()
             raise
         return link
@@ -222,11 +238,24 @@ def _describe(fault: Exception) -> str:
     return f"cannot be reached: {reason.lower()}"
 
 
-def _tls_context(tls: Tls) -> ssl.SSLContext | None:
-    if tls == "off":
-        return None
-    context = ssl.create_default_context()
-    if tls != "verified":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+async def send_message(relay: Relay, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
+    """Send a whole message over a borrowed connection, to all recipients or to none, and give the connection back;
+    return the last reply. Raises `NextHopError`."""
+    try:
+        wide = not (sender.isascii() and all(map(str.isascii, recipients)))
+        if wide and "SMTPUTF8" not in link.features:
+            return replies.NEEDS_UTF8
+        words = [f"MAIL FROM:<{sender}>"]
+        words += ["SMTPUTF8"] if wide else []
+        words += ["BODY=8BITMIME"] if "8BITMIME" in link.features and not raw.isascii() else []
+        asked = [link.ask(" ".join(words).encode()), *(link.ask(f"RCPT TO:<{each}>".encode()) for each in recipients)]
+        for answer in await asyncio.gather(*asked):
+            if not answer.positive:
+                return answer
+        link.transactions += 1
+        return await link.send_message([raw])
+    finally:
+        if link.usable:
+            await relay.reset(link)
+        else:
+            link.close()

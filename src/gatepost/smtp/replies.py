@@ -26,6 +26,12 @@ class SmtpReply(msgspec.Struct, frozen=True):
     def positive(self) -> bool:
         return 200 <= self.code < 300
 
+    @property
+    def text(self) -> str:
+        """The first line for people, without the enhanced status code."""
+        line = self.lines[0] if self.lines else b""
+        return ENHANCED_STATUS.sub(b"", line, count=1).decode("ascii", "replace")
+
     def encode(self) -> bytes:
         """As it goes over the wire."""
         *first, last = self.lines or (b"",)
@@ -109,7 +115,7 @@ UNINVITED = reply(503, "5.5.0 Improper use of pipelining")
 EARLY_TALKER = reply(554, "5.5.0 Improper use of pipelining")
 TOO_LARGE = reply(552, "5.3.4 Message size exceeds limit")
 TOO_MANY_RECIPIENTS = reply(452, "4.5.3 Too many recipients")
-OTHER_TENANT = reply(452, "4.5.3 Send to this recipient separately")
+SEPARATELY = reply(452, "4.5.3 Send to this recipient separately")
 LOOP = reply(554, "5.4.6 Too many hops")
 LONG_HEADER = reply(554, "5.6.0 Header section is too long")
 EMPTY = reply(550, "5.6.0 Message is empty")

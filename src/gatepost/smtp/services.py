@@ -17,13 +17,15 @@ from gatepost.scanning.spool import Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.reporting import ReportIntake
+from gatepost.smtp.routing import Routing
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
 
+# What the fields that are added on top of a message may take; the next hop counts them (RFC 1870 section 5).
+ROOM_FOR_FIELDS = 4_096
 # After so many analyses without a decision within 24 hours, the message is held instead of coming back for days.
 UNDECIDED_BEFORE = 2
 
@@ -42,10 +44,11 @@ class MessageHandler:
     """Scans messages and carries out what is decided."""
 
     def __init__(self, guard: SmtpCore, quarantine: HoldsMail, *, after_queue: bool = False) -> None:
-        self._guard, self._quarantine, self._after_queue = guard, quarantine, after_queue
+        self._guard, self._quarantine, self.after_queue = guard, quarantine, after_queue
 
     async def handle(self, request: ScanRequest, digest: str, deliver: Deliver) -> SmtpReply:
-        """Return the reply to a whole message; `digest` is the same for the same bytes and envelope."""
+        """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
+        request that is `unfit` is not `deliver`."""
         try:
             result = await self._guard.scan(request)
             if isinstance(result, Full):
@@ -61,7 +64,7 @@ class MessageHandler:
             return await deliver(result)
         if decision == "drop":
             return replies.accepted_reply(result.ggrid)
-        if decision == "bounce" and not self._after_queue:
+        if decision == "bounce" and not self.after_queue:
             return replies.refused_reply(result.ggrid)
         if decision == "undecided" and await self._quarantine.undecided_before(digest) < UNDECIDED_BEFORE:
             return replies.UNDECIDED
@@ -70,14 +73,14 @@ class MessageHandler:
 
 
 class Services:
-    """The core, the relay, the limits, and what is counted over all sessions."""
+    """The core, the routes, the limits, and what is counted over all sessions."""
 
     def __init__(
         self,
         *,
         guard: SmtpCore,
         handler: MessageHandler,
-        relay: Relay | None,
+        routing: Routing | None,
         tenancy: Tenancy,
         spool: Spool,
         hostname: str,
@@ -86,7 +89,7 @@ class Services:
         tls_required: bool = False,
         reports: ReportIntake | None = None,
     ) -> None:
-        self.guard, self.handler, self.relay = guard, handler, relay
+        self.guard, self.handler, self.routing = guard, handler, routing
         self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
         self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
@@ -96,10 +99,11 @@ class Services:
         self._stopping = False
 
     def size_limit(self, theirs: dict[str, str]) -> int:
-        """Return how many bytes a message may have, here and at the next hop, whose extensions are `theirs`."""
+        """Return how many bytes a message may have, here and, with the fields that are added to it, at the next hop,
+        whose extensions are `theirs`."""
         stated = theirs.get("SIZE", "")
         other = int(stated) if stated.isdigit() and len(stated) < 20 else 0
-        return min(self.limits.message, other) if other else self.limits.message
+        return min(self.limits.message, other - min(ROOM_FOR_FIELDS, other // 2)) if other else self.limits.message
 
     def count_reply(self, reply: SmtpReply) -> None:
         """Count the reply to a whole message."""

@@ -31,10 +31,12 @@ from gatepost.smtp.commands import (
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
 from gatepost.smtp.content import LineEnds
+from gatepost.smtp.receiver import MessageReceiver
 from gatepost.smtp.replies import SmtpReply, reply
+from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
 from gatepost.smtp.trace import Arrival, build_trace_fields, leave_out, read_header
-from gatepost.smtp.transaction import MessageReceiver, Pending, Transaction, wait_for_reply
+from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
@@ -58,6 +60,8 @@ class Session:
         self._pending: deque[Pending] = deque()
         self._helo = ""
         self._extended = False
+        # What EHLO announced holds for the session: what a next hop turns out not to have is no fault of the client's.
+        self._announced: dict[str, str] = {}
         self._transaction: Transaction | None = None
         # A MAIL that was refused: what was pipelined behind it is out of order through no fault of the client's.
         self._mail_refused = False
@@ -192,8 +196,11 @@ class Session:
         return reply(250, self._services.hostname)
 
     async def _extensions(self) -> tuple[bytes, ...]:
-        """Return our extensions; those that concern the message itself only if the next hop has them, too."""
-        services, theirs = self._services, await self._next_hop_features()
+        """Return our extensions; those that concern the message itself only if all next hops have them, too. Without a
+        next hop, those that limit no message."""
+        services = self._services
+        routing = services.routing
+        theirs = self._announced = await routing.features() if routing else {"8BITMIME": "", "SMTPUTF8": ""}
         lines = [services.hostname, "PIPELINING", f"SIZE {services.size_limit(theirs)}"]
         lines += [name for name in ("8BITMIME", "SMTPUTF8", "DSN") if name in theirs]
         lines += ["ENHANCEDSTATUSCODES", "CHUNKING"]
@@ -202,11 +209,6 @@ class Session:
         if self._client.listed:
             lines += [f"XFORWARD {XFORWARD}", f"XCLIENT {XCLIENT}"]
         return tuple(line.encode() for line in lines)
-
-    async def _next_hop_features(self) -> dict[str, str]:
-        """Return the next hop's extensions; without a next hop, those that limit no message."""
-        relay = self._services.relay
-        return await relay.features() if relay else {"8BITMIME": "", "SMTPUTF8": ""}
 
     async def _start_tls(self) -> SmtpReply | None:
         services = self._services
@@ -240,7 +242,7 @@ class Session:
         if not self._helo or self._transaction is not None:
             self._errors += 1
             return replies.OUT_OF_ORDER
-        theirs = await self._next_hop_features()
+        theirs = self._announced
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
         if refusal is None and not self._services.guard.has_slot():
             refusal = replies.FULL
@@ -250,7 +252,7 @@ class Session:
             self._mail_refused = True
             return refusal
         self._idle = 0
-        self._transaction = Transaction(mail, self._client, self._helo, self._services.relay)
+        self._transaction = Transaction(mail, self._client, self._helo, self._services.routing)
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:
@@ -258,27 +260,33 @@ class Session:
         if transaction is None or transaction.body is not None:
             self._errors += not self._mail_refused
             return replies.OUT_OF_ORDER
-        if refusal := check_recipient(rcpt, await self._next_hop_features(), international=transaction.international):
+        if refusal := check_recipient(rcpt, self._announced, international=transaction.international):
             return refusal
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
         try:
-            fits = await self._is_same_tenant(transaction, rcpt.domain)
+            tenant = await self._find_tenant(transaction, rcpt.domain)
         except StorageError:
             return replies.TRY_LATER
         report = self._services.reports.find(rcpt.address) if self._services.reports else None
         if transaction.report or (report and transaction.asked):
-            return replies.OTHER_TENANT
+            return replies.SEPARATELY
+        routing = self._services.routing
+        route = routing.find(rcpt.domain, tenant) if routing else None
+        fits = await self._fits(transaction, tenant, route)
         if self._transaction is None:  # the next hop refused the sender meanwhile
             return replies.OUT_OF_ORDER
-        return transaction.add(rcpt, report) if fits else replies.OTHER_TENANT
+        return await transaction.add(rcpt, route, report) if fits else replies.SEPARATELY
 
-    async def _is_same_tenant(self, transaction: Transaction, domain: str) -> bool:
-        """Whether the domain is the transaction's tenant's; the first recipient that is taken says who that is."""
+    async def _find_tenant(self, transaction: Transaction, domain: str) -> str | None:
         if domain not in transaction.tenants:
             transaction.tenants[domain] = await self._services.tenancy.tenant_of(domain)
-        tenant = transaction.tenants[domain]
-        if transaction.asked and tenant == transaction.tenant:
+        return transaction.tenants[domain]
+
+    async def _fits(self, transaction: Transaction, tenant: str | None, route: Route | None) -> bool:
+        """Whether the transaction can have a recipient of that tenant and route; the first recipient that is accepted
+        says which they are."""
+        if transaction.asked and transaction.fits(tenant, route):
             return True
         if transaction.asked:
             await self._flush()
@@ -310,7 +318,7 @@ class Session:
         assert transaction is not None
         self._connection.write(replies.SEND_DATA.encode())
         transaction.body = self._services.spool.new()
-        refusal = await self._receiver.receive_data(transaction.body, transaction.keep_alive)
+        refusal = await self._receiver.receive_data(transaction.body)
         return await self._finish_message(transaction, refusal)
 
     async def _bdat(self, chunk: Chunk) -> SmtpReply:
@@ -321,8 +329,9 @@ class Session:
         assert transaction is not None
         if transaction.body is None:
             transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
-        refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.keep_alive)
-        if refusal is None and not chunk.last:
+        refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
+        if not chunk.last and (refusal is None or self._receiver.holds(refusal)):
+            transaction.refusal = refusal
             return reply(250, f"2.0.0 {chunk.size} octets received")
         return await self._finish_message(transaction, refusal)
 
@@ -331,30 +340,34 @@ class Session:
         body = transaction.body
         assert body is not None
         try:
-            if refusal is not None:
+            if refusal is None and not body.size:
+                refusal = replies.EMPTY
+            if refusal is not None and not self._receiver.holds(refusal):
                 return refusal
-            if not body.size:
-                return replies.EMPTY
             try:
                 body.finish()
             except StorageError:
                 return replies.NO_ROOM
             self.deciding = True
-            return await self._decide(transaction, body)
+            return await self._decide(transaction, body, refusal)
         finally:
             self.deciding = False
             self._end_transaction()
             self._client = self._client.after_message()
 
-    async def _decide(self, transaction: Transaction, body: SpooledBody) -> SmtpReply:
+    async def _decide(self, transaction: Transaction, body: SpooledBody, refusal: SmtpReply | None) -> SmtpReply:
+        """Have a message analysed, and carry out the decision; one with a refusal is held (see `holds`)."""
         services = self._services
         header = read_header(body, services.hostname)
         if header.hops > self._limits.hops:
-            return replies.LOOP
+            refusal = refusal or replies.LOOP
         if not header.whole:
-            return replies.LONG_HEADER
+            refusal = refusal or replies.LONG_HEADER
+        if refusal and not self._receiver.holds(refusal):
+            return refusal
         now = time.time()
-        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp")
+        unfit = refusal.text if refusal else ""
+        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp", unfit)
 
         if transaction.report and services.reports:
             answer = await services.reports.take(request, self._client, transaction.report)

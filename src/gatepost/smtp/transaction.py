@@ -1,119 +1,29 @@
-"""One mail transaction (RFC 5321 section 3.3), here and at the next hop at once, and the message as it arrives.
+"""One mail transaction (RFC 5321 section 3.3), here and at the next hop at once.
 
 MAIL and RCPT go to the next hop as they come, and its replies are the client's. Nothing is decided here that the next
 hop decides: who is a valid recipient, who may send. Without a next hop every recipient is taken, and only `deliver`
 fails.
 
-A message is spooled as it arrives, with a limit on its size, its slowness and the space that all messages take. What is
-refused is still read to its end, or the client would take the reply for that of a later command; but not for ever: a
-client that sends twice what it may send, or too slowly, is cut off.
+Where there are several routes, MAIL waits for the first recipient, which says whose next hop it is; a sender that this
+one refuses is then refused with the recipient. One transaction has one tenant and one route. A next hop that speaks
+LMTP gets one recipient in a transaction: it answers for each recipient on its own (RFC 2033 section 4.2), and the
+client can be given one answer only.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from gatepost.mail.message import Envelope
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import SmtpClient
-from gatepost.smtp.commands import Chunk, PathCommand, encode_xtext
-from gatepost.smtp.connection import Connection, ConnectionTimeoutError
-from gatepost.smtp.content import DotStream, LineEnds
+from gatepost.smtp.commands import PathCommand, encode_xtext
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.reporting import ReportAddress
-from gatepost.smtp.services import Services
-from gatepost.store.errors import StorageError
-
-_PIECE = 256 << 10
-
-
-class MessageReceiver:
-    """Reads messages off one connection."""
-
-    def __init__(self, connection: Connection, services: Services) -> None:
-        self._connection, self._services, self._limits = connection, services, services.limits
-
-    async def receive_data(self, body: SpooledBody, alive: Callable[[], None]) -> SmtpReply | None:
-        """Read up to the lone dot; return the reply if the message is refused. Raises `ConnectionTimeoutError`."""
-        stream, pace = DotStream(), _ArrivalDeadline(self._services)
-        fault: SmtpReply | None = None
-        rest: bytes | None = None
-        while rest is None:
-            piece = await self._connection.read_piece(_PIECE, pace.deadline())
-            pace.count(len(piece))
-            content, rest = stream.feed(piece)
-            fault = fault or self._spool(body, content, stream.ends)
-            alive()
-        self._connection.put_back(rest)
-        return fault or (None if stream.ends.sound else replies.BARE_IN_MESSAGE)
-
-    async def receive_chunk(
-        self, body: SpooledBody, chunk: Chunk, ends: LineEnds, alive: Callable[[], None]
-    ) -> SmtpReply | None:
-        """Read one chunk; return the reply if the message is refused."""
-        if chunk.size + body.size > self._limits.message:
-            await self.discard(chunk.size)
-            return replies.TOO_LARGE
-        pace, left = _ArrivalDeadline(self._services), chunk.size
-        fault: SmtpReply | None = None
-        while left:
-            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
-            left -= len(piece)
-            pace.count(len(piece))
-            ends.check(piece)
-            fault = fault or self._spool(body, piece, ends)
-            alive()
-        if chunk.last and not ends.sound:
-            return fault or replies.BARE_IN_MESSAGE
-        return fault
-
-    async def discard(self, size: int) -> None:
-        """Read a chunk of a message that is refused (RFC 3030 section 2: it comes all the same)."""
-        if size > self._limits.message * 2:
-            raise ConnectionTimeoutError
-        pace, left = _ArrivalDeadline(self._services), size
-        while left:
-            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
-            left -= len(piece)
-            pace.count(len(piece))
-
-    def _spool(self, body: SpooledBody, content: bytes, ends: LineEnds) -> SmtpReply | None:
-        if not ends.clean:
-            return replies.BARE_IN_MESSAGE
-        if body.size + len(content) > self._limits.message:
-            return replies.TOO_LARGE
-        if self._services.spooled + len(content) > self._limits.spooled:
-            return replies.NO_ROOM
-        try:
-            body.write(content)
-        except StorageError:
-            return replies.NO_ROOM
-        self._services.spooled += len(content)
-        return None
-
-
-class _ArrivalDeadline:
-    """The time by which the next piece of a message must come."""
-
-    def __init__(self, services: Services) -> None:
-        self._limits = services.limits
-        self._now = asyncio.get_running_loop().time
-        self._started = self._now()
-        self._size = 0
-
-    def count(self, size: int) -> None:
-        self._size += size
-        if self._size > self._limits.message * 2:
-            raise ConnectionTimeoutError
-
-    def deadline(self) -> float:
-        limits = self._limits
-        whole = min(limits.data_grace + self._size / limits.data_rate, limits.data_most)
-        return min(self._now() + limits.data_wait, self._started + whole)
-
+from gatepost.smtp.routing import Route, Routing
 
 Pending = SmtpReply | asyncio.Future[SmtpReply]
 
@@ -131,41 +41,78 @@ _NEEDED = {
 
 
 class Transaction:
-    """From MAIL to the last reply. `body` is what BDAT brought so far; `tenant` that of all its recipients,
-    `report` the reporting address that it is for."""
+    """From MAIL to the last reply. `body` is what BDAT brought so far, `refusal` why a queue's message is to be held;
+    `tenant` is that of all its recipients, `report` the reporting address that it is for."""
 
-    def __init__(self, mail: PathCommand, client: SmtpClient, helo: str, relay: Relay | None) -> None:
-        self._mail, self._client, self._helo, self._relay = mail, client, helo, relay
+    def __init__(self, mail: PathCommand, client: SmtpClient, helo: str, routing: Routing | None) -> None:
+        self._mail, self._client, self._helo, self._routing = mail, client, helo, routing
+        self._route: Route | None = None
+        # Routes that did not take the sender: asking again for each recipient would take as long each time.
+        self._refusals: dict[Route, SmtpReply] = {}
+        self._relay: Relay | None = None
         self._link: NextHop | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._sender: Pending = replies.SENDER_OK
         self._recipients: list[tuple[str, Pending]] = []
         self.tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
         self.report: ReportAddress | None = None
         self.body: SpooledBody | None = None
+        self.refusal: SmtpReply | None = None
 
     async def begin(self) -> Pending:
-        """Handle MAIL: connect to the next hop and pass it on."""
-        if self._relay is None:
-            return self._sender
-        try:
-            self._link = await self._relay.borrow()
-        except NextHopError:
-            self._sender = replies.NEXT_HOP_DOWN
-            return self._sender
-        if self._client.xforward and "XFORWARD" in self._link.features:
-            self._link.ask(_xforward(self._client.xforward, self._link.features["XFORWARD"]))
-        self._sender = self._ask(self._mail, b"MAIL FROM")
+        """Handle MAIL: pass it on, if it is known to which next hop."""
+        if self._routing is not None and self._routing.only is not None:
+            self._sender = await self._open(self._routing.only)
         return self._sender
 
-    def add(self, recipient: PathCommand, report: ReportAddress | None = None) -> Pending:
-        """Handle RCPT for a recipient of the transaction's tenant; a reporting address is none of the next hop's."""
-        answer: Pending = replies.RECIPIENT_OK
+    def fits(self, tenant: str | None, route: Route | None) -> bool:
+        """Whether a further recipient of that tenant and route can be part of the transaction."""
+        same = tenant == self.tenant and (self._routing is None or route is self._route)
+        return same and not (self._link is not None and self._link.lmtp)
+
+    async def add(self, recipient: PathCommand, route: Route | None, report: ReportAddress | None = None) -> Pending:
+        """Handle RCPT for a recipient who fits, or who is the first that could be accepted; a reporting address is none
+        of the next hop's."""
         self.report = report
-        if self._relay is not None and report is None:
-            answer = self._ask(recipient, b"RCPT TO")
+        answer = replies.RECIPIENT_OK if report else await self._pass_recipient(recipient, route)
         self._recipients.append((recipient.address, answer))
         return answer
+
+    async def _pass_recipient(self, recipient: PathCommand, route: Route | None) -> Pending:
+        if self._routing is None:
+            return replies.RECIPIENT_OK
+        if route is None:
+            return replies.NO_NEXT_HOP
+        if route is not self._route and self._routing.only is None:
+            if route in self._refusals:
+                return self._refusals[route]
+            said = await wait_for_reply(await self._open(route))
+            if not said.positive:
+                self._leave()
+                self._refusals[route] = said
+                return said
+        return self._ask(recipient, b"RCPT TO")
+
+    async def _open(self, route: Route) -> Pending:
+        """Connect to a next hop of the route, and pass MAIL on."""
+        self._leave()
+        try:
+            self._relay, self._link = await route.borrow()
+        except NextHopError:
+            return replies.NEXT_HOP_DOWN
+        self._route = route
+        self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
+        if self._client.xforward and "XFORWARD" in self._link.features:
+            self._link.ask(_xforward(self._client.xforward, self._link.features["XFORWARD"]))
+        return self._ask(self._mail, b"MAIL FROM")
+
+    def _leave(self) -> None:
+        """End the transaction at the next hop, if there is one."""
+        link, self._link, self._route = self._link, None, None
+        self._stop_timer()
+        if link is not None and self._relay is not None:
+            self._relay.abandon(link)
 
     @property
     def started(self) -> bool:
@@ -190,7 +137,7 @@ class Transaction:
     @property
     def lost(self) -> bool:
         """Whether the connection to the next hop was lost meanwhile."""
-        return self._link is not None and not self._link.usable
+        return self._link is not None and self._link.broken
 
     def envelope(self) -> Envelope:
         """Return the envelope for the analysis."""
@@ -208,18 +155,30 @@ class Transaction:
         parts = (sha256, self._mail.address, *sorted(self.accepted))
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
-    def keep_alive(self) -> None:
-        """Send NOOP to the next hop while a message comes in slowly, so that it does not close the connection."""
+    def _keep_alive(self) -> None:
+        """Send NOOP to the next hop while the client or the analysis takes its time, so that it does not close the
+        connection."""
         link = self._link
-        if link is not None and link.usable and asyncio.get_running_loop().time() - link.last_used > KEEP_ALIVE_SECONDS:
+        if link is None or link.broken:
+            return
+        loop = asyncio.get_running_loop()
+        if link.usable and loop.time() - link.last_used >= KEEP_ALIVE_SECONDS:
             link.ask(b"NOOP")
+        self._timer = loop.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def deliver(self, pieces: Iterable[bytes]) -> SmtpReply:
         """Send the message on; return the next hop's last reply."""
-        if self._relay is None:
+        if self._routing is None:
             return replies.NO_NEXT_HOP
         link, self._link = self._link, None
+        self._stop_timer()
         assert link is not None
+        assert self._relay is not None
         link.transactions += 1
         try:
             answer = await link.send_message(pieces)
@@ -238,14 +197,12 @@ class Transaction:
         """Close the body and end the transaction at the next hop, whether completed or not."""
         if self.body is not None:
             self.body.close()
-        link, self._link = self._link, None
-        if link is not None and self._relay is not None:
-            self._relay.abandon(link)
+        self._leave()
 
     def _ask(self, path: PathCommand, words: bytes) -> Pending:
         link = self._link
         if link is None:
-            return replies.NEXT_HOP_LOST if self._relay else replies.OUT_OF_ORDER
+            return replies.NEXT_HOP_LOST
         line = words + b":<" + path.address.encode() + b">"
         for name, value in path.parameters.items():
             if _NEEDED[name] in link.features:

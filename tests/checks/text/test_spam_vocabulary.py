@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.spam_vocabulary import spam_vocabulary
+from gatepost.checks.text.spam_vocabulary import GTUBE, gtube, spam_vocabulary
 from gatepost.findings import Reading
-from gatepost.kinds import TEXT_SPAM_VOCABULARY
+from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_VOCABULARY
 
 Letter = Callable[..., Reading]
 
@@ -72,3 +72,19 @@ HOME = "https://www.sender.example/x"
 def test_spam_vocabulary(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in spam_vocabulary(reading) if finding.strength >= 0.5] == kinds
+
+
+# The text has the GTUBE test string of spam filters.
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (GTUBE, [TEXT_GTUBE.id]),
+        (f"A test:\n\n{GTUBE}\n\nBye", [TEXT_GTUBE.id]),
+        ("Send the GTUBE string to your filter, and it must be held.", []),
+        (GTUBE[:-1], []),
+        (GTUBE.lower(), []),
+    ],
+)
+def test_gtube(letter: Letter, text: str, kinds: list[str]) -> None:
+    assert len(GTUBE) == 68
+    assert [finding.kind for finding in gtube(letter(text))] == kinds

@@ -17,6 +17,7 @@ from gatepost.report import Report
 from gatepost.scanning.held_mail import DeleteOrder, NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
@@ -53,7 +54,7 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
         relay = Relay(next_hop.url, "off", "gate.example")
         tally, registry = QuarantineMetrics(store, 4 * len(RAW)), CollectorRegistry()
         registry.register(tally)
-        quarantine = Quarantine(store, raw, relay, max_size=4 * len(RAW), metrics=tally)
+        quarantine = Quarantine(store, raw, Routing.through(relay), max_size=4 * len(RAW), metrics=tally)
         # Nothing is claimed before anybody has looked.
         assert "held" not in figures(registry)
         first, second, _, last = [await held(quarantine) for _ in range(4)]

@@ -34,6 +34,7 @@ from gatepost.scanning.held_mail import (
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.smtp.content import normalise_line_ends
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
@@ -73,7 +74,8 @@ class Deployment:
         self.store, self.raw = store, RawFolder(folder)
         self.relay = Relay(next_hop, "off", "gatepost.test") if next_hop else None
         self.now = 1_800_000_000.0
-        self.quarantine = Quarantine(store, self.raw, self.relay, clock=lambda: self.now, **options)
+        routing = Routing.through(self.relay) if self.relay else None
+        self.quarantine = Quarantine(store, self.raw, routing, clock=lambda: self.now, **options)
         self.tidying = Cleanup(store, self.raw, 30, clock=lambda: self.now)
 
     async def hold(self, raw: bytes = RAW, envelope: Envelope = ENVELOPE) -> str:
@@ -309,6 +311,7 @@ from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.scanning.held_mail import ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
 from gatepost.scanning.spool import Spool
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -326,17 +329,18 @@ class Raw(RawFolder):
         if when == "raw":
             die()
 
-class Sends(Relay):
+class Sends(Routing):
     async def send(self, *arguments):
         if when == "claim":
             die()
-        reply = await super().send(*arguments)
-        assert reply.code == 250, reply
+        sent = await super().send(*arguments)
+        assert sent.reply.code == 250, sent
         die()
 
 async def main():
     store = open_store(url, Path(folder))
-    quarantine = Quarantine(store, Raw(Path(folder) / "q"), Sends(hop, "off", "gatepost.test"))
+    routing = Sends.through(Relay(hop, "off", "gatepost.test"))
+    quarantine = Quarantine(store, Raw(Path(folder) / "q"), routing)
     if when != "raw":
         await quarantine.carry_out(ReleaseOrder(ggrid, by=CLI))
     body = Spool(Path(folder) / "spool").new()

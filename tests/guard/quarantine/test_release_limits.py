@@ -24,6 +24,7 @@ from gatepost.scanning.held_mail import NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult, Source
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.store import Store
@@ -74,7 +75,8 @@ class Deployment:
         self.store, self.relay = store, Relay(next_hop, "off", HOST)
         self.alpha = self.beta = ""
         tenancy = Tenancy({"configured.test": new_id()}, store)
-        self.quarantine = Quarantine(store, RawFolder(folder), self.relay, hostname=HOST, tenancy=tenancy)
+        routing = Routing.through(self.relay)
+        self.quarantine = Quarantine(store, RawFolder(folder), routing, hostname=HOST, tenancy=tenancy)
 
     async def set_up(self) -> None:
         for name in ("alpha", "beta"):

@@ -16,13 +16,9 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
 from gatepost.service.first_start import prepare
-from gatepost.settings.keys import (
-    DeliverySettings,
-    GuardSettings,
-    QuarantineSettings,
-    ScanSourcesSettings,
-    SmtpSettings,
-)
+from gatepost.settings.delivery import DeliverySettings
+from gatepost.settings.keys import GuardSettings, QuarantineSettings
+from gatepost.settings.scan_sources import ScanSourcesSettings, SmtpSettings
 
 NOW = datetime.now(UTC)
 
@@ -67,7 +63,7 @@ def through(url: str | None, **options: Any) -> GuardSettings:
 
 def test_a_next_hop(next_hop: Any) -> None:
     next_hop.answers["EHLO"] = "250-sink\r\n250 SIZE 1000000"
-    (row,) = mail_path.check_next_hop(through(next_hop.url), NOW)
+    (row,) = mail_path.check_next_hops(through(next_hop.url), NOW)
     assert (row.what, row.state) == ("next hop", "ok")
     assert row.found == f"{next_hop.url} answers in clear, messages up to 1,000,000 bytes"
     assert next_hop.mail == []
@@ -81,19 +77,19 @@ def test_a_next_hop(next_hop: Any) -> None:
     ],
 )
 def test_no_next_hop(url: str | None, options: dict[str, Any], state: str) -> None:
-    (row,) = mail_path.check_next_hop(through(url, **options), NOW)
+    (row,) = mail_path.check_next_hops(through(url, **options), NOW)
     assert (row.what, row.state) == ("next hop", state)
     assert "451" in row.found + row.advice
 
 
 def test_a_next_hop_without_the_tls_that_is_asked_for(next_hop: Any) -> None:
-    (row,) = mail_path.check_next_hop(through(next_hop.url, tls="verified"), NOW)
+    (row,) = mail_path.check_next_hops(through(next_hop.url, tls="verified"), NOW)
     assert row.state == "fail"
     assert "STARTTLS" in row.found
 
 
 def test_without_smtp_nobody_misses_a_next_hop() -> None:
-    assert list(mail_path.check_next_hop(GuardSettings(), NOW)) == []
+    assert list(mail_path.check_next_hops(GuardSettings(), NOW)) == []
 
 
 @contextlib.contextmanager
@@ -137,11 +133,11 @@ def encrypting(folder: Path) -> Iterator[str]:
 
 def test_the_certificate_of_the_next_hop(tmp_path: Path) -> None:
     with encrypting(tmp_path) as url:
-        hop, certificate = mail_path.check_next_hop(through(url), NOW)
+        hop, certificate = mail_path.check_next_hops(through(url), NOW)
         assert (hop.state, certificate.state) == ("ok", "ok")
         assert hop.found == f"{url} answers under TLS"
         # Nobody verifies it here, so mail flows on when it ends.
-        _, late = mail_path.check_next_hop(through(url), NOW + timedelta(days=4000))
+        _, late = mail_path.check_next_hops(through(url), NOW + timedelta(days=4000))
         assert (late.what, late.state) == ("certificate of the next hop", "warn")
         assert "expired" in late.found
 
@@ -177,3 +173,23 @@ def test_certificates_that_are_not_the_first_starts(data: DataFolder, tmp_path: 
     file.write_text(text + f"tls: {{certificate: {tmp_path}/own.pem, key: {tmp_path}/own.key}}\n")
     rows = {row.what: row.state for row in mail_path.check_certificates(read_files(tmp_path), data, NOW)}
     assert rows == {"certificate": "warn", "certificate of guard": "ok", "certificates of cores": "warn"}
+
+
+def test_every_next_hop_of_every_route_has_a_row(next_hop: Any) -> None:
+    settings = GuardSettings.model_validate(
+        {
+            "delivery": {
+                "nextHop": [next_hop.url, "smtp://127.0.0.1:1"],
+                "routes": [{"domains": ["x.example"], "nextHop": "lmtp:/nowhere"}],
+            }
+        }
+    )
+    rows = list(mail_path.check_next_hops(settings, NOW))
+    assert [(row.what, row.state) for row in rows] == [
+        ("next hop of routes[0]", "fail"),
+        ("next hop", "ok"),
+        ("next hop", "fail"),
+    ]
+    assert "cannot be reached: no such file" in rows[0].found
+    assert "451" in rows[0].advice
+    assert "other next hops" in rows[2].advice

@@ -4,12 +4,15 @@ from collections.abc import Iterator
 
 from gatepost.checks.phrases import WARES, Phrases, find_phrases, quote
 from gatepost.findings import Reading, check
-from gatepost.kinds import TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY, Finding
+from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY, Finding
 from gatepost.strengths import coefficients
 
 _NO_WARE = frozenset({"excuse", "pitch"})
 _WARES = tuple(theme for theme in WARES if theme not in _NO_WARE)
 _NOTE = 500
+# In two halves, so that this file itself can be mailed.
+GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*" + "GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
+_GTUBE_TEXTS = 8
 (
     _SCALE,
     _IN_SUBJECT,
@@ -67,3 +70,17 @@ def _measure(phrases: Phrases, ware: str) -> float:
     pitch = _PER_PITCH * phrases.count_of("pitch", "excuse") + _PER_URGENCY * phrases.count_of("urgency")
     expected = _EXPECTED + phrases.length / _ROOM
     return _SCALE * (count + min(_MOST_HELP, pitch) - expected)
+
+
+@check(TEXT_GTUBE)
+def gtube(reading: Reading) -> Iterator[Finding]:
+    """The GTUBE test string: 68 characters that every spam filter has agreed to treat as spam.
+
+    Operators send it first of all, to see that a filter is in the path of their mail. It is nobody's word, so whoever
+    writes it wants it found; mail that explains it without writing it whole is not meant.
+    """
+    for text in reading.message.texts[:_GTUBE_TEXTS]:
+        # Only where the reader sees it, as other filters do: not in files.
+        if not text.attached and text.form != "document" and GTUBE in text.visible:
+            yield TEXT_GTUBE.at(text.where)
+            return

@@ -40,7 +40,7 @@ from gatepost.scanning.held_mail import (
 from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
 from gatepost.smtp.client import FindsTenants
-from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.held_search import HeldFilter
@@ -88,7 +88,7 @@ class Quarantine:
         self,
         store: HeldMailStore,
         raw: RawStore,
-        relay: Relay | None = None,
+        routing: Routing | None = None,
         viewer: ShowsMail | None = None,
         *,
         max_size: int | None = None,
@@ -101,7 +101,7 @@ class Quarantine:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._events = events
         self._metrics = metrics or QuarantineMetrics(store, max_size)
-        self._releaser = Releaser(store, raw, relay, clock, hostname, tenancy)
+        self._releaser = Releaser(store, raw, routing, clock, hostname, tenancy)
         self._size = 0
         self._summed: float | None = None
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {

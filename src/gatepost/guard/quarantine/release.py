@@ -27,8 +27,8 @@ from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.next_hop import NextHopError
-from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
+from gatepost.smtp.routing import Routing
 from gatepost.smtp.trace import Arrival, BytesInPieces, build_release_fields, leave_out, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
@@ -52,19 +52,19 @@ log = structlog.get_logger("gatepost.guard")
 
 
 class Releaser:
-    """Releases messages; without a relay it releases none. `hostname` is the name of this server in trace fields;
-    without `tenancy` no domain belongs to a tenant."""
+    """Releases messages, by the routes of other mail; without a next hop it releases none. `hostname` is the name of
+    this server in trace fields; without `tenancy` no domain belongs to a tenant."""
 
     def __init__(
         self,
         store: HeldMailStore,
         raw: RawStore,
-        relay: Relay | None,
+        routing: Routing | None,
         clock: Callable[[], float],
         hostname: str,
         tenancy: FindsTenants | None,
     ) -> None:
-        self._store, self._raw, self._relay, self._clock = store, raw, relay, clock
+        self._store, self._raw, self._routing, self._clock = store, raw, routing, clock
         self._hostname, self._tenancy = hostname, tenancy
         self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
 
@@ -79,7 +79,7 @@ class Releaser:
         raw = await self._raw.get(ggrid)
         if raw is None:
             return await self._result_without_bytes(ggrid)
-        if self._relay is None:
+        if self._routing is None:
             return NotSent("no next hop is configured (delivery.nextHop)")
         holder, now = new_id(), int(self._clock() * 1_000)
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
@@ -172,19 +172,28 @@ class Releaser:
 
     async def _send(self, sender: str, recipients: Sequence[str], content: bytes) -> NotSent | None:
         """Send the message; return None if the next hop has taken it."""
-        assert self._relay is not None
+        assert self._routing is not None
         if not _is_smtp_address("MAIL FROM", sender):
             return NotSent("its sender is not an address that SMTP can carry")
         if not recipients or not all(_is_smtp_address("RCPT TO", recipient) for recipient in recipients):
             return NotSent("a recipient is not an address that SMTP can carry")
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                reply = await self._relay.send(sender, recipients, content)
+                tenants = await self._find_tenants(recipients)
+                sent = await self._routing.send(sender, recipients, content, tenants)
         except TimeoutError:
             return NotSent("the next hop did not answer in time")
         except NextHopError as fault:
             return NotSent(f"the next hop {fault}")
-        return None if reply.positive else NotSent(f"the next hop answered {_describe_reply(reply)}")
+        if sent.reply.positive:
+            return None
+        partly = f"; {len(sent.recipients)} of {len(recipients)} recipients have it already" if sent.recipients else ""
+        return NotSent(f"the next hop answered {_describe_reply(sent.reply)}{partly}")
+
+    async def _find_tenants(self, recipients: Sequence[str]) -> dict[str, str | None]:
+        """Return the tenants of the recipients' domains, by which mail may be routed."""
+        domains = {normal_domain(recipient.rpartition("@")[2]) for recipient in recipients}
+        return {domain: await self._tenancy.tenant_of(domain) for domain in domains} if self._tenancy else {}
 
     async def _record(self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str) -> Release:
         """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""

@@ -26,8 +26,9 @@ from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.service.plan import bind, close_sockets, render_address
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
-from gatepost.settings.keys import DnsSettings, TlsSettings
+from gatepost.settings.keys import DnsSettings
 from gatepost.settings.reputation import ZoneSettings
+from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import HIDDEN
 from gatepost.speedups import native
 from gatepost.store.second_factors import KEY_FILE

@@ -11,16 +11,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gatepost.service import certificates
-from gatepost.service.data_folder import DataFolder
+from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
 from gatepost.settings.agreement import leads_to
-from gatepost.settings.keys import AbbySettings, GuardSettings, TlsSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import hide_credentials
 
 if TYPE_CHECKING:
     from gatepost.abby.core_state import Down
     from gatepost.scanning.request import Load
+    from gatepost.smtp.relay import Relay
+    from gatepost.smtp.routing import Route
 
 
 RENEW_DAYS = 30
@@ -32,7 +37,11 @@ def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> 
         yield from _check_abby_certificates(read.abby, data, now)
     tls = read.abby.tls if read.abby else "off"
     sources = read.guard.scan_sources if read.guard else None
-    if sources and tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
+    if read.guard and read.guard.delivery.certificate:
+        yield _check_given_certificate("certificate for next hops", Path(read.guard.delivery.certificate), now)
+    if read.guard and read.guard.tls:
+        yield _check_given_certificate("certificate of guard", Path(read.guard.tls.certificate), now)
+    elif sources and tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
         yield _check_own_certificate(data, now, "certificate of guard")
 
 
@@ -82,7 +91,7 @@ def check_mail_path(read: ExaminedFiles, data: DataFolder, now: datetime) -> Ite
     """Yield the rows that this configuration calls for."""
     if read.guard:
         yield check_quarantine(read.guard, data)
-        yield from check_next_hop(read.guard, now)
+        yield from check_next_hops(read.guard, now)
     if read.abby:
         yield from check_cores(read.abby, read.guard, data)
 
@@ -133,51 +142,79 @@ def _check_bucket(url: str) -> DoctorRow:
     return DoctorRow("quarantine", "ok", f"{shown} answers")
 
 
-def check_next_hop(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
-    """Check that the next hop accepts mail, and how long its certificate is valid."""
-    from gatepost.smtp.next_hop import NextHopError
-
-    url = settings.delivery.next_hop
-    if url is None:
+def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
+    """Check, for every route, that its next hops accept mail, and how long their certificates are valid."""
+    delivery = settings.delivery
+    if not delivery.has_next_hop:
         if settings.scan_sources.smtp:
             found = "none: mail that is to be delivered is answered with 451"
             yield DoctorRow("next hop", "warn", found, "name one with delivery.nextHop")
         return
     try:
-        features, certificate = asyncio.run(_greet_next_hop(settings))
-    except NextHopError as fault:
-        advice = "start it, or correct delivery.nextHop; until then senders are answered with 451"
-        yield DoctorRow("next hop", "fail", f"{url} {fault}", advice)
+        greeted = asyncio.run(_greet_next_hops(settings))
+    except StartError as fault:
+        yield DoctorRow("next hop", "fail", str(fault), "correct delivery in guard.yml")
         return
-    secured = "under TLS" if certificate else "in clear"
-    size = features.get("SIZE", "")
+    for each in greeted:
+        yield from _describe_next_hop(each, now)
+
+
+class _Greeted(msgspec.Struct, frozen=True):
+    """What a next hop said: its extensions and its certificate, or why there was no answer. `others` is how many more
+    next hops the route has."""
+
+    route: str
+    url: str
+    tls: str
+    others: int
+    fault: str = ""
+    features: dict[str, str] = {}
+    certificate: bytes | None = None
+
+
+def _describe_next_hop(found: _Greeted, now: datetime) -> Iterator[DoctorRow]:
+    what = "next hop" if found.route == "default" else f"next hop of {found.route}"
+    if found.fault:
+        if found.others:
+            advice = "start it; until then the other next hops of the route get the mail, if one can be reached"
+        else:
+            advice = "start it, or correct delivery.nextHop; until then senders are answered with 451"
+        yield DoctorRow(what, "fail", f"{found.url} {found.fault}", advice)
+        return
+    secured = "under TLS" if found.certificate else "in clear"
+    size = found.features.get("SIZE", "")
     limit = f", messages up to {int(size):,} bytes" if size.isdigit() and int(size) else ""
-    yield DoctorRow("next hop", "ok", f"{url} answers {secured}{limit}")
-    if certificate:
-        left = (certificates.read_expiry(certificate) - now).days
-        row = describe_validity("certificate of the next hop", url, left, "have it renewed there")
+    yield DoctorRow(what, "ok", f"{found.url} answers {secured}{limit}")
+    if found.certificate:
+        left = (certificates.read_expiry(found.certificate) - now).days
+        row = describe_validity(f"certificate of the {what}", found.url, left, "have it renewed there")
         # Only a verified certificate can stop mail.
-        yield row if settings.delivery.tls == "verified" or row.state == "ok" else _soften(row)
+        yield row if found.tls == "verified" or row.state == "ok" else _soften(row)
 
 
 def _soften(row: DoctorRow) -> DoctorRow:
     return DoctorRow(row.what, "warn", row.found, row.advice)
 
 
-async def _greet_next_hop(settings: GuardSettings) -> tuple[dict[str, str], bytes | None]:
-    from gatepost.service.core import open_relay
+async def _greet_next_hops(settings: GuardSettings) -> list[_Greeted]:
+    from gatepost.service.routes import open_routing
+
+    async with open_routing(settings) as routing:
+        relays = list(routing.relays()) if routing else []
+        return list(await asyncio.gather(*(_greet_next_hop(route, relay) for route, relay in relays)))
+
+
+async def _greet_next_hop(route: "Route", relay: "Relay") -> _Greeted:
     from gatepost.smtp.next_hop import NextHopError
 
-    async with open_relay(settings) as relay:
-        assert relay is not None
-        try:
-            async with asyncio.timeout(SECONDS):
-                link = await relay.borrow()
-        except TimeoutError:
-            raise NextHopError(f"did not answer in {SECONDS:.0f} s") from None
-        found = link.features, link.certificate
-        relay.give_back(link)
-        return found
+    known = _Greeted(route.name, relay.url, relay.tls, len(route.relays) - 1)
+    try:
+        async with asyncio.timeout(SECONDS):
+            link = await relay.borrow()
+    except (NextHopError, TimeoutError) as fault:
+        return msgspec.structs.replace(known, fault=str(fault) or f"did not answer in {SECONDS:.0f} s")
+    relay.give_back(link)
+    return msgspec.structs.replace(known, features=link.features, certificate=link.certificate)
 
 
 def check_cores(abby: AbbySettings, guard: GuardSettings | None, data: DataFolder) -> Iterator[DoctorRow]:

@@ -88,7 +88,7 @@ def _check_files(folder: Path) -> None:
     if has_guard == has_abby:
         files.load(folder, certificates=True)
     elif has_guard:
-        files.load_guard(folder)
+        files.load_guard(folder, certificates=True)
     else:
         files.load_abby(folder, certificates=True)
 

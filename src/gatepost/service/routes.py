@@ -1,0 +1,78 @@
+"""Build the routes of delivered mail from the settings: for SMTP, for mail that is released, for alerts and checks."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.settings.delivery import DeliverySettings, HopSettings, NextHops, list_hops
+from gatepost.settings.keys import GuardSettings
+from gatepost.smtp.hop_access import HopTls
+from gatepost.smtp.next_hop import NextHopTimeouts
+from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import DEFAULT, Route, RouteRule, Routing
+from gatepost.smtp.sasl import Credentials
+from gatepost.smtp.seen_features import SeenFeatures
+
+
+def hostname(settings: GuardSettings) -> str:
+    """Return the name under which this core greets other mail servers."""
+    smtp = settings.scan_sources.smtp
+    return (smtp.hostname if smtp else None) or socket.gethostname()
+
+
+@asynccontextmanager
+async def open_routing(settings: GuardSettings, data: DataFolder | None = None) -> AsyncIterator[Routing | None]:
+    """Build the routes, if there is a next hop, and close their connections in the end. What next hops can do is kept
+    in the data folder. Raises `StartError` if a certificate cannot be used."""
+    routing = build_routing(settings, data)
+    try:
+        yield routing
+    finally:
+        if routing:
+            await routing.close()
+
+
+def build_routing(settings: GuardSettings, data: DataFolder | None = None) -> Routing | None:
+    """Build the routes; None without a next hop. Raises `StartError` if a certificate cannot be used."""
+    delivery = settings.delivery
+    if not delivery.has_next_hop:
+        return None
+    seen, name = SeenFeatures(data.next_hops if data else None), hostname(settings)
+    rules = [
+        RouteRule(
+            _build_route(name_route(index), delivery, route, route.next_hop, name, seen),
+            frozenset(route.domains),
+            frozenset(route.tenants),
+        )
+        for index, route in enumerate(delivery.routes)
+    ]
+    default = _build_route(DEFAULT, delivery, delivery, delivery.next_hop, name, seen) if delivery.next_hop else None
+    return Routing(rules, default)
+
+
+def name_route(index: int) -> str:
+    """Return the name of a route in metrics and messages: that of its key."""
+    return f"routes[{index}]"
+
+
+def _build_route(
+    name: str,
+    delivery: DeliverySettings,
+    settings: HopSettings,
+    next_hop: NextHops,
+    hostname: str,
+    seen: SeenFeatures,
+) -> Route:
+    urls, weights = list_hops(next_hop)
+    timeouts = NextHopTimeouts.from_setting(settings.timeout / 1_000)
+    tls = HopTls(settings.tls, delivery.ca, delivery.certificate, delivery.key)
+    credentials = Credentials(settings.auth.user, settings.auth.password) if settings.auth else None
+    try:
+        relays = [
+            Relay(url, settings.tls, hostname, timeouts, hop_tls=tls, credentials=credentials, seen=seen)
+            for url in urls
+        ]
+    except (OSError, ValueError) as fault:
+        raise StartError(f"A certificate of delivery in guard.yml cannot be used: {fault}.") from None
+    return Route(name, relays, weights)

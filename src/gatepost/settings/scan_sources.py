@@ -1,0 +1,114 @@
+"""Keys of the scan sources in `guard.yml`: the HTTPS source of abby, SMTP, and what ports have in common."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gatepost.settings.section import Section
+from gatepost.settings.values import Count, FilePath, Host, Hosts, Network, Port, Secret, UpToThousand
+
+# The scanning interface takes no larger message, and every budget of the analysis is made for it.
+MAX_MESSAGE = 52_428_800
+
+MessageBytes = Annotated[int, Field(ge=64 << 10, le=MAX_MESSAGE)]
+Hops = Annotated[int, Field(ge=10, le=1_000)]
+# RFC 5321 section 4.5.3.2 asks for minutes; a few seconds are for tests and for hosts in the same rack.
+ClientTimeout = Annotated[int, Field(ge=1_000, le=3_600_000)]
+MessageTimeout = Annotated[int, Field(ge=10_000, le=86_400_000)]
+
+LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
+
+
+class ListeningSection(Section):
+    """A section with an address to listen on."""
+
+    host: Hosts
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every address to listen on."""
+        return (self.host,) if isinstance(self.host, str) else tuple(self.host)
+
+
+class ConnectionSettings(Section):
+    """Limits of an HTTPS port on connections. This machine counts as a listed host."""
+
+    maximum: Count = Field(2_000, description="maximum number of simultaneous connections")
+    per_address: Count = Field(
+        500, description="maximum number from one address (an IPv6 /64), for hosts that are not listed"
+    )
+    reserved: Count = Field(200, description="connections, of the maximum, that only listed hosts can use")
+    listed_hosts: list[Network] = Field(
+        [], description="addresses and networks without a limit of their own, such as a proxy or the border MTA"
+    )
+
+
+class RestApiSettings(ListeningSection):
+    """The HTTPS scan source of a core; only abby may use it."""
+
+    host: Hosts = Field("127.0.0.1", description=LISTEN)
+    port: Port = Field(9785, description="port to listen on")
+    secret: Secret | None = Field(
+        None, description="secret that abby authenticates with; by default the one that `gatepost serve` generates"
+    )
+    keep: Literal["none", "held"] = Field(
+        "none", description="`held` stores the raw mail of REST scans with the decision `quarantine`"
+    )
+    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
+
+
+class SmtpSettings(ListeningSection):
+    """The SMTP scan source of a core."""
+
+    host: Hosts = Field("127.0.0.1", description=LISTEN)
+    port: Port = Field(10025, description="port to listen on")
+    after_queue: bool = Field(
+        False, description="set it if the client is a mail queue that would send bounces: `bounce` becomes `quarantine`"
+    )
+    xclient_hosts: list[Network] = Field(
+        [], description="addresses and networks whose XCLIENT and XFORWARD commands are trusted"
+    )
+    tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
+    max_connections: Count = Field(200, description="maximum number of simultaneous connections")
+    max_connections_per_address: Count = Field(
+        50,
+        description="maximum number from one address (an IPv6 /64) that is neither in `xclientHosts` nor this machine",
+    )
+    reserved_connections: Count = Field(
+        40, description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use"
+    )
+    max_message_size: MessageBytes = Field(
+        MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused with 552"
+    )
+    max_recipients: UpToThousand = Field(
+        1_000, description="maximum number of recipients of a message; further ones are answered with 452"
+    )
+    max_hops: Hops = Field(
+        100, description="maximum number of Received fields of a message; with more it counts as going in circles"
+    )
+    command_timeout: ClientTimeout = Field(300_000, description="milliseconds that a client may take for a command")
+    data_timeout: ClientTimeout = Field(
+        180_000, description="milliseconds that a client may take for the next piece of a message"
+    )
+    message_timeout: MessageTimeout = Field(
+        3_600_000, description="milliseconds that a message may take from DATA to its end, however large it is"
+    )
+    hostname: Host | None = Field(
+        None, description="host name in greeting, Received and Authentication-Results; by default that of the machine"
+    )
+
+
+class ScanSourcesSettings(Section):
+    """The sources of messages; a source that is not set is off."""
+
+    rest_api: RestApiSettings | None = Field(
+        None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
+    )
+    smtp: SmtpSettings | None = Field(None, description="SMTP source; off if not set")
+
+
+class TlsSettings(Section):
+    """A certificate of the operator."""
+
+    certificate: FilePath = Field(description="PEM file with the certificate and its chain")
+    key: FilePath = Field(description="PEM file with the private key")

@@ -1,0 +1,207 @@
+"""Next hops, routes and certificates in `guard.yml`, and what is built from them."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.api.scanning import MAX_BODY
+from gatepost.service.certificate_watch import CertificateWatch
+from gatepost.service.certificates import sign_certificate
+from gatepost.service.core import _smtp_limits
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.listeners import load_certificates
+from gatepost.service.plan import Plan
+from gatepost.service.routes import build_routing
+from gatepost.settings.delivery import list_hops
+from gatepost.settings.faults import ConfigError
+from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard
+from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.key_scopes import is_local, needs_restart
+from gatepost.settings.keys import GuardSettings
+from gatepost.settings.scan_sources import MAX_MESSAGE
+from gatepost.smtp.commands import SmtpLimits
+
+UID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
+Load = Callable[..., GuardSettings]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Load:
+    """Write `guard.yml` and load it; `{pair}` stands for a certificate and its key."""
+    chain, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
+    (tmp_path / "chain.pem").write_bytes(chain)
+    (tmp_path / "key.pem").write_bytes(key)
+    file = tmp_path / GUARD_FILE
+    file.parent.mkdir(parents=True)
+
+    def load(text: str, **options: Any) -> GuardSettings:
+        pair = f"certificate: {tmp_path}/chain.pem, key: {tmp_path}/key.pem"
+        file.write_text(text.replace("PAIR", pair).replace("FOLDER", str(tmp_path)))
+        return load_guard(tmp_path, **options)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("text", "hops", "weights"),
+    [
+        ("smtp://a:25", ("smtp://a:25",), ()),
+        ("[smtp://a, 'lmtp://b:24', 'lmtp:/run/lmtp']", ("smtp://a", "lmtp://b:24", "lmtp:/run/lmtp"), ()),
+        ("{smtp://a: 3, smtp://b: 1}", ("smtp://a", "smtp://b"), (3, 1)),
+    ],
+)
+def test_three_forms_of_a_next_hop(write: Load, text: str, hops: tuple[str, ...], weights: tuple[int, ...]) -> None:
+    found = write(f"delivery: {{nextHop: {text}}}\n").delivery.next_hop
+    assert found is not None
+    assert list_hops(found) == (hops, weights)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "said"),
+    [
+        ("delivery: {nextHop: []}", "delivery.nextHop", "at least 1"),
+        ("delivery: {nextHop: {smtp://a: 0}}", "delivery.nextHop", "at least 1"),
+        ("delivery: {nextHop: [http://a]}", "delivery.nextHop[0]", "smtp://host:port, lmtp://host:port or lmtp:/path"),
+        ("delivery: {nextHop: 'lmtp:/'}", "delivery.nextHop", "Unix socket"),
+        ("delivery: {nextHop: smtp://u:p@a}", "delivery.nextHop", "under auth"),
+        ("delivery: {routes: [{nextHop: smtp://a}]}", "delivery.routes[0]", "needs domains or tenants"),
+        ("delivery: {routes: [{domains: [x.example]}]}", "delivery.routes[0].nextHop", "required"),
+        (
+            "delivery: {routes: [{domains: [co.uk], nextHop: smtp://a}]}",
+            "delivery.routes[0].domains[0]",
+            "public suffix",
+        ),
+        (
+            "delivery: {routes: [{domains: [x.example], nextHop: smtp://a}, {domains: [X.example], nextHop: smtp://b}]}",
+            "delivery.routes[1].domains",
+            "x.example, whose mail takes the route before",
+        ),
+        ("delivery: {nextHop: smtp://a, certificate: FOLDER/chain.pem}", "delivery.certificate", "needs delivery.key"),
+        ("delivery: {auth: {user: x}}", "delivery.auth.password", "required"),
+        (
+            "scanSources: {smtp: {port: 10025}}\ndelivery: {nextHop: smtp://localhost:10025}",
+            "delivery.nextHop",
+            "circles",
+        ),
+        ("scanSources: {smtp: {maxMessageSize: 52428801}}", "scanSources.smtp.maxMessageSize", "at most 52428800"),
+        ("scanSources: {smtp: {maxRecipients: 0}}", "scanSources.smtp.maxRecipients", "at least 1"),
+        ("scanSources: {smtp: {maxHops: 5}}", "scanSources.smtp.maxHops", "at least 10"),
+        ("scanSources: {smtp: {commandTimeout: 10}}", "scanSources.smtp.commandTimeout", "at least 1000"),
+        (
+            "tls: {certificate: FOLDER/key.pem, key: FOLDER/key.pem}",
+            "tls.certificate",
+            "no PEM file with a certificate",
+        ),
+        ("delivery: {ca: FOLDER/key.pem}", "delivery.ca", "no PEM file with certificates"),
+    ],
+)
+def test_faults(write: Load, text: str, key: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        write(f"{text}\n", certificates=True)
+    (fault,) = refused.value.faults
+    assert fault.key.startswith(key)
+    assert said in fault.sentence.replace(",", "") or said in fault.sentence, fault.sentence
+
+
+def test_warnings(write: Load, tmp_path: Path) -> None:
+    write(
+        "scanSources: {smtp: {}}\ndelivery: {routes: [{domains: [x.example], nextHop: smtp://a,"
+        " auth: {user: gate, password: hush}}]}\n"
+    )
+    (warning,) = find_warnings(tmp_path)
+    assert warning.key == "delivery.routes[0].auth"
+    assert "verified prevents that" in warning.sentence
+
+
+def test_the_password_is_shown_nowhere_and_files_stay_local(write: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOP_PASSWORD", "hush1")
+    guard = write(
+        "delivery: {nextHop: smtp://a, auth: {user: gate, password: '${env:HOP_PASSWORD}'},"
+        " routes: [{tenants: [" + UID + "], nextHop: smtp://b, auth: {user: other, password: hush2}}]}\n"
+    )
+    shown = str(settings_in_force("guard.yml", guard))
+    assert "gate" in shown
+    assert "other" in shown
+    assert "hush" not in shown
+    assert guard.delivery.auth is not None
+    assert guard.delivery.auth.password == "hush1"
+    for key in ("tls", "tls.key", "delivery.ca", "delivery.certificate", "delivery.key"):
+        assert is_local("guard.yml", key)
+    for key in ("delivery.routes", "delivery.nextHop", "delivery.auth", "scanSources.smtp.maxRecipients", "tls"):
+        assert not needs_restart("guard.yml", key)
+
+
+def test_what_is_built(write: Load, tmp_path: Path) -> None:
+    guard = write(
+        "scanSources: {smtp: {maxMessageSize: 100000, maxRecipients: 7, maxHops: 11, commandTimeout: 2000,"
+        " dataTimeout: 3000, messageTimeout: 40000}}\n"
+        "tls: {PAIR}\n"
+        "delivery: {nextHop: smtp://a, tls: verified, ca: FOLDER/chain.pem, PAIR, routes: ["
+        "{domains: ['*.Deep.Example', Über.example], nextHop: {smtp://b: 2, smtp://c: 1}},"
+        " {tenants: [" + UID + "], nextHop: 'lmtp:/run/lmtp'}]}\n",
+        certificates=True,
+    )
+    limits = SmtpLimits(
+        message=100_000, recipients=7, hops=11, command_wait=2.0, data_wait=3.0, data_most=40.0, per_address=50
+    )
+    assert guard.scan_sources.smtp is not None
+    assert _smtp_limits(guard.scan_sources.smtp) == limits
+    assert MAX_MESSAGE == MAX_BODY
+
+    async def test() -> None:
+        data = DataFolder(tmp_path)
+        routing = build_routing(guard, data)
+        assert routing is not None
+        assert [(route.name, relay.url, relay.tls) for route, relay in routing.relays()] == [
+            ("routes[0]", "smtp://b", "opportunistic"),
+            ("routes[0]", "smtp://c", "opportunistic"),
+            ("routes[1]", "lmtp:/run/lmtp", "opportunistic"),
+            ("default", "smtp://a", "verified"),
+        ]
+        found = [routing.find(*each) for each in (("x.deep.example", UID), ("xn--ber-goa.example", None), ("z", UID))]
+        assert [route.name if route else None for route in found] == ["routes[0]", "routes[0]", "routes[1]"]
+        assert build_routing(GuardSettings()) is None
+        plan = Plan(data, guard)
+        pair = (tmp_path / "chain.pem", tmp_path / "key.pem")
+        assert plan.smtp_certificate == plan.guard_certificate == pair
+        assert list(load_certificates(plan)) == ["guard"]
+        assert Plan(data, GuardSettings()).smtp_certificate == plan.own_certificate
+        await _watch_files(plan, tmp_path)
+
+    asyncio.run(test())
+
+
+async def _watch_files(plan: Plan, folder: Path) -> None:
+    """Files towards next hops are read again when they change; while one cannot be used, it is tried again."""
+    renewed, fault = 0, OSError("half written")
+
+    def renew() -> None:
+        nonlocal renewed
+        renewed += 1
+        if renewed == 1:
+            raise fault
+
+    class Ports:
+        renewed = 0
+
+        def use_tls(self, _contexts: object) -> None:
+            self.renewed += 1
+
+        def renew_smtp_certificate(self, _plan: Plan) -> None:
+            pass
+
+    ports = Ports()
+    watch = CertificateWatch(ports, lambda: plan, lambda _ca: None, renew)  # type: ignore[arg-type]
+    await watch.look()
+    assert (renewed, ports.renewed) == (0, 0)
+    chain, key = sign_certificate(["other.example"], datetime.now(UTC))
+    for name, content in (("chain.pem", chain), ("key.pem", key)):
+        (folder / f"{name}.new").write_bytes(content)
+        (folder / f"{name}.new").replace(folder / name)
+    for _ in range(3):
+        await watch.look()
+    assert (renewed, ports.renewed) == (2, 1)

@@ -1,0 +1,142 @@
+"""Behind a queue no permanent reply of our own follows a message: it would become a bounce to a forged sender."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.scanning.spool import Spool, SpooledBody
+from gatepost.smtp import transaction
+from gatepost.smtp.commands import SmtpLimits
+from gatepost.store.errors import StorageError
+
+SMALL = SmtpLimits(greeting_pause=0.0, message=4_000, hops=10)
+HEAD = b"Subject: x\r\n\r\n"
+UNFIT = {
+    "NUL": (HEAD + b"a\0b\r\n", "NUL"),
+    "bare CR": (HEAD + b"a\rb\r\n", "bare"),
+    "bare LF": (HEAD + b"a\nb\r\n" * 3, "bare"),
+    "empty": (b"", "empty"),
+    "hops": (b"Received: by x\r\n" * 11 + HEAD, "hops"),
+    "too large": (HEAD + b"0123456789\r\n" * 400, "size"),
+}
+
+
+@pytest.mark.parametrize("verb", ["DATA", "BDAT"])
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_is_refused_is_held_instead(name: str, verb: str, deployment: Any, hop: Any, run: Any) -> None:
+    raw, why = UNFIT[name]
+
+    async def send(client: Any) -> str:
+        if verb == "BDAT":
+            half = len(raw) // 2
+            assert (await client.say(b"BDAT %d\r\n" % half + raw[:half])).startswith(("250", "5"))
+            return str(await client.say(b"BDAT %d LAST\r\n" % (len(raw) - half) + raw[half:]))
+        assert (await client.say("DATA")).startswith("354")
+        return str(await client.say(raw + b".\r\n"))
+
+    async def test() -> None:
+        for after_queue in (True, False):
+            async with deployment(hop(), limits=SMALL, after_queue=after_queue) as gate:
+                gate.guard.decision = "quarantine"  # what the core makes of a request that is unfit
+                client = await gate.connect()
+                for line in ("EHLO c", "MAIL FROM:<forged@victim.example>", "RCPT TO:<b@y.example>"):
+                    assert (await client.say(line)).startswith("250")
+                said = await send(client)
+                if after_queue:
+                    assert said.startswith("250 2.6.0 Accepted")
+                    ((request, kept),) = gate.holding.kept
+                    assert kept == raw
+                    assert why in request.unfit
+                else:
+                    assert said.startswith("5")
+                    assert gate.holding.kept == []
+                assert gate.services.spooled == 0
+
+    run(test())
+
+
+def test_temporary_replies_stay_temporary_behind_a_queue(
+    deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full is answered 452 for every size of message, and what was spooled is counted exactly."""
+
+    original, left = SpooledBody.write, 0
+
+    def write(body: SpooledBody, data: bytes) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise StorageError("full")
+        original(body, data)
+
+    async def test() -> None:
+        nonlocal left
+        async with deployment(hop(), after_queue=True) as gate:
+            client = await gate.connect()
+            for writes, size in ((0, 10), (1, 3 << 20), (3, 3 << 20)):
+                left = writes
+                monkeypatch.setattr(SpooledBody, "write", write)
+                await client.up_to_data()
+                assert (await client.say(HEAD + b"x" * size + b"\r\n.\r\n")).startswith("452 4.3.1")
+                monkeypatch.undo()
+                assert gate.services.spooled == 0
+            await client.up_to_data()
+            assert (await client.say(HEAD + b".\r\n")).startswith("250")
+
+    run(test())
+
+
+def test_a_body_counts_what_the_disk_took(tmp_path: Path) -> None:
+    body = Spool(tmp_path, memory_limit=10).new()
+    body.write(b"12345")
+    body._folder = tmp_path / "gone"
+    with pytest.raises(StorageError):
+        body.write(b"6789012345")
+    assert body.size == 5
+    body.close()
+    on_disk = Spool(tmp_path, memory_limit=1).new()
+    on_disk.write(b"12345")
+    assert on_disk.on_disk
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        assert on_disk._file is not None
+        on_disk._file.close()
+        on_disk._file = full
+        with pytest.raises(StorageError):
+            on_disk.write(b"678")
+        assert on_disk.size == 5
+
+
+@pytest.mark.parametrize("verb", ["DATA", "BDAT"])
+def test_a_slow_noop_of_the_next_hop_ends_no_message(
+    verb: str, deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NOOP keeps the connection alive while the client takes its time; its answer may come late."""
+    monkeypatch.setattr(transaction, "KEEP_ALIVE_SECONDS", 0.05)
+
+    async def test() -> None:
+        next_hop = hop()
+        next_hop.says = {"NOOP": "stall"}
+        async with deployment(next_hop) as gate:
+            client = await gate.connect()
+            for line in ("EHLO c", "MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>"):
+                assert (await client.say(line)).startswith("250")
+            if verb == "BDAT":
+                assert (await client.say(b"BDAT 14\r\n" + HEAD)).startswith("250")
+            else:
+                assert (await client.say("DATA")).startswith("354")
+            await gate.until(lambda: "NOOP" in next_hop.lines)
+            gate.guard.may_end.clear()
+            if verb == "BDAT":
+                client.send(b"BDAT 3\r\na\r\nBDAT 3 LAST\r\nb\r\n")
+                assert (await client.reply()).startswith("250 2.0.0 3 octets")
+            else:
+                client.send(HEAD + b"a\r\n.\r\n")
+            await gate.until(lambda: gate.guard.scanned)
+            for writer in next_hop._open:
+                writer.write(b"250 at last\r\n")
+            gate.guard.may_end.set()
+            assert (await client.reply()).startswith("250 2.0.0 Ok: queued")
+            assert next_hop.lines.count("NOOP") == 1
+
+    run(test())
