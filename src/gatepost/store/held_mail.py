@@ -69,6 +69,9 @@ _COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
 WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
 _HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
 _HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
+_COUNT_AMONG = (
+    "SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) GROUP BY verdict ORDER BY count(*) DESC, verdict"
+)
 _CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
 _GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
@@ -200,6 +203,12 @@ class HeldMailStore(Operations):
         rows = yield Read(statement, (ROW_BUDGET + 1, scope) if scope else (ROW_BUDGET + 1,))
         verdicts = {verdict: int(count) for verdict, count in rows}
         return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
+
+    @query
+    def held_verdicts(self, ggrids: Sequence[str]) -> Work[dict[str, int]]:
+        """How many of these messages have which verdict, the most frequent first."""
+        rows = yield Read(_COUNT_AMONG, (Many(tuple(map(storable, ggrids))),))
+        return {verdict: int(count) for verdict, count in rows}
 
     @change
     def claim_release(self, ggrid: str, holder: str, now: int, until: int) -> Work[bool]:

@@ -19,6 +19,7 @@ from gatepost.sender_history import Facet, facet_key
 from gatepost.store import message_search
 from gatepost.store.audit import Actor, AuditRecord, parse_audit, write_audit
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.header_sections import decode_sections
 from gatepost.store.held_mail import HeldMessage, delete_held_rows, find_held, rewrite_held
 from gatepost.store.messages import MessageRecord, Release, parse_record, rewrite_message
 from gatepost.store.personal_data import Person
@@ -28,9 +29,9 @@ STEP = 300
 ROWS = 5_000
 FACETS = (Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.REDIRECTION)
 
-_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail FROM messages
+_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
 WHERE id > $1 ORDER BY id LIMIT $2"""
-_LOCK_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail FROM messages
+_LOCK_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
 WHERE id = ANY($1) ORDER BY id FOR UPDATE"""
 _DELETE_MESSAGES = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
 _HELD = """SELECT ggrid, detail, coalesce(released_to, ''), coalesce(released_by, '') FROM held
@@ -94,19 +95,21 @@ class PrivacyStore(Operations):
     ) -> Work[tuple[tuple[tuple[int, MessageRecord], ...], int | None]]:
         """Results that have the address anywhere, with their row ids."""
         rows = yield Read(_MESSAGES, (after, STEP))
-        found = tuple((row[0], parse_record(*row[1:])) for row in rows if _has(person, row[6]))
+        found = tuple((row[0], parse_record(*row[1:7])) for row in rows if _has_row(person, row))
         return found, rows[-1][0] if len(rows) == STEP else None
 
     @change
     def erase_messages(self, person: Person, ids: Sequence[int], pseudonym: str) -> Work[tuple[int, int]]:
         """Erase the address from these results; returns how many were deleted and how many changed."""
-        rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has(person, row[6])]
+        rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has_row(person, row)]
         alone = [row[0] for row in rows if _is_only_recipient(person, row[6])]
         if alone:
             yield from message_search.delete((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
         for row in rows:
             if row[0] not in alone:
-                yield from rewrite_message(row[0], parse_record(*row[1:]), person.erase_from(unpack(row[6]), pseudonym))
+                yield from rewrite_message(
+                    row[0], parse_record(*row[1:7]), person.erase_from(unpack(row[6]), pseudonym)
+                )
         return len(alone), len(rows) - len(alone)
 
     @query
@@ -216,6 +219,11 @@ class PrivacyStore(Operations):
 def _has(person: Person, packed: bytes) -> bool:
     """Whether a packed record has the address."""
     return person.may_be_in(inflate(packed)) and person.occurs(unpack(packed))
+
+
+def _has_row(person: Person, row: Row) -> bool:
+    """Whether a result has the address, in its record or in its header section."""
+    return _has(person, row[6]) or any(map(person.is_in, decode_sections([row[7]])))
 
 
 def _is_only_recipient(person: Person, packed: bytes) -> bool:

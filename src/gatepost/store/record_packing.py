@@ -29,7 +29,11 @@ _decoder = msgspec.msgpack.Decoder(Detail)
 
 def pack(envelope: Envelope, report: Report, source: str = "") -> bytes:
     """Envelope, report and source as they are stored in a row."""
-    plain = _encoder.encode(Detail(envelope, report, source))
+    return deflate(_encoder.encode(Detail(envelope, report, source)))
+
+
+def deflate(plain: bytes) -> bytes:
+    """Bytes as they are stored: deflated where that pays."""
     if len(plain) < DEFLATE_FROM:
         return PLAIN + plain
     # Memory level 5: a table that fits what is packed here; filling the usual one takes longer than deflating.
@@ -43,5 +47,5 @@ def unpack(packed: bytes) -> Detail:
 
 
 def inflate(packed: bytes) -> bytes:
-    """A packed value as plain MessagePack."""
+    """What `deflate` was given; of a record, plain MessagePack."""
     return packed[1:] if packed[:1] == PLAIN else zlib.decompress(memoryview(packed)[1:], -zlib.MAX_WBITS)

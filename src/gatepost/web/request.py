@@ -96,6 +96,7 @@ PagePermission: TypeAlias = Literal[
     "quarantine.read",
     "quarantine.act",
     "quarantine.release-anywhere",
+    "quarantine.release-dangerous",
     "lists.read",
     "lists.change",
     "keys.read",
@@ -134,7 +135,7 @@ ROLES: dict[str, frozenset[PagePermission]] = {
     "auditor": READ_PERMISSIONS,
 }
 ROLE_MEANINGS = {
-    "administrator": "everything: users, API keys, tenants, lists, mail",
+    "administrator": "everything: users, API keys, tenants, lists, mail, release of malware and phishing",
     "analyst": "mail, quarantine and lists",
     "auditor": "view everything, change nothing",
 }

@@ -22,7 +22,15 @@ import structlog
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
 from gatepost.names import normal_address, normal_domain
-from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOrder, ReleaseOutcome
+from gatepost.scanning.held_mail import (
+    DANGEROUS_VERDICTS,
+    Busy,
+    NotHeld,
+    NotSent,
+    Released,
+    ReleaseOrder,
+    ReleaseOutcome,
+)
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
@@ -46,6 +54,7 @@ UPLOADED = NotSent("it was uploaded on the scan page, and such a message is not 
 WRONG_BYTES = NotSent("it holds a NUL byte, which SMTP cannot carry", forbidden=True)
 LOOPS = NotSent("it has passed too many servers; it seems to go round in a circle", forbidden=True)
 ELSEWHERE = NotSent("a recipient is neither one of the message nor in a domain of its tenant", forbidden=True)
+DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
 log = structlog.get_logger("gatepost.guard")
 
@@ -95,8 +104,10 @@ class Releaser:
 
     async def _refusal(self, record: MessageRecord, order: ReleaseOrder) -> NotSent | None:
         """Return why this caller may not send this message to these recipients."""
-        if record.source == "page":
+        if record.is_trial:
             return UPLOADED
+        if record.report.verdict in DANGEROUS_VERDICTS and not order.dangerous:
+            return DANGEROUS
         if order.anywhere:
             return None
         envelope = record.envelope

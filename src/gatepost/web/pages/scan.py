@@ -1,6 +1,6 @@
-"""The scan page: upload a message and see its ledger. It is analysed and recorded like one sent to the API.
+"""The scan page: upload a message and see its ledger. It is analysed like one sent to the API, and recorded as a trial.
 
-Its user makes up the message and its envelope, so it is never released to the next hop (`scanning.request.Source`).
+Its user makes up the message and its envelope, so it is no mail: it is neither counted nor held nor learnt from.
 """
 
 import msgspec
