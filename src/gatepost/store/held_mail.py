@@ -15,10 +15,10 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import Actor, write_audit
+from gatepost.store.audit_notes import AuditNotes
 from gatepost.store.engine import (
     Bulk,
     Many,
-    Operations,
     Read,
     Row,
     Work,
@@ -134,7 +134,7 @@ class HeldCounts(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-class HeldMailStore(Operations):
+class HeldMailStore(AuditNotes):
     """The records of the quarantine. `tenant` None means any; the raw bytes are in the raw store."""
 
     @change
@@ -274,18 +274,6 @@ class HeldMailStore(Operations):
     async def purge_deleted(self, before: int) -> int:
         """Delete for good what was deleted before that time; returns how many."""
         return await self._repeat(partial(_delete_deleted, before))
-
-    @change
-    def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
-        """Write to the audit trail that the bytes of a message were exported."""
-        scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
-        yield from write_audit(now(), by, "quarantine.export", scope, count=1, sample=sample)
-
-    @change
-    def note_view(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
-        """Write to the audit trail that the text of a message was read over the API."""
-        scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
-        yield from write_audit(now(), by, "quarantine.view", scope, count=1, sample=sample)
 
     async def purge_held(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
         """Delete messages that are held since before that time, or since before the time of their own tenant; returns

@@ -19,6 +19,7 @@ from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.scanning.spool import Spool
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
+from gatepost.store.top_values import TopValues
 from gatepost.web.bulk_work import BulkWork
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.rendering import PageRenderer
@@ -100,6 +101,7 @@ class WebContext(msgspec.Struct, frozen=True):
     events: Emits = NO_EVENTS
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    top_values: dict[tuple[str | None, str], tuple[int, TopValues]] = msgspec.field(default_factory=dict)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     def now(self) -> int:

@@ -184,6 +184,8 @@ async def render_message(
     record, report = found.record, found.record.report
     order = ViewOrder(record.ggrid, request.user.tenant)
     view = await context.held_mail.carry_out(order) if found.is_held else NotHeld()
+    if isinstance(view, View):
+        await context.store.note_view(record.ggrid, record.envelope.tenant, request.actor)
     return context.renderer.render(
         "message.html",
         request,
@@ -270,6 +272,7 @@ async def show_picture(context: WebContext, request: SignedInRequest) -> Respons
         return NO_CORE
     if isinstance(drawn, NotHeld | NotShown):
         return Failure(NOT_FOUND, "this picture cannot be shown")
+    await context.store.note_view(found.record.ggrid, found.record.envelope.tenant, request.actor)
     return image_response(drawn.png)
 
 

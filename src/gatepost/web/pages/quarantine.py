@@ -86,6 +86,8 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
     if found.record.report.verdict in DANGEROUS_VERDICTS and not request.may("quarantine.release-dangerous"):
+        record = found.record
+        await context.store.note_failed_release(record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE)
         return await _render_fault(context, request, found, MAY_NOT_RELEASE)
     if not request.form.has("sure"):
         return html_response(

@@ -27,6 +27,7 @@ async def show_system(context: WebContext, request: SignedInRequest) -> Response
 
 async def run_health_check(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Run the health check and show its result."""
+    await context.store.note("system.examine", request.actor)
     async with context.examining:
         found = await asyncio.to_thread(context.installation.examine)
     return html_response(await _render_system(context, request, found))
