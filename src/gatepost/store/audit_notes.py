@@ -20,6 +20,7 @@ NotedAction: TypeAlias = Literal[
     "quarantine.releaseFailed",
     "quarantine.view",
     "system.examine",
+    "system.testEvent",
     "user.lockedOut",
     "user.signIn",
     "user.signInFailed",

@@ -12,6 +12,7 @@ from gatepost.api.responses import ErrorPage
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.web.context import Installation, WebContext
 from gatepost.web.credentials import PasswordHashes
+from gatepost.web.health_notes import SlowChecks, worst_of_cores
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
@@ -82,7 +83,10 @@ def build_site(
     """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
     is told of sign-ins."""
     assets = Assets()
-    renderer = PageRenderer(build_environment(assets.paths))
+    checks = SlowChecks()
+    renderer = PageRenderer(
+        build_environment(assets.paths), lambda: worst_of_cores(services.cores.states) or checks.note
+    )
     context = WebContext(
         store=services.store,
         cores=services.cores,
@@ -98,5 +102,6 @@ def build_site(
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
         events=events,
+        health=checks,
     )
     return Site(build_routes(context, assets, PAGES), renderer.error_page)

@@ -8,7 +8,7 @@ it was.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from gatepost.api.errors import Failure
 from gatepost.api.responses import Headers
 from gatepost.times import date_time
 from gatepost.view.values import escape_block
+from gatepost.web.health_notes import HealthNote, note_for
 from gatepost.web.message_lines import attachments, links_by_host, short_reason, shown_sender
 from gatepost.web.notices import read_notice
 from gatepost.web.page_responses import html_response
@@ -53,10 +54,10 @@ NAVIGATION = (
 
 
 class PageRenderer:
-    """Renders templates with the values that every page needs."""
+    """Renders templates with the values that every page needs; `health` returns the worst that is known."""
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+    def __init__(self, environment: Environment, health: Callable[[], HealthNote | None] = lambda: None) -> None:
+        self._environment, self._health = environment, health
 
     def render(self, template: str, request: SignedInRequest, **values: Any) -> str:
         """Render a page for a signed-in user, with times in the zone of the user."""
@@ -67,6 +68,7 @@ class PageRenderer:
                 csrf=request.session.csrf,
                 navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
                 notice=read_notice(request.http),
+                health=note_for(self._health(), may_know=request.may("system.read")),
                 **values,
             )
 

@@ -110,11 +110,12 @@ PagePermission: TypeAlias = Literal[
     "learning.change",
     "audit.read",
     "system.read",
+    "system.change",
 ]
 ALL_PERMISSIONS: frozenset[PagePermission] = frozenset(get_args(PagePermission))
 READ_PERMISSIONS: frozenset[PagePermission] = frozenset(each for each in ALL_PERMISSIONS if each.endswith(".read"))
 DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset(
-    {"tenants.read", "tenants.change", "system.read", "quarantine.release-anywhere"}
+    {"tenants.read", "tenants.change", "system.read", "system.change", "quarantine.release-anywhere"}
 )
 
 ROLES: dict[str, frozenset[PagePermission]] = {
