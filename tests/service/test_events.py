@@ -212,6 +212,7 @@ def test_every_kind_that_can_be_caused_was_told(used: Deployment) -> None:
         "key.revoked",
         "node.state",
         "health.changed",
+        "audit.recorded",
     }
     for event in used.events():
         assert list(event)[:5] == ["schema", "event", "id", "at", "node"]

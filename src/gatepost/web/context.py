@@ -20,6 +20,7 @@ from gatepost.scanning.spool import Spool
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.top_values import TopValues
+from gatepost.store.traffic import TrafficBucket
 from gatepost.web.bulk_work import BulkWork
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.health_notes import SlowChecks
@@ -103,7 +104,7 @@ class WebContext(msgspec.Struct, frozen=True):
     health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    top_values: dict[tuple[str | None, str], tuple[int, TopValues]] = msgspec.field(default_factory=dict)
+    top_values: dict[tuple[str | None, str], tuple[int, TopValues, TrafficBucket]] = msgspec.field(default_factory=dict)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     def now(self) -> int:

@@ -78,7 +78,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
     span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
     now = context.now()
     buckets = await context.store.traffic(tenant, now - span.length, now, span.step)
-    before = await context.store.traffic(tenant, now - span.length - WEEK, now - WEEK, span.step)
+    top, before = await _find_top_values(context, tenant, span, now)
     held = await context.store.held_counts(tenant)
     other = None if request.user.tenant else tenant
     places = [_place_of(bucket.start, span, other) for bucket in buckets]
@@ -94,8 +94,8 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         else (),
         "held": held,
         "total": total_traffic(buckets),
-        "before": total_traffic(before),
-        "top": await _find_top_values(context, tenant, span, now),
+        "before": before,
+        "top": top,
         "steps": tuple(zip(buckets, places, strict=True)),
         "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants()},
         "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
@@ -107,16 +107,20 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
     }
 
 
-async def _find_top_values(context: WebContext, tenant: str | None, span: Span, now: int) -> TopValues:
-    """Return what is most frequent, counted at most twice a minute however many pages are open."""
+async def _find_top_values(
+    context: WebContext, tenant: str | None, span: Span, now: int
+) -> tuple[TopValues, TrafficBucket]:
+    """Return what is most frequent, and the sum of the week before, counted at most twice a minute however many pages
+    are open."""
     known = context.top_values.get((tenant, span.key))
     if known and now - known[0] < TOP_MILLISECONDS:
-        return known[1]
-    found = await context.store.top_values(tenant, now - span.length, now + MINUTE)
+        return known[1], known[2]
+    top = await context.store.top_values(tenant, now - span.length, now + MINUTE)
+    before = total_traffic(await context.store.traffic(tenant, now - span.length - WEEK, now - WEEK, span.step))
     if len(context.top_values) >= MAX_KNOWN:
         context.top_values.clear()
-    context.top_values[tenant, span.key] = (now, found)
-    return found
+    context.top_values[tenant, span.key] = (now, top, before)
+    return top, before
 
 
 def _place_of(start: int, span: Span, tenant: str | None) -> str:
