@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from gatepost.abby import held_mail
@@ -31,9 +32,12 @@ from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import AnalysisJob
 
-RELEASER, READER, BARE = "aa" * 32, "bb" * 32, "cc" * 32
+RELEASER, READER, BARE, TRUSTED = "aa" * 32, "bb" * 32, "cc" * 32, "dd" * 32
 TOKENS = [
     StaticApiTokenSettings(name="desk", token=RELEASER, permissions=["messages.release", "messages.read"]),
+    StaticApiTokenSettings(
+        name="trusted", token=TRUSTED, permissions=["messages.release", "messages.releaseDangerous"]
+    ),
     StaticApiTokenSettings(name="reader", token=READER, permissions=["messages.read"]),
     StaticApiTokenSettings(name="mta", token=BARE),
 ]
@@ -76,14 +80,14 @@ class Deployment:
         self.quarantine = Quarantine(store, RawFolder(folder / "q"), Routing.through(self.relay))
         self.core = LocalCore(Guard(), self.quarantine)
 
-    async def hold(self) -> str:
+    async def hold(self, report: Report = REPORT) -> str:
         with Spool(self.folder / "spool").new() as body:
             body.write(b"Subject: x\r\n\r\ny\r\n")
             body.finish()
             asked = ScanRequest(new_id(), 1_000, ENVELOPE, body)
-            record = MessageRecord(asked.ggrid, 1_000, 2_000, ENVELOPE, body.size, body.sha256, REPORT)
+            record = MessageRecord(asked.ggrid, 1_000, 2_000, ENVELOPE, body.size, body.sha256, report)
             await self.store.record_message(record)
-            await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, REPORT), body)
+            await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, report), body)
         return asked.ggrid
 
     def client(self, *cores: Any) -> httpx.AsyncClient:
@@ -268,5 +272,20 @@ def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.
             assert error(await post(client, ggrid)) == (503, "delivery_failed")
             await deployment.quarantine.delete(DeleteOrder(ggrid, by=Actor("cli")))
             assert error(await post(client, ggrid)) == (404, "message_not_found")
+
+    use(scenario)
+
+
+def test_malware_needs_a_permission_of_its_own(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold(msgspec.structs.replace(REPORT, verdict="malware"))
+        async with deployment.client() as client:
+            path = f"/v1/messages/{ggrid}/release"
+            refused = await client.post(path, headers={"Authorization": f"Bearer {RELEASER}"})
+            assert (refused.status_code, refused.json()["error"]) == (403, "forbidden")
+            assert "right of its own" in refused.json()["message"]
+            assert next_hop.mail == []
+            sent = await client.post(path, headers={"Authorization": f"Bearer {TRUSTED}"})
+            assert sent.status_code == 200
 
     use(scenario)

@@ -116,3 +116,27 @@ def test_all_on_the_page_can_be_chosen(browser: Any) -> None:
     page.get_by_role("button", name="Delete selected…").click()
     page.get_by_role("button", name="Delete entries").click()
     expect(page.get_by_role("heading", name="This list is empty")).to_be_visible()
+
+
+def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: Any) -> None:
+    page = browser.page()
+    page.goto(f"{SENDERS}?add=x%40hash.example#add")
+    expect(page.get_by_role("textbox", name="Entries", exact=True)).to_be_focused()
+    page.goto("/messages")
+    page.get_by_text("More fields").click()
+    boxes = [page.locator(f"#{name}").bounding_box() for name in ("last", "since", "until", "tag")]
+    assert len({box["height"] for box in boxes if box}) == 1, boxes
+
+
+def test_captions_and_select_all_on_a_phone(browser: Any, service: Any, mail: Any) -> None:
+    ggrid = service.scan(mail("For a phone"))["ggrid"]
+    page = browser.page(size="phone")
+    page.goto(f"/messages/{ggrid}")
+    widths = page.locator("caption").evaluate_all("all => all.map((each) => each.getBoundingClientRect().width)")
+    assert widths
+    assert min(widths) > 200
+    page.goto("/quarantine")
+    hidden = page.locator("[data-all]").evaluate_all(
+        "all => all.filter((each) => each.getClientRects().length && each.getBoundingClientRect().width < 5).length"
+    )
+    assert hidden == 0, "nothing can have the focus that cannot be seen"

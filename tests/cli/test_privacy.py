@@ -54,6 +54,9 @@ def data(tmp_path: Path) -> Path:
             await store.hold(record)
         await store.add_entries(None, BY_NAME["blocked-senders"], [NewEntry(ANN, ANN, f"asked by {ANN}")], CLI)
         await store.create_user(ANN, "analyst", None, "hash", CLI)
+        await store.save_search("somebody", "/messages", "hers", "q=ann%40example.org")
+        work = await store.create_bulk_action("somebody", "release", [new_id()])
+        await store.add_bulk_results(work.id, [f"550 {ANN}: no such user"])
 
     with_store(folder, fill)
     save_feedback(folder, b"To: Ann@example.org\r\n\r\nx\r\n", wanted=True)
@@ -77,6 +80,8 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
         "comments": 1,
         "users": 1,
         "training": 1,
+        "searches": 1,
+        "work": 1,
         "audit": 2,
     }
     assert whole["found"] == found
@@ -97,7 +102,7 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
     assert done["messages"] == {"found": 2, "deleted": 1, "changed": 1, "kept": 0}
     assert done["held"] == {"found": 2, "deleted": 1, "changed": 0, "kept": 1}
     assert done["lists"]["kept"] == done["users"]["kept"] == done["comments"]["changed"] == 1
-    assert done["training"]["deleted"] == 1
+    assert done["training"]["deleted"] == done["searches"]["deleted"] == done["work"]["changed"] == 1
     assert len(list((data / "feedback").rglob("*.eml"))) == 1
 
     text = run(data, "erase", ANN, "--yes", "--lists", "--users", "--held")

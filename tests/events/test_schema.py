@@ -12,6 +12,7 @@ from gatepost.events.schema import (
     MAX_LINE,
     MAX_TEXT,
     SCHEMA,
+    AuditRecorded,
     EventActor,
     EventFields,
     HealthChanged,
@@ -136,8 +137,10 @@ def test_lines_decode_to_the_values_they_were_made_of() -> None:
     assert again == event
 
 
-def test_a_change_without_a_kind_is_no_event() -> None:
-    assert describe_change(AuditRecord(1, 1, Actor("cli"), "tenant.create", None, "", 1, ("x",))) is None
+def test_a_change_without_a_kind_of_its_own_is_an_audit_event() -> None:
+    event = describe_change(AuditRecord(1, 1, Actor("cli"), "tenant.create", None, "", 1, ("x",)))
+    assert event == AuditRecorded(action="tenant.create", by=EventActor(kind="cli"), count=1, sample=("x",))
+    assert describe_change(AuditRecord(1, 1, Actor("user"), "user.signIn", None, "", 1, ("x",))) is None
 
 
 def test_rules_and_looks_back_are_read_from_the_audit_trail() -> None:

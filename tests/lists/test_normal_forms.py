@@ -21,6 +21,8 @@ HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
     [
         ("blocked-senders", ["Ann@Example.COM", "<ann@example.com>", " ann@example.com "], "ann@example.com"),
         ("blocked-senders", ["ann+news@example.com"], "ann+news@example.com"),
+        ("blocked-senders", ["root@localhost", "Root@LOCALHOST"], "root@localhost"),
+        ("blocked-senders", ["@localhost", "localhost"], "localhost"),
         ("blocked-senders", ["Jörg@BÜCHER.example", "jo\u0308rg@xn--bcher-kva.example"], "jörg@xn--bcher-kva.example"),
         ("blocked-senders", ["Example.COM.", "@example.com", "example.com"], "example.com"),
         ("blocked-senders", ["*.Example.COM", "*@*.example.com", "@*.example.com"], "*.example.com"),
@@ -118,6 +120,8 @@ def test_people_keep_their_spelling_and_compare_folded() -> None:
         ("blocked-senders", "ann@"),
         ("blocked-senders", "*@*"),
         ("blocked-senders", "two words"),
+        ("blocked-senders", "MAILER-DAEMON"),
+        ("blocked-senders", "@ann"),
         ("blocked-ips", "11.0.0.0/7"),
         ("blocked-ips", "2a00::/15"),
         ("allowed-ips", "8.8.0.0/15"),

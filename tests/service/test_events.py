@@ -68,7 +68,8 @@ events:
         abby = f"""
 listen: {{host: 127.0.0.1, port: {self.port}}}
 serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{self.guard}"]}}}}
-staticApiTokens: [{{name: desk, token: {TOKEN}, permissions: [messages.read, messages.release]}}]
+staticApiTokens:
+  - {{name: desk, token: {TOKEN}, permissions: [messages.read, messages.release, messages.releaseDangerous]}}
 """
         for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
             (self.data / name).parent.mkdir(parents=True)
@@ -211,6 +212,7 @@ def test_every_kind_that_can_be_caused_was_told(used: Deployment) -> None:
         "key.revoked",
         "node.state",
         "health.changed",
+        "audit.recorded",
     }
     for event in used.events():
         assert list(event)[:5] == ["schema", "event", "id", "at", "node"]

@@ -41,9 +41,10 @@ class Place:
             f"listen: {{host: 127.0.0.1, port: {self.port}}}\n"
             f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
             "staticApiTokens:\n  - {name: mta, token: plain}\n"
-            "  - {name: desk, token: desk, permissions: [messages.read, messages.release]}\n"
+            "  - {name: desk, token: desk, permissions: [messages.read, messages.release, messages.releaseDangerous]}\n"
             "  - {name: soar, token: soar,"
-            " permissions: [messages.search, messages.read, messages.release, messages.delete]}\n"
+            " permissions: [messages.search, messages.read, messages.release,"
+            " messages.releaseDangerous, messages.delete]}\n"
         )
         for name, content in ((GUARD_FILE, text), (ABBY_FILE, abby)):
             (data / name).parent.mkdir(parents=True)
@@ -132,7 +133,8 @@ def test_held_by_one_process_and_released_through_another(place: Place, start: S
 
         # The command line does it in a process of its own, beside the service.
         assert [each["ggrid"] for each in json.loads(place.command("list", "--json"))] == [third, second]
-        assert place.command("release", second) == f"{second}: released to b@y.example\n"
+        assert "is a right of its own" in place.command("release", second, code=1)
+        assert place.command("release", second, "--dangerous") == f"{second}: released to b@y.example\n"
         assert release(client, second).json()["releasedBy"] == "cli"
         assert len(next_hop.mail) == 2
 
@@ -177,7 +179,7 @@ def test_what_smtp_answered_250_for_outlives_the_process(place: Place, start: St
     (held,) = json.loads(place.command("list", "--json"))
     assert held["envelopeRecipients"] == ["b@y.example"]
     # No service is needed to let it go, and it is not caught again.
-    place.command("release", held["ggrid"])
+    place.command("release", held["ggrid"], "--dangerous")
     assert [(sender, to, sent.endswith(b"\r\n" + MAIL)) for sender, to, sent in next_hop.mail] == [
         ("a@x.example", ("b@y.example",), True)
     ]

@@ -234,7 +234,10 @@ def test_history_lists_and_audit(use: Use, monkeypatch: pytest.MonkeyPatch) -> N
         while after_id is not None:
             records, after_id = await store.audit_about(ANN, after_id)
             changed += await store.erase_audit(ANN, records, "erased-1@erased.invalid")
-        assert changed == 2
+        assert changed == 3, "two name the address, and one has it in the comment that it changed"
+        values = [await store.audit_changes(row.id) for row in before]
+        assert "ann@example.org" not in repr(values).lower()
+        assert "as erased-1@erased.invalid said" in repr(values)
         trail = (await store.audit_page(AuditFilter())).rows
         assert [(row.id, row.time, row.action, row.count) for row in trail] == [
             (row.id, row.time, row.action, row.count) for row in before
@@ -242,6 +245,34 @@ def test_history_lists_and_audit(use: Use, monkeypatch: pytest.MonkeyPatch) -> N
         assert "ann@example.org" not in repr(trail)
         assert trail[-1].actor.name == trail[-1].sample[0] == "erased-1@erased.invalid"
         assert trail[-1].actor.id == BY.id
+
+    use(scenario)
+
+
+def test_saved_searches_work_and_headers(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: Store) -> None:
+        await store.save_search("u", "/messages", "hers", "q=ann%40example.org")
+        await store.save_search("u", "/messages", "others", "q=joann%40example.org")
+        found, end = await store.searches_about(ANN)
+        assert ([name for _, name, _ in found], end) == (["hers"], None)
+        assert await store.erase_searches([uid for uid, *_ in found]) == 1
+        assert [each.name for each in await store.saved_searches("u")] == ["others"]
+
+        work = await store.create_bulk_action("u", "release", ["x", "y"])
+        await store.add_bulk_results(work.id, ["550 ann@example.org: no such user", ""])
+        named, end = await store.work_about(ANN)
+        assert ([uid for uid, _ in named], end) == ([work.id], None)
+        assert await store.erase_work(ANN, [work.id], "erased-1@erased.invalid") == 1
+        done = await store.bulk_action(work.id, "u")
+        assert done
+        assert done.results == ("550 erased-1@erased.invalid: no such user", "")
+
+        kept = msgspec.structs.replace(new_record(), header=b"Cc: Ann <ann@example.org>\r\n")
+        await store.record_message(kept)
+        assert await store.message_header(kept.ggrid) == kept.header
+        ((uid, _),), _ = await store.messages_about(ANN)
+        assert await store.erase_messages(ANN, [uid], "erased-1@erased.invalid") == (0, 1)
+        assert await store.message_header(kept.ggrid) is None
 
     use(scenario)
 

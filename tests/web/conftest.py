@@ -78,7 +78,8 @@ class PlainCore:
 
     async def scan(self, request: ScanRequest) -> ScanResult:
         record = MessageRecord(
-            request.ggrid, request.created, request.created + 5, request.envelope, 10, "cd" * 32, REPORT
+            *(request.ggrid, request.created, request.created + 5, request.envelope, 10, "cd" * 32, REPORT),
+            source=request.source,
         )
         await self._store.record_message(record)
         return ScanResult(record.ggrid, record.created, record.completed, REPORT)
@@ -118,7 +119,9 @@ class Core:
             known = order.index == 0
             return Picture(b"\x89PNG\r\n\x1a\n", 1, 1) if known else NotShown("there is no such picture")
         if isinstance(order, ExportOrder):
-            if not order.for_learning:
+            if order.is_reading:
+                await self.store.note_view(order.ggrid, order.tenant, order.by)
+            elif not order.for_learning:
                 await self.store.note_export(order.ggrid, order.tenant, order.by)
             return self.raw[order.ggrid]
         text = self.raw[order.ggrid].decode()

@@ -212,6 +212,25 @@ def test_the_legend_leads_to_the_messages_of_its_span(site: Any, tenant: str) ->
     assert "Scans start without delay." in page
 
 
+def test_the_overview_says_what_is_most_frequent_and_leads_there(site: Any, tenant: str) -> None:
+    ggrid = site.message(tenant)
+    visitor = site.visitor(tenant=tenant)
+    page = html.unescape(visitor.get("/?span=hours").text)
+    found = re.findall(r'<li><span class="cut"><a href="([^"]+)">([^<]+)</a>', page)
+    assert {text for _, text in found} == {
+        "bob@example.com",
+        "evil.example",
+        "text:urgency",
+        "example.org",
+        "ann@example.org",
+    }
+    bars = re.findall(r'<g data-href="([^"]+)">', page)
+    assert len(bars) == 1
+    for path in (bars[0], *(path for path, _ in found)):
+        assert ggrid in visitor.get(path).text, path
+    assert "a week before" not in page, "there was no mail then"
+
+
 def test_no_label_of_a_chart_reaches_beyond_it() -> None:
     for label, count in (("Sun 03:00", 56), ("15 Nov", 60), ("12:00", 36)):
         drawn = draw_stacked_bars([Column(label, {"spam": 1})] * count, ("spam",), "x")

@@ -12,7 +12,7 @@ from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.subjects import Subject
 from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
-from gatepost.store.audit import CLI
+from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import NewEntry
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PageRoute
@@ -71,7 +71,9 @@ def places(site: Any) -> dict[str, str]:
     site.run(site.store.save_search(user.uid, "/messages", f"search {HOSTILE}", "q=x"))
     proof = Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True, reason=HOSTILE)
     version = site.run(site.store.keep_model(None, msgspec.json.encode(proof), b"", CLI))
+    changed = site.run(site.store.audit_page(AuditFilter(action="entries.add", list=definition.name))).rows[0]
     return {
+        "number": str(changed.id),
         "version": str(version),
         "ggrid": ggrid,
         "uid": tenant,
@@ -90,11 +92,21 @@ GETS = sorted({row.path for row in PAGES if isinstance(row, PageRoute) and row.m
 @pytest.mark.parametrize("path", GETS)
 def test_every_page(site: Any, places: dict[str, str], path: str) -> None:
     real = re.sub(r"\{(\w+)\}", lambda part: places[part[1]], path)
-    query = {"key": "hostile.example", "q": HOSTILE, "part": "urgency", "tenant": "", "done": HOSTILE}
+    query = {
+        "key": "hostile.example",
+        "q": HOSTILE,
+        "part": "urgency",
+        "tenant": "",
+        "done": HOSTILE,
+        "list": "blocked-senders",
+    }
+    if path.endswith(("/entry", "/hits")):
+        query["entry"] = "hostile.example"
     if path.endswith(("/export", "/picture/{index}")):
         return  # files, not pages
     visitor = site.visitor()
-    check(visitor.get(real))
+    if not path.endswith(("/entry", "/hits")):
+        check(visitor.get(real))
     answer = visitor.get(real, params=query)
     assert answer.status_code == 200
     check(answer)

@@ -39,7 +39,7 @@ def asked(visitor: Any, row: WebRoute, scope: str, **options: Any) -> Any:
         return visitor.upload(path, "a.txt", b"new.example", FIELDS | options.get("fields", {}))
     if row.method == "POST":
         return visitor.post(path, FIELDS | options.pop("fields", {}), **options)
-    return visitor.get(path, params={"key": "kept.example", "scope": scope})
+    return visitor.get(path, params={"key": "kept.example", "entry": "kept.example", "scope": scope})
 
 
 def furnish(site: Any) -> str:
@@ -72,8 +72,8 @@ def untouched(site: Any, tenant: str) -> bool:
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_every_row_asks_for_a_permission(row: WebRoute) -> None:
     assert isinstance(row, PageRoute | UploadRoute)
-    # A look back shows messages and their recipients.
-    reading = "messages.read" if row.path.endswith("/look-back") else "lists.read"
+    # A look back, and what an entry would match, shows messages and their recipients.
+    reading = "messages.read" if row.path.endswith(("/look-back", "/hits")) else "lists.read"
     assert row.may == ("lists.change" if row in POSTS or row in CHANGING else reading)
 
 

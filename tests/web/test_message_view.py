@@ -1,9 +1,13 @@
 """Overview, scan, policy and system over HTTP."""
 
 import re
+import time
+from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
+from tests.web.conftest import REPORT
 
 from gatepost.mail.message import Envelope
 from gatepost.web.pages.scan import EMPTY_FILE
@@ -38,6 +42,35 @@ def test_a_scan_leads_to_its_ledger(site: Any, tenant: str) -> None:
     assert record.envelope == Envelope(
         "carol@example.org", ("postmaster@localhost",), "2001:db8::1", "mx.example.org", tenant
     )
+
+
+def test_a_scan_is_a_trial_and_no_mail(site: Any, tenant: str) -> None:
+    visitor = site.visitor(tenant=tenant)
+    ggrid = visitor.upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n").headers["location"].rpartition("/")[2]
+    page = visitor.get(f"/messages/{ggrid}").text
+    assert ">trial</span>" in page
+    assert ">Release</button>" not in page
+    assert ">trial</span>" in visitor.get("/messages").text
+    mail = site.message(tenant)
+    assert f"/messages/{ggrid}" in visitor.get("/messages?tag=trial").text
+    assert mail not in visitor.get("/messages?tag=trial").text
+    now = int(time.time() * 1000)
+    counted = site.run(site.store.traffic(tenant, now - 600_000, now + 600_000, 300_000))
+    assert sum(bucket.messages for bucket in counted) == 1, "the mail alone is counted"
+    assert site.run(read_recent(site.store, tenant)) == [mail]
+
+
+async def read_recent(store: Any, tenant: str) -> list[str]:
+    """What is re-evaluated when a change is tried."""
+    async with aclosing(store.recent_messages(tenant, 10)) as batches:
+        return [record.ggrid async for batch in batches for record in batch]
+
+
+def test_the_list_shows_the_sender_as_the_reader_saw_it(site: Any, tenant: str) -> None:
+    report = msgspec.structs.replace(REPORT, senders=("x@evil.example",), sender_names=("Your Bank",))
+    site.message(tenant, report)
+    page = site.visitor(tenant=tenant).get("/messages").text
+    assert 'Your Bank <span class="soft">x@evil.example</span>' in page
 
 
 def test_a_scan_of_nothing(site: Any) -> None:

@@ -65,7 +65,7 @@ def test_a_ledger_in_sentences_first(site: Any, tenant: str) -> None:
         < page.index("The score is 7.3, and spam begins at 6")
     )
     assert page.count("“Ticket 7”") == 1
-    assert "/lists/" + tenant + "/blocked-senders?add=ann%40example.org#add" in page
+    assert "/entry?list=blocked-senders&amp;entry=ann%40example.org" in page
     assert "The content of this message is not stored" in page
 
 

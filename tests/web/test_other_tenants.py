@@ -26,6 +26,7 @@ class Property(msgspec.Struct, frozen=True):
     uid: str
     session: str
     version: int
+    record: int
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,8 @@ def theirs(site: Any) -> Property:
     user = next(each for each in site.run(site.store.users(scope)) if each.name == visitor.who)
     session = site.run(site.store.sessions(user.uid, 0))[0]
     version = site.run(site.store.keep_model(scope, FIGURES, b"", CLI))
-    return Property(scope, site.message(scope, held=True), key.id, user.uid, session.id, version)
+    record = site.run(site.store.audit_page(AuditFilter(scope=scope))).rows[0].id
+    return Property(scope, site.message(scope, held=True), key.id, user.uid, session.id, version, record)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +83,8 @@ FIELDS = {
     "kind": "url",
     "category": "block",
     "what": "save",
+    "list": "blocked-urls",
+    "entry": "new.example",
 }
 
 
@@ -91,6 +95,7 @@ def path_of(row: Any, theirs: Property) -> str:
         "name": "blocked-urls",
         "ggrid": theirs.ggrid,
         "index": "0",
+        "number": str(theirs.record),
         "uid": theirs.uid,
     }
     parts["id"] = theirs.session if "sessions" in row.path else theirs.id
@@ -116,7 +121,7 @@ def test_what_is_another_tenants_is_not_there(site: Any, theirs: Property, stran
     elif row.method == "POST":
         answer = stranger.post(path, FIELDS)
     else:
-        answer = stranger.get(path, params={"key": "evil.example"})
+        answer = stranger.get(path, params={"key": "evil.example", "entry": "evil.example", "list": "blocked-urls"})
     if row.path.startswith("/tenants"):
         assert answer.status_code == 403
     elif "sessions" in row.path:

@@ -236,3 +236,19 @@ def test_what_the_deployment_reports_is_kept_to_learn_from_and_what_a_tenant_rep
     assert (f"ours {tenant}".encode(), True) in site.learnt
     assert not any(raw == f"theirs {tenant}".encode() for raw, _ in site.learnt)
     assert {each.ggrid for each in site.run(site.store.feedback())} >= {ours, theirs}
+
+
+@pytest.mark.parametrize("verdict", ["malware", "phishing"])
+def test_releasing_malware_and_phishing_is_a_right_of_its_own(site: Any, tenant: str, core: Any, verdict: str) -> None:
+    ggrid = site.message(tenant, msgspec.structs.replace(REPORT, verdict=verdict), held=True)
+    analyst, administrator = site.visitor("analyst", tenant), site.visitor(tenant=tenant)
+    page = analyst.get(f"/messages/{ggrid}").text
+    assert ">Release</button>" not in page
+    assert "is a right of its own" in page
+    assert analyst.post(f"/messages/{ggrid}/release", SURE).status_code == 409
+    asked = analyst.get(analyst.post("/quarantine", {"action": "release", "ggrid": [ggrid]}).headers["location"]).text
+    assert "1 of them is malware or phishing. You may not release it" in asked
+    assert ggrid not in core.sent
+    assert "This message is" in administrator.post(f"/messages/{ggrid}/release").text
+    administrator.post(f"/messages/{ggrid}/release", SURE)
+    assert [(order.ggrid, order.dangerous) for order in core.orders][-1] == (ggrid, True)

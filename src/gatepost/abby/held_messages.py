@@ -160,7 +160,9 @@ class HeldMessagesApi:
         return JsonResponse(encode_scanning(ActionResults(tuple(results))))
 
     async def _release(self, ggrid: str, tenant: str | None, caller: Caller) -> Done | Failure:
-        outcome = await self._held_mail.carry_out(ReleaseOrder(ggrid, tenant, by=caller.actor))
+        outcome = await self._held_mail.carry_out(
+            ReleaseOrder(ggrid, tenant, by=caller.actor, dangerous=caller.may("messages.releaseDangerous") is None)
+        )
         if isinstance(outcome, Released):
             return describe_release(outcome.ggrid, Release(outcome.time, outcome.by, outcome.recipients))
         return _fail(outcome)

@@ -113,7 +113,8 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         example=examples.RELEASE,
         summary="Send a held message on, once",
         description=(
-            "Needs the permission `messages.release`. Sends a message that is in the quarantine, or was kept with "
+            "Needs the permission `messages.release`, and for malware and phishing `messages.releaseDangerous`. "
+            "Sends a message that is in the quarantine, or was kept with "
             "`restApi: {keep: held}`, to the next hop for its own recipients. It is not analysed again. Asking "
             "again answers the same and sends nothing. The decision on record stays what it was; the release is "
             "added to the record. A body is not read."
@@ -189,7 +190,10 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         tag="Messages",
         example=examples.RELEASED,
         summary="Send many held messages on, each once",
-        description=f"Needs the permission `messages.release`. {_MANY}",
+        description=(
+            "Needs the permission `messages.release`, and for malware and phishing `messages.releaseDangerous`. "
+            f"{_MANY}"
+        ),
         answer=ActionResults,
         body=json_body(examples.ACTION, "Two messages"),
         errors=_WITH_BODY,

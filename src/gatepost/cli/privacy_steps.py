@@ -27,6 +27,8 @@ KINDS = {
     "comments": "Comments and authors of list entries",
     "users": "Users of the web interface",
     "training": "Mail kept for training",
+    "searches": "Saved searches",
+    "work": "Results of actions on many messages",
     "audit": "Records of the audit trail",
 }
 # How many results are changed in one transaction, for which scans may have to wait.
@@ -67,7 +69,8 @@ class PersonalData:
 
     async def go_through(self) -> None:
         """Find everything, and erase it if that was chosen."""
-        for step in (self._messages, self._held, self._history, self._lists, self._users, self._training, self._audit):
+        first = (self._messages, self._held, self._history, self._lists, self._users, self._training)
+        for step in (*first, self._searches, self._work, self._audit):
             await step()
 
     async def _messages(self) -> None:
@@ -145,6 +148,26 @@ class PersonalData:
                 tally.kept += isinstance(deleted, LastAdministrator)
             elif self._erases:
                 tally.kept += 1
+
+    async def _searches(self) -> None:
+        after: str | None = ""
+        while after is not None:
+            found, after = await self._store.searches_about(self._person, after)
+            for _, name, query in found:
+                self._add("searches", {"name": name, "query": query})
+            if found and self._erases:
+                self.tallies["searches"].deleted += await self._store.erase_searches([uid for uid, *_ in found])
+
+    async def _work(self) -> None:
+        after: str | None = ""
+        while after is not None:
+            found, after = await self._store.work_about(self._person, after)
+            for uid, results in found:
+                self._add("work", {"id": uid, "results": results})
+            if found and self._erases:
+                ids = [uid for uid, _ in found]
+                changed = await self._store.erase_work(self._person, ids, self._choices.pseudonym)
+                self.tallies["work"].changed += changed
 
     async def _training(self) -> None:
         for file in list_training_mail(self._data, self._person):

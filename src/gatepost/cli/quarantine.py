@@ -106,6 +106,9 @@ def release(
             "--to", metavar="ADDRESS", help="Send to this address instead of the original recipients; repeatable."
         ),
     ] = None,
+    dangerous: Annotated[
+        bool, typer.Option("--dangerous", help="Also release messages whose verdict is malware or phishing.")
+    ] = False,
     tenant: TenantOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
@@ -118,9 +121,10 @@ def release(
     uids, owner, recipients = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant), tuple(to or ())
 
     async def release_all(held: "Quarantine") -> "list[ReleaseOutcome]":
-        return [
-            await held.carry_out(ReleaseOrder(uid, owner, by=CLI, recipients=recipients, anywhere=True)) for uid in uids
+        orders = [
+            ReleaseOrder(uid, owner, by=CLI, recipients=recipients, anywhere=True, dangerous=dangerous) for uid in uids
         ]
+        return [await held.carry_out(order) for order in orders]
 
     outcomes = _with_quarantine(config, data, release_all)
     if json:

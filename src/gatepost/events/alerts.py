@@ -219,6 +219,7 @@ def _title(kind: str, fields: dict[str, object]) -> str:
         "config.rollout": ("version", "nodeName", "outcome", "reason"),
         "key.revoked": ("name",),
         "list.changed": ("list", "change"),
+        "audit.recorded": ("action",),
         "message.held": ("verdict",),
     }.get(kind, ())
     words = [_show(fields[name]) for name in said if name in fields]

@@ -173,6 +173,17 @@ class ConfigPublished(EventFields, tag="config.published", frozen=True, kw_only=
     reason: Annotated[Text, Meta(description="why, as it was given")] = ""
 
 
+class AuditRecorded(EventFields, tag="audit.recorded", frozen=True, kw_only=True):
+    """Something was put on the audit trail for which there is no kind of its own: a reading of held mail, an export, a
+    trial, a failed release, a change of users or tenants."""
+
+    action: Annotated[Text, Meta(description="what was done, as the audit trail names it")]
+    by: Annotated[EventActor, Meta(description="who did it")]
+    list: Annotated[Text, Meta(description="the list that it is about; empty for others")] = ""
+    count: Annotated[int, Meta(ge=0, description="how many things it is about")] = 0
+    sample: Annotated[tuple[Text, ...], Meta(description="what it is about", max_length=MAX_SAMPLE)] = ()
+
+
 class ConfigRollout(EventFields, tag="config.rollout", frozen=True, kw_only=True):
     """A node has taken a published version over, or could not run it; then all nodes go back to the one before."""
 
@@ -261,6 +272,7 @@ Event: TypeAlias = (
     | KeyRevoked
     | NodeState
     | HealthChanged
+    | AuditRecorded
 )
 EVENTS: tuple[type[EventFields], ...] = get_args(Event)
 

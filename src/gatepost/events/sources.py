@@ -12,6 +12,7 @@ from gatepost.events.schema import (
     MAX_SENDERS,
     MAX_TAGS,
     MAX_TYPE,
+    AuditRecorded,
     ConfigPublished,
     ConfigRollout,
     EventActor,
@@ -83,11 +84,27 @@ def describe_held(record: MessageRecord) -> MessageHeld:
 
 
 def describe_change(record: AuditRecord) -> EventFields | None:
-    """Return the event of a change; None for changes that are none of the documented kinds."""
+    """Return the event of a record of the audit trail; None for what has an event of its own elsewhere."""
     if record.action in _LIST_CHANGES:
         return _describe_list_change(record)
-    describe = _CHANGES.get(record.action)
-    return describe(record) if describe else None
+    if record.action in _TOLD_ELSEWHERE:
+        return None
+    return _CHANGES.get(record.action, _describe_record)(record)
+
+
+# The pages tell of these themselves, with more than the trail has.
+_TOLD_ELSEWHERE = frozenset({"user.signIn", "user.signInFailed"})
+
+
+def _describe_record(record: AuditRecord) -> AuditRecorded:
+    return AuditRecorded(
+        tenant_uid=record.scope,
+        action=bound(record.action),
+        by=_actor(record.actor),
+        list=bound(record.list),
+        count=record.count,
+        sample=bound_all(record.sample, MAX_SAMPLE),
+    )
 
 
 def _describe_list_change(record: AuditRecord) -> ListChanged:

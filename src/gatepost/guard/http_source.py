@@ -245,8 +245,8 @@ class HoldingCore:
         await self._core.wait_for_slot()
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full:
-        """Analyse one message, and keep it where it is not to go on. Raises `StorageError`."""
+        """Analyse one message, and keep it where it is not to go on; a trial goes nowhere. Raises `StorageError`."""
         result = await self._core.scan(request)
-        if isinstance(result, ScanResult) and result.report.decision == "quarantine":
+        if isinstance(result, ScanResult) and result.report.decision == "quarantine" and not request.is_trial:
             await self._quarantine.keep(request, result, request.body)
         return result

@@ -22,12 +22,13 @@ from gatepost.guard.answers.learnt_models import NOTHING, LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.report import Report, undecided
-from gatepost.scanning.request import SLOT_SECONDS, Condition, Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import SLOT_SECONDS, Condition, Full, Load, MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody, sha256
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
+from gatepost.store.header_sections import HEAD_BYTES, cut_header
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
@@ -211,7 +212,8 @@ class Guard:
         report = await self._analyse(request)
         record = await self._record(request, report)
         seconds = time.perf_counter() - started
-        self._observe(record, seconds)
+        if not request.is_trial:
+            self._observe(record, seconds)
         self._log.info(
             "scanned",
             ggrid=record.ggrid,
@@ -252,15 +254,21 @@ class Guard:
                 reason = f"Held: {request.unfit}. {report.reason}"
                 report = msgspec.structs.replace(report, decision="quarantine", reason=reason)
             if report.lists:
-                self._lists.count(request.envelope.tenant, report)
                 report = await self._with_comments(request, report)
-            if self._sender_histories:
-                self._sender_histories.learn(request.ggrid, report)
-            if self._campaigns is not None:
-                self._campaigns.learn(request.ggrid, request.envelope.tenant, report)
+            if not request.is_trial:
+                self._learn(request, report)
             return report
         finally:
             self._answerer.forget(request.ggrid)
+
+    def _learn(self, request: ScanRequest, report: Report) -> None:
+        """Count the hits of lists, and remember sender and text for later messages."""
+        if report.lists:
+            self._lists.count(request.envelope.tenant, report)
+        if self._sender_histories:
+            self._sender_histories.learn(request.ggrid, report)
+        if self._campaigns is not None:
+            self._campaigns.learn(request.ggrid, request.envelope.tenant, report)
 
     async def _with_comments(self, request: ScanRequest, report: Report) -> Report:
         try:
@@ -281,6 +289,7 @@ class Guard:
             sha256=digest,
             report=report,
             source=request.source,
+            header=await _read_header(body) if self._settings.history.headers else None,
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.
@@ -302,3 +311,10 @@ class Guard:
                 if deleted:
                     log.info("history purged", count=deleted)
             await asyncio.sleep(PURGE_SECONDS)
+
+
+async def _read_header(body: MessageBody) -> bytes:
+    """Return the header section of a message, which is looked for and not parsed."""
+    if isinstance(body, SpooledBody):
+        return cut_header(body.head(HEAD_BYTES))
+    return cut_header((await asyncio.to_thread(body.read))[:HEAD_BYTES])

@@ -136,13 +136,26 @@ def normalise_sender(text: str) -> NormalForm | ListRefusal:
     local, at, domain = text.rpartition("@")
     if not at or local in ("", "*"):
         pattern = normalise_pattern(domain)
-        return pattern if isinstance(pattern, ListRefusal) else show_as_key(pattern)
+        return pattern if isinstance(pattern, ListRefusal) else _refuse_word(pattern) or show_as_key(pattern)
     host = _normalise_literal(domain) or normalise_host(domain)
     if "@" in local and not _QUOTED.match(local):
         return ListRefusal("has more than one @: an entry is one address")
     if isinstance(host, ListRefusal) or _SPACES.search(local) or _NEVER_LOCAL.search(local):
         return ListRefusal("is neither an address nor a domain nor *.domain")
     return show_as_key(normal_address(f"{local}@{host}"))
+
+
+# Names without a dot that mail of machines really has as its domain (RFC 6761 section 6, and usual private names).
+_LOCAL_NAMES = frozenset({"localhost", "localdomain", "local", "internal", "lan", "home", "test", "invalid"})
+
+
+def _refuse_word(pattern: str) -> ListRefusal | None:
+    """Return why a word without a dot is no domain: it is the name of a person or the first part of an address. What
+    stands behind the @ of a whole address may be any name, since senders write `root@server`."""
+    host = pattern.removeprefix("*.")
+    if "." in host or host in _LOCAL_NAMES or is_public_suffix(host):
+        return None
+    return ListRefusal("is neither an address nor a domain: a domain has a dot in it")
 
 
 def _remove_display_name(text: str) -> str:

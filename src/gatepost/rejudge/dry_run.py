@@ -138,7 +138,26 @@ async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
 
 MESSAGES = 5_000
 
+# How many messages are named that a change would match.
+MAX_HITS = 200
+
 Shown = Mapping[str, str]
+
+
+class HitMessage(msgspec.Struct, frozen=True):
+    """A message that a change of a list would match, and whether that changes its decision."""
+
+    record: MessageRecord
+    flips: bool
+
+
+class FoundHits(msgspec.Struct, frozen=True):
+    """What a change would match among the last messages: the numbers, and the first `MAX_HITS` of the messages."""
+
+    considered: int
+    hit: int
+    flipped: int
+    messages: tuple[HitMessage, ...] = ()
 
 
 class ListDryRuns:
@@ -159,12 +178,20 @@ class ListDryRuns:
         entries = tuple(TriedEntry(entry, dry_run.hits[key], dry_run.flips[key]) for key, entry in shown.items())
         return DryRun(dry_run.considered, modified, dry_run.hit, dry_run.flipped, entries)
 
-    async def _run(self, scope: str | None, dry_run: EntryDryRun) -> None:
+    async def find_hits(self, scope: str | None, change: Change) -> FoundHits:
+        """The messages behind the numbers of a dry run, newest first."""
+        dry_run, hits = EntryDryRun(change, self._policies.now.deployment.policy), list[HitMessage]()
+        if change.countable:
+            async with self.turn:
+                await self._run(scope, dry_run, hits)
+        return FoundHits(dry_run.considered, dry_run.hit, dry_run.flipped, tuple(hits))
+
+    async def _run(self, scope: str | None, dry_run: EntryDryRun, hits: list[HitMessage] | None = None) -> None:
         known: dict[str | None, Known] = {}
         async with aclosing(self._store.recent_messages(scope, MESSAGES)) as batches:
             async for batch in batches:
                 await load_custom_lists(self._store, batch, known)
-                await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now))
+                await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
                 if dry_run.exhausted:
                     return
 
@@ -178,13 +205,19 @@ async def load_custom_lists(store: Store, batch: Sequence[MessageRecord], known:
 
 
 def _consider(
-    dry_run: EntryDryRun, batch: Sequence[MessageRecord], known: Mapping[str | None, Known], policies: Policies
+    dry_run: EntryDryRun,
+    batch: Sequence[MessageRecord],
+    known: Mapping[str | None, Known],
+    policies: Policies,
+    hits: list[HitMessage] | None,
 ) -> None:
     for record in batch:
         if dry_run.exhausted:
             return
-        tenant = record.envelope.tenant
-        dry_run.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
+        tenant, before = record.envelope.tenant, dry_run.hit
+        flips = dry_run.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
+        if hits is not None and dry_run.hit > before and len(hits) < MAX_HITS:
+            hits.append(HitMessage(record, bool(flips)))
 
 
 def _parse_end(text: str) -> int | None:

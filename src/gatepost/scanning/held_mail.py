@@ -18,6 +18,8 @@ from gatepost.store.audit import Actor
 from gatepost.view.values import NotShown, Picture, View
 
 MESSAGE = "message/rfc822"
+# Verdicts of which a release is a right of its own.
+DANGEROUS_VERDICTS = frozenset({"malware", "phishing"})
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -67,7 +69,8 @@ class HeldMailOrder(msgspec.Struct, Generic[R_co], frozen=True):
 
 class ReleaseOrder(HeldMailOrder[Released | NotSent | Busy], frozen=True, kw_only=True):
     """Send a message on, to its own recipients or to these, without another analysis. Unless the caller may send
-    `anywhere`, the recipients are among its own, or in the domains of its tenant."""
+    `anywhere`, the recipients are among its own, or in the domains of its tenant. Malware and phishing are sent only if
+    the caller may send what is `dangerous`."""
 
     path = "/release"
     answer = ReleaseOutcome
@@ -75,6 +78,7 @@ class ReleaseOrder(HeldMailOrder[Released | NotSent | Busy], frozen=True, kw_onl
     by: Actor
     recipients: tuple[str, ...] = ()
     anywhere: bool = False
+    dangerous: bool = False
 
 
 class ViewOrder(HeldMailOrder[View | NotShown], frozen=True):
@@ -94,13 +98,15 @@ class PictureOrder(HeldMailOrder[Picture | NotShown], frozen=True, kw_only=True)
 
 
 class ExportOrder(HeldMailOrder[bytes], frozen=True, kw_only=True):
-    """Hand out a message as it came; audited, unless nobody gets the bytes: a report keeps them to learn from."""
+    """Hand out a message as it came; audited, as a reading where a page shows the bytes, unless nobody gets them: a
+    report keeps them to learn from."""
 
     path = "/export"
     answer = NotHeld
 
     by: Actor
     for_learning: bool = False
+    is_reading: bool = False
 
 
 class DeleteOrder(HeldMailOrder[Deleted | Busy], frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from gatepost.report import Report
 # How long a core waits for a free slot when it is asked to say that it has one.
 SLOT_SECONDS = 1.0
 
-# How a message came: from a mail server, by the scan API, or by a person on the scan page; "" is not known. A message
-# that came with a report is read for learning: it is neither judged nor put on record.
+# How a message came: from a mail server, by the scan API, or by a person on the scan page, which is a trial; "" is not
+# known. A message that came with a report is read for learning: it is neither judged nor put on record.
 Source: TypeAlias = Literal["", "smtp", "rest", "page", "report"]
 
 
@@ -37,6 +37,11 @@ class ScanRequest(msgspec.Struct, frozen=True):
     body: MessageBody
     source: Source = ""
     unfit: str = ""
+
+    @property
+    def is_trial(self) -> bool:
+        """Did a person upload it on the scan page? Then it is no mail: it is neither counted nor held nor learnt."""
+        return self.source == "page"
 
 
 class ScanResult(msgspec.Struct, frozen=True):

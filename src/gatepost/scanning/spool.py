@@ -106,6 +106,14 @@ class SpooledBody:
             return whole if len(whole) == self._size else b"".join(self.chunks(_READ_SIZE))
         return bytes(self._memory) if self._whole is None else self._whole
 
+    def head(self, size: int) -> bytes:
+        """The first bytes, at most so many."""
+        self._check_open()
+        if self._file:
+            self._file.flush()
+            return os.pread(self._file.fileno(), min(size, self._size), 0)
+        return bytes(self._memory[:size]) if self._whole is None else self._whole[:size]
+
     def chunks(self, size: int) -> Iterator[bytes]:
         """All bytes, in pieces of at most `size`. Readers do not disturb each other, nor a writer's place."""
         if self._file is None:

@@ -37,6 +37,7 @@ EventKind: TypeAlias = Literal[
     "key.revoked",
     "node.state",
     "health.changed",
+    "audit.recorded",
 ]
 Severity: TypeAlias = Literal["info", "notice", "warning", "error"]
 Facility: TypeAlias = Literal[

@@ -81,6 +81,9 @@ class HistorySettings(Section):
     """Results and ledgers of all messages."""
 
     retention: Days = Field(30, description="days after which results and ledgers are deleted")
+    headers: bool = Field(
+        True, description="whether the raw header section of each message is kept with its result, at most 16 KiB"
+    )
 
 
 class SenderHistorySettings(Section):
@@ -261,7 +264,12 @@ class ServiceProvidersSettings(Section):
 
 
 TokenPermission: TypeAlias = Literal[
-    "messages.search", "messages.read", "messages.release", "messages.delete", "messages.report"
+    "messages.search",
+    "messages.read",
+    "messages.release",
+    "messages.releaseDangerous",
+    "messages.delete",
+    "messages.report",
 ]
 
 
@@ -273,6 +281,7 @@ class StaticApiTokenSettings(Section):
     permissions: list[TokenPermission] = Field(
         [],
         description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release`,"
+        " `messages.releaseDangerous` (with it, malware and phishing too),"
         " `messages.delete` and `messages.report`, each for the mail of all tenants",
     )
 

@@ -9,16 +9,22 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.store.engine import AnnouncedWrite, Many, Operations, Read, Row, Work, search, storable
+from gatepost.store.engine import AnnouncedWrite, Many, Operations, Read, Row, Work, query, search, storable
 from gatepost.store.paging import Condition, PageQuery, find_page, key_range, parse_time_cursor
+from gatepost.store.record_packing import compress, decompress
 
 # Enough to recognise a call by; the entries themselves are in the lists.
 SAMPLE = 5
 
-_INSERT = """INSERT INTO audit (time, actor_kind, actor_name, actor_id, action, scope, list, count, sample)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"""
-_SELECT_IDS = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample
-FROM audit WHERE id = ANY($1)"""
+# As many as a call of the interfaces can change; a feed or a file with more is on record by its number.
+MAX_CHANGES = 1_000
+MAX_VALUE = 500
+
+_INSERT = """INSERT INTO audit (time, actor_kind, actor_name, actor_id, action, scope, list, count, sample, changes)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"""
+_SELECT = "SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample, changes IS NOT NULL"
+_SELECT_IDS = _SELECT + " FROM audit WHERE id = ANY($1)"
+_SELECT_CHANGES = _SELECT + ", changes FROM audit WHERE id = $1"
 
 
 ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "mail", "system"]
@@ -42,8 +48,18 @@ CLI = Actor("cli")
 SYSTEM = Actor("system")
 
 
+class ChangedValue(msgspec.Struct, frozen=True, array_like=True):
+    """What a change did to one entry or value: what it was before, and what it is since; None where it was not, or is
+    no more."""
+
+    what: str
+    before: str | None = None
+    after: str | None = None
+
+
 class AuditRecord(msgspec.Struct, frozen=True):
-    """One change: who, what, where, how many, with some of the entries. `scope` None is the global one."""
+    """One change: who, what, where, how many, with some of the entries. `scope` None is the global one. Where it
+    `has_changes`, each of them is on record (`audit_changes`)."""
 
     id: int
     time: int
@@ -53,6 +69,7 @@ class AuditRecord(msgspec.Struct, frozen=True):
     list: str = ""
     count: int = 0
     sample: tuple[str, ...] = ()
+    has_changes: bool = False
 
 
 class AuditFilter(msgspec.Struct, frozen=True):
@@ -87,6 +104,12 @@ class AuditStore(Operations):
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return AuditPage(tuple(parse_audit(found[uid]) for uid in ids), keys.cursor, keys.reached)
 
+    @query
+    def audit_changes(self, uid: int) -> Work[tuple[AuditRecord, tuple[ChangedValue, ...]] | None]:
+        """One record with everything that it changed; None where there is none."""
+        rows = yield Read(_SELECT_CHANGES, (uid,))
+        return (parse_audit(rows[0][:11]), unpack_changes(rows[0][11])) if rows else None
+
 
 def write_audit(
     now: int,
@@ -97,15 +120,37 @@ def write_audit(
     count: int = 0,
     sample: Iterable[str] = (),
     limit: int = SAMPLE,
+    changes: Iterable[ChangedValue] = (),
 ) -> Work[None]:
     """Add a record to the audit trail, as a part of the change that it is about, with the first `limit` of what it
-    changed."""
+    changed, and with the values before and after."""
     first = tuple(islice(sample, limit))
     some = msgspec.json.encode(first).decode()
     who = Actor(by.kind, storable(by.name), storable(by.id))
-    row = (now, who.kind, who.name, who.id, action, scope or "", list_name, count, some)
+    row = (now, who.kind, who.name, who.id, action, scope or "", list_name, count, some, pack_changes(changes))
     record = AuditRecord(0, now, who, action, scope or None, list_name, count, first)
     yield AnnouncedWrite(_INSERT, row, news=record)
+
+
+_changes = msgspec.msgpack.Decoder(tuple[ChangedValue, ...])
+
+
+def pack_changes(changes: Iterable[ChangedValue]) -> bytes | None:
+    """The first changes as they are stored; None where there are none."""
+    cut = [
+        ChangedValue(_cut(each.what) or "", _cut(each.before), _cut(each.after))
+        for each in islice(changes, MAX_CHANGES)
+    ]
+    return compress(msgspec.msgpack.encode(cut)) if cut else None
+
+
+def unpack_changes(packed: bytes | None) -> tuple[ChangedValue, ...]:
+    """What `pack_changes` packed."""
+    return _changes.decode(decompress(packed)) if packed is not None else ()
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else storable(text[:MAX_VALUE])
 
 
 def _plan(wanted: AuditFilter, before: str | None) -> PageQuery:
@@ -139,6 +184,7 @@ def _is_by(actor: str) -> Condition:
 
 def parse_audit(row: Row) -> AuditRecord:
     """The record of a row."""
-    uid, time, kind, name, actor_id, action, scope, list_name, count, sample = row
+    uid, time, kind, name, actor_id, action, scope, list_name, count, sample, has_changes = row
     entries = msgspec.json.decode(sample, type=tuple[str, ...])
-    return AuditRecord(uid, time, Actor(kind, name, actor_id), action, scope or None, list_name, count, entries)
+    actor = Actor(kind, name, actor_id)
+    return AuditRecord(uid, time, actor, action, scope or None, list_name, count, entries, bool(has_changes))

@@ -11,13 +11,14 @@ Where a call meets expired entries that are still in the table, it deletes them 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import islice
 from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from gatepost.lists.catalogue import KINDS, UNKEYED_ENTRY_BYTES, ListDefinition
-from gatepost.store.audit import SYSTEM, Actor, write_audit
+from gatepost.store.audit import MAX_CHANGES, SYSTEM, Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     Bulk,
     Many,
@@ -46,6 +47,7 @@ from gatepost.store.lists import (
 )
 from gatepost.store.paging import find_page
 from gatepost.store.tenants import tenant_exists
+from gatepost.times import date_time
 
 T = TypeVar("T")
 
@@ -65,7 +67,10 @@ modified_by = new.modified_by, expires = new.expires FROM {_ARRAYS} AS new ({_CO
 WHERE entries.list_id = new.list_id AND entries.key = new.key"""  # noqa: S608
 _EXISTING = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2)"
 _OF_OTHERS = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by <> $3"
-_DELETE = "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2) RETURNING key"
+_BEFORE = "SELECT key, comment, expires FROM entries WHERE list_id = $1 AND key = ANY($2) AND created < $3"
+_DELETE = (
+    "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2) RETURNING key, COALESCE(shown, key), comment, expires"
+)
 _ANY_EXPIRED = "SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1"
 _EXPIRED_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND expires <= $3"
 _COUNT_EXPIRED = "SELECT count(*) FROM entries WHERE list_id = $1 AND expires <= $2"
@@ -232,12 +237,33 @@ def add_to_list(
     label = storable(by.label)
     rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
     added = yield Bulk(_INSERT, _INSERT_ALL, rows)
+    before: dict[str, str] = {}
     if added < len(rows):
+        # Those that were there are still what they were; the new ones are of this moment.
+        found = yield Read(_BEFORE, (row.id, Many(tuple(sorted(final)[:MAX_CHANGES])), moment))
+        before = {key: describe_entry(comment, expires) for key, comment, expires in found}
         yield Bulk(_UPDATE, _UPDATE_ALL, rows)
     yield from change_size(row, added, final.keys() - (known or ()), moment)
     yield from raise_unkeyed_version(row, moment)
-    yield from write_audit(moment, by, "entries.add", owner, row.name, len(rows), final)
+    changes = _describe_additions(final, before)
+    yield from write_audit(moment, by, "entries.add", owner, row.name, len(rows), final, changes=changes)
     return len(rows)
+
+
+def describe_entry(comment: str, expires: int | None) -> str:
+    """What can be changed of an entry, as the audit trail says it."""
+    end = f" (until {date_time(expires)})" if expires is not None else ""
+    return f"{comment or 'no comment'}{end}"
+
+
+def _describe_additions(entries: Mapping[str, NewEntry], before: Mapping[str, str]) -> list[ChangedValue]:
+    """Every entry of a call with what it was; entries that were the same before are no change."""
+    values = ((key, entry, describe_entry(entry.comment, entry.expires)) for key, entry in sorted(entries.items()))
+    return [
+        ChangedValue(entry.shown, before.get(key), after)
+        for key, entry, after in islice(values, MAX_CHANGES)
+        if before.get(key) != after
+    ]
 
 
 def _without_others(row: ListRow, entries: dict[str, NewEntry], by: Actor) -> Work[dict[str, NewEntry]]:
@@ -252,8 +278,16 @@ def delete_from_list(row: ListRow, keys: tuple[str, ...], by: Actor) -> Work[int
     row = yield from _delete_expired_among(row, keys, moment)
     deleted = yield from _delete(row, keys, moment)
     if deleted:
-        yield from write_audit(moment, by, "entries.delete", row.scope, row.name, len(deleted), sorted(deleted))
+        yield from _audit_deletion(moment, by, "entries.delete", row, deleted)
     return len(deleted)
+
+
+def _audit_deletion(moment: int, by: Actor, action: str, row: ListRow, deleted: Sequence[Row]) -> Work[None]:
+    """Put deleted entries on record, with what they were."""
+    ordered = sorted(deleted)
+    changes = [ChangedValue(shown, describe_entry(comment, expires)) for _, shown, comment, expires in ordered]
+    keys = [key for key, *_ in ordered]
+    yield from write_audit(moment, by, action, row.scope, row.name, len(keys), keys, changes=changes)
 
 
 def _sizes(entries: Mapping[str, NewEntry]) -> dict[str, int]:
@@ -312,15 +346,15 @@ def _delete_expired(row: ListRow, keys: tuple[str, ...], now: int) -> Work[ListR
     """Delete these entries, which have expired; returns the list after that."""
     deleted = yield from _delete(row, keys, now)
     if deleted:
-        yield from write_audit(now, SYSTEM, "entries.expire", row.scope, row.name, len(deleted), sorted(deleted))
+        yield from _audit_deletion(now, SYSTEM, "entries.expire", row, deleted)
     return replace(row, size=row.size - len(deleted))
 
 
-def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[list[str]]:
-    """Delete entries; returns the keys of those that there were."""
-    deleted = [found[0] for found in (yield Read(_DELETE, (row.id, Many(keys))))] if keys else []
+def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[Sequence[Row]]:
+    """Delete entries; returns key, spelling, comment and end of those that there were."""
+    deleted: Sequence[Row] = (yield Read(_DELETE, (row.id, Many(keys)))) if keys else ()
     if deleted:
-        yield from change_size(row, -len(deleted), deleted, now)
+        yield from change_size(row, -len(deleted), [found[0] for found in deleted], now)
         yield from raise_unkeyed_version(row, now)
     return deleted
 

@@ -15,10 +15,10 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import Actor, write_audit
+from gatepost.store.audit_notes import AuditNotes
 from gatepost.store.engine import (
     Bulk,
     Many,
-    Operations,
     Read,
     Row,
     Work,
@@ -69,6 +69,9 @@ _COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
 WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
 _HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
 _HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
+_COUNT_AMONG = (
+    "SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) GROUP BY verdict ORDER BY count(*) DESC, verdict"
+)
 _CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
 _GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
@@ -131,7 +134,7 @@ class HeldCounts(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-class HeldMailStore(Operations):
+class HeldMailStore(AuditNotes):
     """The records of the quarantine. `tenant` None means any; the raw bytes are in the raw store."""
 
     @change
@@ -201,6 +204,12 @@ class HeldMailStore(Operations):
         verdicts = {verdict: int(count) for verdict, count in rows}
         return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
 
+    @query
+    def held_verdicts(self, ggrids: Sequence[str]) -> Work[dict[str, int]]:
+        """How many of these messages have which verdict, the most frequent first."""
+        rows = yield Read(_COUNT_AMONG, (Many(tuple(map(storable, ggrids))),))
+        return {verdict: int(count) for verdict, count in rows}
+
     @change
     def claim_release(self, ggrid: str, holder: str, now: int, until: int) -> Work[bool]:
         """Claim a message for its release until a time; False where it is not held or another process has it."""
@@ -265,18 +274,6 @@ class HeldMailStore(Operations):
     async def purge_deleted(self, before: int) -> int:
         """Delete for good what was deleted before that time; returns how many."""
         return await self._repeat(partial(_delete_deleted, before))
-
-    @change
-    def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
-        """Write to the audit trail that the bytes of a message were exported."""
-        scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
-        yield from write_audit(now(), by, "quarantine.export", scope, count=1, sample=sample)
-
-    @change
-    def note_view(self, ggrid: str, tenant: str | None, by: Actor) -> Work[None]:
-        """Write to the audit trail that the text of a message was read over the API."""
-        scope, sample = normalize_scope(tenant), [storable(ggrid.lower())]
-        yield from write_audit(now(), by, "quarantine.view", scope, count=1, sample=sample)
 
     async def purge_held(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
         """Delete messages that are held since before that time, or since before the time of their own tenant; returns

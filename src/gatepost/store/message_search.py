@@ -17,12 +17,12 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import traffic
-from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, search, storable
+from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, query, search, storable
 from gatepost.store.message_evidence import Evidence, has_evidence
 from gatepost.store.message_plans import MessageFilter, plan_search
 from gatepost.store.message_terms import Term, domain_of, fits_record, fold, fold_address, parse_term
 from gatepost.store.paging import count_any, find_any
-from gatepost.store.record_packing import Detail, unpack
+from gatepost.store.record_packing import Detail, decompress, unpack
 
 MAX_ADDRESS = 254
 MAX_SUBJECT = 250
@@ -191,6 +191,7 @@ _SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, v
 FROM messages"""
 _SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
 _SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
+_SELECT_PACKED = "SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1)"
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
 
 
@@ -208,6 +209,15 @@ class MessageSummary(msgspec.Struct, frozen=True):
     score: int
     tags: tuple[str, ...]
     size: int
+
+
+class ShownHead(msgspec.Struct, frozen=True):
+    """What a list of messages shows of a record besides the summary: the first sender of From, with the display name,
+    as the reader saw it, and whether the message was a trial."""
+
+    address: str = ""
+    name: str = ""
+    is_trial: bool = False
 
 
 class MessagePage(msgspec.Struct, frozen=True):
@@ -242,6 +252,12 @@ class MessageSearch(Operations):
         ids = yield from _select_by_record(tuple(row[1] for row in keys.rows), wanted.evidence, term)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
+
+    @query
+    def message_heads(self, ggrids: Sequence[str]) -> Work[dict[str, ShownHead]]:
+        """What a list shows of these records, by ggrid; of each packed value only the few fields are decoded."""
+        rows = (yield Read(_SELECT_PACKED, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
+        return {ggrid: _head(packed) for ggrid, packed in rows}
 
     @search
     def count_messages(self, wanted: MessageFilter) -> Work[MessageCount]:
@@ -281,6 +297,27 @@ def _has_address(term: Term, envelope: Envelope) -> bool:
     if term.address and (term.address == sender or term.address in map(fold_address, envelope.recipients)):
         return True
     return bool(term.domain) and term.domain == domain_of(sender)
+
+
+class _HeadReport(msgspec.Struct, frozen=True):
+    senders: tuple[str, ...] = ()
+    sender_names: tuple[str, ...] = ()
+
+
+class _HeadDetail(msgspec.Struct, frozen=True):
+    report: _HeadReport
+    source: str = ""
+
+
+_heads = msgspec.msgpack.Decoder(_HeadDetail)
+
+
+def _head(packed: bytes) -> ShownHead:
+    detail = _heads.decode(decompress(packed))
+    senders, names = detail.report.senders, detail.report.sender_names
+    name = names[0] if names else ""
+    address = senders[0] if senders else ""
+    return ShownHead(address, name if name != address else "", detail.source == "page")
 
 
 def _summary(row: Row) -> MessageSummary:

@@ -13,6 +13,7 @@ from gatepost.store import message_search, traffic
 from gatepost.store.engine import (
     Many,
     Read,
+    Row,
     Work,
     Write,
     convert_each,
@@ -22,6 +23,7 @@ from gatepost.store.engine import (
     query,
     storable,
 )
+from gatepost.store.header_sections import HeaderStore, pack_header
 from gatepost.store.message_evidence import index_evidence
 from gatepost.store.message_search import IndexedMessage, IndexedTexts, MessageSearch, index_texts
 from gatepost.store.record_packing import Detail, pack, unpack
@@ -31,6 +33,9 @@ from gatepost.store.traffic import BINS, CountedMessage
 MAX_TEXT = 1_000
 # As many as SMTP and the API take: every recipient can be found.
 MAX_RECIPIENTS = 1_000
+# The source of a scan that is a trial and no mail (`scanning.request.Source`).
+TRIAL = "page"
+TRIAL_TAG = "trial"
 PURGE_BATCH = 500
 STREAM_BATCH = 100
 
@@ -49,6 +54,7 @@ COLUMNS = (
     "size",
     "sha256",
     "detail",
+    "header",
 )
 _SELECT = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = $1"
 _SELECT_ID = "SELECT id FROM messages WHERE ggrid = ?"
@@ -59,15 +65,15 @@ _INSERT = f"""WITH kept AS (
     ON CONFLICT (ggrid) DO NOTHING RETURNING id, completed, tenant, verdict, decision, size
 ), found AS (
     INSERT INTO message_search ({", ".join(message_search.COLUMNS)})
-    SELECT completed, id, tenant, verdict, decision, $15::text, $16::text, $17::text, $18::text, $19::text,
-    $20::text FROM kept
+    SELECT completed, id, tenant, verdict, decision, $16::text, $17::text, $18::text, $19::text, $20::text,
+    $21::text FROM kept
 ), addressed AS (
-    INSERT INTO message_recipients (address, completed, id) SELECT unnest($21::text[]), completed, id FROM kept
+    INSERT INTO message_recipients (address, completed, id) SELECT unnest($22::text[]), completed, id FROM kept
 ), counted AS (
     {traffic.INSERT_INTO}
-    SELECT whose, $22::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $23::bigint, $23::bigint,
-    {", ".join(f"CASE $24::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
-    FROM kept CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL
+    SELECT whose, $23::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $24::bigint, $24::bigint,
+    {", ".join(f"CASE $25::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
+    FROM kept CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL AND NOT $26::boolean
     {traffic.ADD_ON_CONFLICT}
 ) SELECT id FROM kept"""  # noqa: S608
 _SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
@@ -81,7 +87,7 @@ RETURNING id, completed, recipients"""
 _OLD_IN_ORDER = """SELECT completed, id, tenant FROM message_search
 WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4"""
 _DELETE_IDS = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
-_REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5 WHERE id = $1"
+_REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5, header = NULL WHERE id = $1"
 _DELETE_TENANT = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
 RETURNING id, completed, recipients"""
 
@@ -96,8 +102,8 @@ class Release(msgspec.Struct, frozen=True):
 
 class MessageRecord(msgspec.Struct, frozen=True):
     """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
-    changes. `source` is that of the scan
-    request; "" where the record is older than this field."""
+    changes. `source` is that of the scan request; "" where the record is older than this field. `header` is the raw
+    header section of a new record; records that are read come without it (`message_header`)."""
 
     ggrid: str
     created: int
@@ -108,10 +114,17 @@ class MessageRecord(msgspec.Struct, frozen=True):
     report: Report
     release: Release | None = None
     source: str = ""
+    header: bytes | None = None
+
+    @property
+    def is_trial(self) -> bool:
+        """Did a person upload it on the scan page? Then it is no mail: it is neither counted nor held nor learnt."""
+        return self.source == TRIAL
 
 
 class RecordRow(msgspec.Struct, frozen=True):
-    """A record as SQLite gets it: the values of its row, its texts for searching, and what is counted of it.
+    """A record as SQLite gets it: the values of its row, its texts for searching, and what is counted of it, unless it
+    `is_trial`.
 
     Where another process writes, rows are made by those who ask, so that it has only the database to wait for.
     """
@@ -119,6 +132,7 @@ class RecordRow(msgspec.Struct, frozen=True):
     values: tuple[Any, ...]
     texts: IndexedTexts
     counted: CountedMessage
+    is_trial: bool = False
 
 
 R = TypeVar("R", MessageRecord, RecordRow)
@@ -128,7 +142,7 @@ _json = msgspec.json.Encoder()
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
-class MessageStore(MessageSearch):
+class MessageStore(MessageSearch, HeaderStore):
     """Results and ledgers."""
 
     def record_message(self, record: MessageRecord) -> Coroutine[Any, Any, MessageRecord]:
@@ -145,12 +159,13 @@ class MessageStore(MessageSearch):
         return msgspec.structs.replace(record, release=parse_release(*rows[0])) if rows else record
 
     def recent_messages(self, tenant: str | None, limit: int) -> AsyncGenerator[Sequence[MessageRecord], None]:
-        """The last `limit` results of a tenant (None: of all tenants), newest first, in batches of one snapshot."""
+        """The last `limit` results of a tenant (None: of all tenants), newest first, in batches of one snapshot.
+        Trials among them are left out."""
         if scope := normalize_scope(tenant):
             read = Read(_SELECT_RECENT.format(" AND s.tenant = $2"), (limit, scope))
         else:
             read = Read(_SELECT_RECENT.format(""), (limit,))
-        return self._engine.stream(read, partial(convert_each, parse_record), STREAM_BATCH, STREAM_BATCH)
+        return self._engine.stream(read, _parse_mail, STREAM_BATCH, STREAM_BATCH)
 
     async def purge_messages(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
         """Delete results that were completed before that time, or before the time of their own tenant, and traffic
@@ -181,7 +196,7 @@ def prepare_row(record: MessageRecord | RecordRow) -> RecordRow:
     """Make the row of a record; one that is made already stays as it is."""
     if isinstance(record, RecordRow):
         return record
-    return RecordRow(_row(record), _texts(record), _count_message(record))
+    return RecordRow(_row(record), _texts(record), _count_message(record), record.is_trial)
 
 
 def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
@@ -195,7 +210,7 @@ def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | Me
         chunk = records[len(stored) : len(stored) + (1 << left.bit_length() - 1)]
         stored += _insert_chunk(connection, chunk, fresh)
     message_search.insert_in_sqlite(connection, [_index_message(uid, row) for uid, row in fresh])
-    traffic.count_in_sqlite(connection, [row.counted for _, row in fresh])
+    traffic.count_in_sqlite(connection, [row.counted for _, row in fresh if not row.is_trial])
     return stored
 
 
@@ -206,7 +221,8 @@ def find_message(ggrid: str) -> Work[MessageRecord | None]:
 
 
 def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[None]:
-    """Replace envelope and report of a result, as the erasure of an address does; its index row follows."""
+    """Replace envelope and report of a result, as the erasure of an address does; its index row follows. The header
+    section goes: an address can be written in it in too many ways to be sure of."""
     record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report)
     row = dict(zip(COLUMNS, _row(record), strict=True))
     texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
@@ -229,6 +245,11 @@ def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: st
     return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report, source=detail.source)
 
 
+def _parse_mail(rows: Sequence[Row]) -> list[MessageRecord]:
+    """The records of rows that are no trials."""
+    return [record for record in convert_each(parse_record, rows) if not record.is_trial]
+
+
 def parse_release(time: int, by: str, recipients: str) -> Release:
     """The release of a row; `recipients` is JSON."""
     return Release(time, by, _strings.decode(recipients))
@@ -240,7 +261,7 @@ def _insert(record: MessageRecord) -> Work[MessageRecord]:
     texts = _texts(record)
     indexed = (*message_search.searched_texts(texts), Many(texts.addresses))
     milliseconds = max(0, record.completed - record.created)
-    counted = (traffic.bucket_of(record.completed), milliseconds, traffic.bin_of(milliseconds))
+    counted = (traffic.bucket_of(record.completed), milliseconds, traffic.bin_of(milliseconds), record.is_trial)
     if (yield Read(_INSERT, (*row, *indexed, *counted))):
         return record
     return (yield from find_message(record.ggrid)) or record
@@ -310,7 +331,9 @@ def _index_message(uid: int, row: RecordRow) -> IndexedMessage:
 def _texts(record: MessageRecord) -> IndexedTexts:
     envelope, report = record.envelope, record.report
     evidence = index_evidence(envelope, report)
-    return index_texts(envelope.sender, envelope.recipients, report.subject, report.tags, evidence)
+    # The mark of a trial is in the index alone: `trial` finds it like a tag, and is none of the report's.
+    tags = (TRIAL_TAG, *report.tags) if record.is_trial else report.tags
+    return index_texts(envelope.sender, envelope.recipients, report.subject, tags, evidence)
 
 
 def _count_message(record: MessageRecord) -> CountedMessage:
@@ -338,4 +361,5 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         record.size,
         record.sha256,
         pack(envelope, report, record.source),
+        pack_header(record.header),
     )

@@ -12,25 +12,35 @@ and mail that has the address elsewhere is kept until it is decided, unless the 
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
+from urllib.parse import unquote_plus
 
 import msgspec
 
 from gatepost.sender_history import Facet, facet_key
 from gatepost.store import message_search
-from gatepost.store.audit import Actor, AuditRecord, parse_audit, write_audit
+from gatepost.store.audit import (
+    Actor,
+    AuditRecord,
+    ChangedValue,
+    pack_changes,
+    parse_audit,
+    unpack_changes,
+    write_audit,
+)
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, now, query, search, storable
+from gatepost.store.header_sections import decode_sections
 from gatepost.store.held_mail import HeldMessage, delete_held_rows, find_held, rewrite_held
 from gatepost.store.messages import MessageRecord, Release, parse_record, rewrite_message
 from gatepost.store.personal_data import Person
-from gatepost.store.record_packing import Detail, inflate, unpack
+from gatepost.store.record_packing import Detail, decompress, unpack
 
 STEP = 300
 ROWS = 5_000
 FACETS = (Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.REDIRECTION)
 
-_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail FROM messages
+_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
 WHERE id > $1 ORDER BY id LIMIT $2"""
-_LOCK_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail FROM messages
+_LOCK_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
 WHERE id = ANY($1) ORDER BY id FOR UPDATE"""
 _DELETE_MESSAGES = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
 _HELD = """SELECT ggrid, detail, coalesce(released_to, ''), coalesce(released_by, '') FROM held
@@ -43,9 +53,15 @@ WHERE (list_id, key) > ($1, $2) ORDER BY list_id, key LIMIT $3"""
 _LISTS = "SELECT id, scope, name FROM lists"
 _SET_COMMENT = "UPDATE entries SET comment = $3, modified_by = $4 WHERE list_id = $1 AND key = $2"
 _SESSIONS = "SELECT created, seen, address, agent FROM sessions WHERE user_uid = $1 ORDER BY created"
-_AUDIT = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample FROM audit
-WHERE id > $1 ORDER BY id LIMIT $2"""
-_SET_AUDIT = "UPDATE audit SET actor_name = $2, sample = $3 WHERE id = $1"
+_AUDIT = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample,
+changes IS NOT NULL, changes FROM audit WHERE id > $1 ORDER BY id LIMIT $2"""
+_AUDIT_CHANGES = "SELECT changes FROM audit WHERE id = $1"
+_SET_AUDIT = "UPDATE audit SET actor_name = $2, sample = $3, changes = $4 WHERE id = $1"
+_SEARCHES = "SELECT id, name, query FROM saved_searches WHERE id > $1 ORDER BY id LIMIT $2"
+_DELETE_SEARCHES = "DELETE FROM saved_searches WHERE id = ANY($1)"
+_WORK = "SELECT id, results FROM bulk_actions WHERE id > $1 ORDER BY id LIMIT $2"
+_LOCK_WORK = "SELECT id, results FROM bulk_actions WHERE id = ANY($1) FOR UPDATE"
+_SET_WORK = "UPDATE bulk_actions SET results = $2 WHERE id = $1"
 
 HeldFate: TypeAlias = Literal["deleted", "changed", "kept"]
 
@@ -94,19 +110,21 @@ class PrivacyStore(Operations):
     ) -> Work[tuple[tuple[tuple[int, MessageRecord], ...], int | None]]:
         """Results that have the address anywhere, with their row ids."""
         rows = yield Read(_MESSAGES, (after, STEP))
-        found = tuple((row[0], parse_record(*row[1:])) for row in rows if _has(person, row[6]))
+        found = tuple((row[0], parse_record(*row[1:7])) for row in rows if _has_row(person, row))
         return found, rows[-1][0] if len(rows) == STEP else None
 
     @change
     def erase_messages(self, person: Person, ids: Sequence[int], pseudonym: str) -> Work[tuple[int, int]]:
         """Erase the address from these results; returns how many were deleted and how many changed."""
-        rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has(person, row[6])]
+        rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has_row(person, row)]
         alone = [row[0] for row in rows if _is_only_recipient(person, row[6])]
         if alone:
             yield from message_search.delete((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
         for row in rows:
             if row[0] not in alone:
-                yield from rewrite_message(row[0], parse_record(*row[1:]), person.erase_from(unpack(row[6]), pseudonym))
+                yield from rewrite_message(
+                    row[0], parse_record(*row[1:7]), person.erase_from(unpack(row[6]), pseudonym)
+                )
         return len(alone), len(rows) - len(alone)
 
     @search
@@ -196,16 +214,57 @@ class PrivacyStore(Operations):
     def audit_about(self, person: Person, after: int = 0) -> Work[tuple[tuple[AuditRecord, ...], int | None]]:
         """Records of the audit trail that have the address."""
         rows = yield Read(_AUDIT, (after, ROWS))
-        found = tuple(parse_audit(row) for row in rows if person.is_in(f"{row[3]}\n{row[9]}"))
+        found = tuple(
+            parse_audit(row[:11])
+            for row in rows
+            if person.is_in(f"{row[3]}\n{row[9]}") or person.occurs(unpack_changes(row[11]))
+        )
         return found, rows[-1][0] if len(rows) == ROWS else None
 
     @change
     def erase_audit(self, person: Person, records: Sequence[AuditRecord], pseudonym: str) -> Work[int]:
         """Put the pseudonym into records of the audit trail; the records stay."""
         for record in records:
-            sample = msgspec.json.encode([person.replace(text, pseudonym) for text in record.sample]).decode()
-            yield Write(_SET_AUDIT, (record.id, person.replace(record.actor.name, pseudonym), sample))
+            name = person.replace(record.actor.name, pseudonym)
+            texts = [person.replace(text, pseudonym) for text in record.sample]
+            if pseudonym not in "\n".join((name, *texts)):
+                # It stands among the values alone, which are packed; storage takes no change that is not marked.
+                texts.append(pseudonym)
+            sample = msgspec.json.encode(texts).decode()
+            packed = (yield Read(_AUDIT_CHANGES, (record.id,)))[0][0] if record.has_changes else None
+            changes = pack_changes(_replace_values(person, each, pseudonym) for each in unpack_changes(packed))
+            yield Write(_SET_AUDIT, (record.id, name, sample, changes))
         return len(records)
+
+    @query
+    def searches_about(
+        self, person: Person, after: str = ""
+    ) -> Work[tuple[tuple[tuple[str, str, str], ...], str | None]]:
+        """Saved searches that have the address: id, name and query of each."""
+        rows = yield Read(_SEARCHES, (after, ROWS))
+        found = tuple((uid, name, query) for uid, name, query in rows if person.is_in(f"{name}\n{unquote_plus(query)}"))
+        return found, rows[-1][0] if len(rows) == ROWS else None
+
+    @change
+    def erase_searches(self, ids: Sequence[str]) -> Work[int]:
+        """Delete saved searches: without the address they would search for something else."""
+        deleted: int = yield Write(_DELETE_SEARCHES, (Many(tuple(ids)),))
+        return deleted
+
+    @query
+    def work_about(self, person: Person, after: str = "") -> Work[tuple[tuple[tuple[str, str], ...], str | None]]:
+        """Actions on many messages whose results name the address, as the answer of a next hop may: id and results."""
+        rows = yield Read(_WORK, (after, STEP))
+        found = tuple((uid, results) for uid, results in rows if person.is_in(results))
+        return found, rows[-1][0] if len(rows) == STEP else None
+
+    @change
+    def erase_work(self, person: Person, ids: Sequence[str], pseudonym: str) -> Work[int]:
+        """Put the pseudonym into results of actions on many messages."""
+        rows = yield Read(_LOCK_WORK, (Many(tuple(ids)),))
+        for uid, results in rows:
+            yield Write(_SET_WORK, (uid, person.replace(results, pseudonym)))
+        return len(rows)
 
     @change
     def note_privacy(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:
@@ -215,7 +274,17 @@ class PrivacyStore(Operations):
 
 def _has(person: Person, packed: bytes) -> bool:
     """Whether a packed record has the address."""
-    return person.may_be_in(inflate(packed)) and person.occurs(unpack(packed))
+    return person.may_be_in(decompress(packed)) and person.occurs(unpack(packed))
+
+
+def _has_row(person: Person, row: Row) -> bool:
+    """Whether a result has the address, in its record or in its header section."""
+    return _has(person, row[6]) or any(map(person.is_in, decode_sections([row[7]])))
+
+
+def _replace_values(person: Person, value: ChangedValue, pseudonym: str) -> ChangedValue:
+    texts = (None if each is None else person.replace(each, pseudonym) for each in (value.before, value.after))
+    return ChangedValue(person.replace(value.what, pseudonym), *texts)
 
 
 def _is_only_recipient(person: Person, packed: bytes) -> bool:

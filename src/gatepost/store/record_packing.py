@@ -42,17 +42,21 @@ _own = _Compressors()
 
 def pack(envelope: Envelope, report: Report, source: str = "") -> bytes:
     """Envelope, report and source as they are stored in a row."""
-    plain = _encoder.encode(Detail(envelope, report, source))
+    return compress(_encoder.encode(Detail(envelope, report, source)))
+
+
+def compress(plain: bytes) -> bytes:
+    """Bytes as they are stored: compressed where that pays."""
     return PLAIN + plain if len(plain) < COMPRESS_FROM else ZSTANDARD + _own.compress(plain)
 
 
 def unpack(packed: bytes) -> Detail:
     """What `pack` packed."""
-    return _decoder.decode(inflate(packed))
+    return _decoder.decode(decompress(packed))
 
 
-def inflate(packed: bytes) -> bytes:
-    """A packed value as plain MessagePack."""
+def decompress(packed: bytes) -> bytes:
+    """What `compress` was given; of a record, plain MessagePack."""
     form, body = packed[:1], memoryview(packed)[1:]
     if form == PLAIN:
         return bytes(body)

@@ -110,6 +110,13 @@ class SessionStore(Operations):
         return True
 
     @change
+    def replace_session(self, session_id: str, user_uid: str) -> Work[None]:
+        """Delete a session that had only the password, once the whole one takes its place: nobody has ended it."""
+        owner = yield Read(_OWNER, (storable(session_id.lower()),))
+        if owner and owner[0][0] == user_uid:
+            yield Write(_DELETE, (storable(session_id.lower()),))
+
+    @change
     def end_sessions(self, user_uid: str, by: Actor, keep: str | None = None) -> Work[int]:
         """End all sessions of a user, but the one with the id `keep`; returns how many."""
         owner = yield Read(_USER_NAME, (storable(user_uid.lower()),))

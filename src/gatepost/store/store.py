@@ -27,6 +27,7 @@ from gatepost.store.sessions import SessionStore
 from gatepost.store.sightings import SightingStore
 from gatepost.store.sign_in_attempts import SignInAttemptStore
 from gatepost.store.tenants import TenantStore
+from gatepost.store.top_values import TopValueStore
 from gatepost.store.traffic import TrafficStore
 from gatepost.store.training_pools import TrainingPoolStore
 from gatepost.store.users import UserStore
@@ -41,6 +42,7 @@ class Store(
     LearntModelStore,
     OwnRuleStore,
     TrafficStore,
+    TopValueStore,
     SightingStore,
     TenantStore,
     FeedStore,

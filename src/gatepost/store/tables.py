@@ -35,7 +35,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "api_keys": ("id", "hash", "name", "tenant", "read_only", "created", "expires", "revoked", "last_used"),
     "audit": (
         *("id", "time", "actor_kind", "actor_name", "actor_id"),
-        *("action", "scope", "list", "count", "sample"),
+        *("action", "scope", "list", "count", "sample", "changes"),
     ),
     "messages": ("id", *messages.COLUMNS),
     "held": held_mail.COLUMNS,

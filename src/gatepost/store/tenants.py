@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.store.audit import CLI, Actor, write_audit
+from gatepost.store.audit import CLI, Actor, ChangedValue, write_audit
 from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import Many, Read, Rollback, Row, Work, Write, change, now, query, snapshot, storable
 from gatepost.store.errors import NameTaken, NotFound
@@ -105,12 +105,17 @@ class TenantStore(DeferredDeletes):
         wanted = tuple(sorted({storable(domain) for domain in domains}))
         if wanted and (taken := (yield Read(_OWNED_BY_OTHERS, (owner, Many(wanted))))):
             return NameTaken(taken[0][0])
+        before = {domain for _, domain in (yield Read(_DOMAINS, (owner,)))}
         yield Write(_DELETE_DOMAINS, (owner,))
         for domain in wanted:
             if not (yield Write(_INSERT_DOMAIN, (domain, owner))):
                 # Another tenant took it since it was looked up.
                 raise Rollback(NameTaken(domain))
-        yield from write_audit(now(), by, "tenant.domains", owner, count=len(wanted), sample=wanted)
+        changes = [
+            *(ChangedValue(domain, None, "added") for domain in wanted if domain not in before),
+            *(ChangedValue(domain, "removed") for domain in sorted(before - set(wanted))),
+        ]
+        yield from write_audit(now(), by, "tenant.domains", owner, count=len(wanted), sample=wanted, changes=changes)
         return _tenant(rows[0], (yield Read(_DOMAINS, (owner,))))
 
     @change
@@ -125,7 +130,15 @@ class TenantStore(DeferredDeletes):
         owner = rows[0][0]
         yield Write(_SET_RETENTION, (owner, history_days, quarantine_days))
         days = [f"history: {history_days or 'default'}", f"quarantine: {quarantine_days or 'default'}"]
-        yield from write_audit(now(), by, "tenant.retention", owner, count=1, sample=days)
+        before = _tenant(rows[0], ())
+        values = (
+            ("history", before.history_days, history_days),
+            ("quarantine", before.quarantine_days, quarantine_days),
+        )
+        changes = [
+            ChangedValue(what, str(old or "default"), str(new or "default")) for what, old, new in values if old != new
+        ]
+        yield from write_audit(now(), by, "tenant.retention", owner, count=1, sample=days, changes=changes)
         return _tenant((yield Read(_SELECT, (owner,)))[0], (yield Read(_DOMAINS, (owner,))))
 
     @query

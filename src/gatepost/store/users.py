@@ -6,13 +6,14 @@ disable each other one stays. Of a password there is only an argon2 hash; second
 `second_factors`, and failed attempts of `sign_in_attempts`.
 """
 
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.store.audit import Actor, write_audit
+from gatepost.store.audit import Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     Operations,
     Read,
@@ -150,7 +151,7 @@ class UserStore(Operations):
         yield Write(_UPDATE, (new.uid, new.role, new.tenant, int(new.disabled)))
         if new.disabled or (new.role, new.tenant) != (before.role, before.tenant):
             yield from delete_sessions(new.uid)
-        yield from _write_audit(now(), by, _action(before, new), new)
+        yield from _write_audit(now(), by, _action(before, new), new, changes=_list_changes(before, new))
         return new
 
     @change
@@ -199,10 +200,14 @@ class UserStore(Operations):
         yield Write(_SET_ZONE, (_normalize_uid(uid), storable(zone[:MAX_ZONE])))
 
     @change
-    def note_sign_in(self, uid: str, now: int) -> Work[None]:
-        """Store when a user last signed in."""
-        if not (yield Write(_SET_SIGN_IN, (_normalize_uid(uid), now))):
+    def note_sign_in(self, uid: str, now: int, address: str = "") -> Work[None]:
+        """Store when a user last signed in, and put it on the audit trail with the address."""
+        rows = yield Read(SELECT_USER, (_normalize_uid(uid),))
+        if not rows or not (yield Write(_SET_SIGN_IN, (_normalize_uid(uid), now))):
             raise Rollback(None)
+        user = parse_user(rows[0])
+        by, sample = Actor("user", user.name, user.uid), (storable(address), *(("second factor",) if user.totp else ()))
+        yield from write_audit(now, by, "user.signIn", user.tenant, count=1, sample=sample)
 
 
 def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
@@ -236,6 +241,14 @@ def _action(before: User, new: User) -> str:
     return "user.change"
 
 
-def _write_audit(now: int, by: Actor, action: str, user: User, *more: str) -> Work[None]:
+def _list_changes(before: User, new: User) -> list[ChangedValue]:
+    values = (("role", before.role, new.role), ("tenant", before.tenant or "all", new.tenant or "all"))
+    disabled = ("disabled", str(before.disabled).lower(), str(new.disabled).lower())
+    return [ChangedValue(*each) for each in (*values, disabled) if each[1] != each[2]]
+
+
+def _write_audit(
+    now: int, by: Actor, action: str, user: User, *more: str, changes: Sequence[ChangedValue] = ()
+) -> Work[None]:
     sample = (f"{user.name} {user.uid}", user.role, *more)
-    yield from write_audit(now, by, action, user.tenant, count=1, sample=sample)
+    yield from write_audit(now, by, action, user.tenant, count=1, sample=sample, changes=changes)

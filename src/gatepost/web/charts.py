@@ -22,10 +22,13 @@ _ROUND_STEPS = (1, 2, 5)
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One step of time: its label, and the number of each part."""
+    """One step of time: its label, and the number of each part. `tick` is what the axis says there, "" for nothing;
+    `path` is where a click on the bar leads."""
 
     label: str
     parts: Mapping[str, int]
+    tick: str | None = None
+    path: str = ""
 
     @property
     def total(self) -> int:
@@ -36,7 +39,8 @@ def draw_stacked_bars(columns: Sequence[Column], order: Sequence[str], summary: 
     """Draw stacked bars; each part has the class `s-` and its name."""
     top = axis_maximum(max((column.total for column in columns), default=0))
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(columns))
-    drawn = [_draw_grid(top), _draw_labels([column.label for column in columns], slot)]
+    ticks = [column.label if column.tick is None else column.tick for column in columns]
+    drawn = [_draw_grid(top), _draw_labels(ticks, slot)]
     for index, column in enumerate(columns):
         drawn.append(_draw_bar(column, order, LEFT + index * slot, slot, top))
     return _wrap_svg("".join(drawn), summary)
@@ -102,7 +106,8 @@ def _draw_bar(column: Column, order: Sequence[str], left: float, slot: float, to
             )
             done += number
     said = ", ".join(f"{name} {column.parts[name]:,}" for name in order if column.parts.get(name))
-    return f"<g><title>{escape(column.label)}: {escape(said or 'nothing')}</title>{''.join(pieces)}</g>"
+    leads = f' data-href="{escape(column.path)}"' if column.path and column.total else ""
+    return f"<g{leads}><title>{escape(column.label)}: {escape(said or 'nothing')}</title>{''.join(pieces)}</g>"
 
 
 def _y_of(value: float, top: int) -> float:
@@ -122,10 +127,11 @@ def _draw_grid(top: int) -> str:
 
 def _draw_labels(labels: Sequence[str], slot: float) -> str:
     widest = max(map(len, labels), default=1) * CHARACTER + GAP
-    most = max(1, min(6, int((WIDTH - LEFT - RIGHT) / widest)))
-    every = max(1, -(-len(labels) // most))
+    most = max(1, min(8, int((WIDTH - LEFT - RIGHT) / widest)))
+    places = [index for index, label in enumerate(labels) if label]
+    every = max(1, -(-len(places) // most))
     drawn = []
-    for index in range(every // 2, len(labels), every):
+    for index in places[(every - 1) // 2 :: every]:
         # Half the width of the label, at most: it must not reach beyond the picture.
         half = len(labels[index]) * CHARACTER / 2
         x = min(LEFT + (index + 0.5) * slot, WIDTH - half)

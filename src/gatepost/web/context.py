@@ -22,8 +22,11 @@ from gatepost.scanning.spool import Spool
 from gatepost.store.feed_definitions import FeedDefinition
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
+from gatepost.store.top_values import TopValues
+from gatepost.store.traffic import TrafficBucket
 from gatepost.web.bulk_work import BulkWork
 from gatepost.web.credentials import PasswordHashes
+from gatepost.web.health_notes import SlowChecks
 from gatepost.web.rendering import PageRenderer
 from gatepost.web.request import GLOBAL, SignedInRequest
 
@@ -105,8 +108,10 @@ class WebContext(msgspec.Struct, frozen=True):
     scan_seconds: float
     bulk_work: BulkWork = msgspec.field(default_factory=BulkWork)
     events: Emits = NO_EVENTS
+    health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    top_values: dict[tuple[str | None, str], tuple[int, TopValues, TrafficBucket]] = msgspec.field(default_factory=dict)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     @property

@@ -55,6 +55,8 @@ NOTICES = {
     "mail-restored": "{0} restored.",
     "reported": "Report recorded. Thank you.",
     "none-selected": "Nothing is selected; nothing was changed.",
+    "event-sent": "A test event was handed to every output. Alerts get it if they choose node.state.",
+    "no-outputs": "No output of events is configured, so there is nothing to test.",
     "search-saved": "Search saved.",
     "search-deleted": "Saved search deleted.",
     "blocked": "Blocked from the next message on.",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 
 import msgspec
+from jinja2 import Environment
 from starlette.routing import Route
 
 from gatepost.abby.app import ApiServices
@@ -13,6 +14,7 @@ from gatepost.api.responses import ErrorPage
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.web.context import Installation, WebContext
 from gatepost.web.credentials import PasswordHashes
+from gatepost.web.health_notes import SlowChecks, worst_of_cores
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
@@ -25,6 +27,8 @@ from gatepost.web.pages import (
     list_import,
     lists,
     look_backs,
+    message_entries,
+    message_source,
     messages,
     overview,
     policy,
@@ -38,7 +42,7 @@ from gatepost.web.pages import (
     tenants,
     users,
 )
-from gatepost.web.rendering import PageRenderer, build_environment
+from gatepost.web.rendering import PageRenderer, build_environment, compile_templates
 from gatepost.web.routing import WebRoute, build_routes
 from gatepost.web.time_zones import zone_names
 
@@ -48,6 +52,8 @@ PAGES: tuple[WebRoute, ...] = (
     *overview.PAGES,
     *saved_searches.PAGES,
     *messages.PAGES,
+    *message_source.PAGES,
+    *message_entries.PAGES,
     *quarantine.PAGES,
     *quarantine_work.PAGES,
     *scan.PAGES,
@@ -76,17 +82,17 @@ class Site(msgspec.Struct, frozen=True):
 
 
 @cache
-def _assets_and_renderer() -> tuple[Assets, PageRenderer]:
+def _assets_and_environment() -> tuple[Assets, Environment]:
     """Static files and templates: one of each for the process, whatever its settings are."""
     assets = Assets()
-    return assets, PageRenderer(build_environment(assets.paths))
+    return assets, build_environment(assets.paths)
 
 
 def prepare_pages() -> None:
     """Compile what pages need. A template takes up to 0.1 s of CPU, which is to be spent off the event loop, before
     anybody asks for its page."""
-    _, renderer = _assets_and_renderer()
-    renderer.compile_templates()
+    _, environment = _assets_and_environment()
+    compile_templates(environment)
     zone_names()
 
 
@@ -98,7 +104,9 @@ def build_site(
 ) -> Site:
     """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
     is told of sign-ins."""
-    assets, renderer = _assets_and_renderer()
+    assets, environment = _assets_and_environment()
+    checks = SlowChecks()
+    renderer = PageRenderer(environment, lambda: worst_of_cores(services.cores.states) or checks.note)
     context = WebContext(
         store=services.store,
         cores=services.cores,
@@ -114,5 +122,6 @@ def build_site(
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
         events=events,
+        health=checks,
     )
     return Site(build_routes(context, assets, PAGES), renderer.error_page)

@@ -10,7 +10,7 @@ alone: it must come back as it was.
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from gatepost.api.errors import Failure
 from gatepost.api.responses import Headers
 from gatepost.times import date_time
 from gatepost.view.values import escape_block
+from gatepost.web.health_notes import HealthNote, note_for
 from gatepost.web.message_lines import attachments, links_by_host, short_reason, shown_sender
 from gatepost.web.notices import read_notice
 from gatepost.web.page_responses import html_response
@@ -61,16 +62,17 @@ TURN_SECONDS = 0.002
 PIECES_BETWEEN_LOOKS = 8
 
 
+def compile_templates(environment: Environment) -> None:
+    """Compile all templates of an environment, which keeps them."""
+    for name in environment.list_templates():
+        environment.get_template(name)
+
+
 class PageRenderer:
-    """Renders templates with the values that every page needs."""
+    """Renders templates with the values that every page needs; `health` returns the worst that is known."""
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-
-    def compile_templates(self) -> None:
-        """Compile all of them."""
-        for name in self._environment.list_templates():
-            self._environment.get_template(name)
+    def __init__(self, environment: Environment, health: Callable[[], HealthNote | None] = lambda: None) -> None:
+        self._environment, self._health = environment, health
 
     def render(self, template: str, request: SignedInRequest, **values: Any) -> str:
         """Render a small page for a signed-in user, with times in the zone of the user."""
@@ -97,6 +99,7 @@ class PageRenderer:
             csrf=request.session.csrf,
             navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
             notice=read_notice(request.http),
+            health=note_for(self._health(), may_know=request.may("system.read")),
             **values,
         )
 

@@ -96,6 +96,7 @@ PagePermission: TypeAlias = Literal[
     "quarantine.read",
     "quarantine.act",
     "quarantine.release-anywhere",
+    "quarantine.release-dangerous",
     "lists.read",
     "lists.change",
     "keys.read",
@@ -112,11 +113,20 @@ PagePermission: TypeAlias = Literal[
     "learning.change",
     "audit.read",
     "system.read",
+    "system.change",
 ]
 ALL_PERMISSIONS: frozenset[PagePermission] = frozenset(get_args(PagePermission))
 READ_PERMISSIONS: frozenset[PagePermission] = frozenset(each for each in ALL_PERMISSIONS if each.endswith(".read"))
 DEPLOYMENT_PERMISSIONS: frozenset[PagePermission] = frozenset(
-    {"tenants.read", "tenants.change", "system.read", "feeds.read", "feeds.change", "quarantine.release-anywhere"}
+    {
+        "tenants.read",
+        "tenants.change",
+        "system.read",
+        "system.change",
+        "feeds.read",
+        "feeds.change",
+        "quarantine.release-anywhere",
+    }
 )
 
 ROLES: dict[str, frozenset[PagePermission]] = {
@@ -137,7 +147,7 @@ ROLES: dict[str, frozenset[PagePermission]] = {
     "auditor": READ_PERMISSIONS,
 }
 ROLE_MEANINGS = {
-    "administrator": "everything: users, API keys, tenants, lists, mail",
+    "administrator": "everything: users, API keys, tenants, lists, mail, release of malware and phishing",
     "analyst": "mail, quarantine and lists",
     "auditor": "view everything, change nothing",
 }

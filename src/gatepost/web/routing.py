@@ -130,6 +130,7 @@ async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) 
         if call:
             stack.enter_context(call)
         stack.enter_context(times_in(request.user.zone))
+        await context.health.look(context.store, context.now())
         answer = _in_frame(context, await page.handler(context, request), request)
     return answer if page.is_polled else _after_notice(answer, request.http)
 

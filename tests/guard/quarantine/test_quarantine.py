@@ -624,6 +624,15 @@ def test_rest_scans_that_are_held_are_kept(use: Use, answer: Report | Full, kept
     use(scenario)
 
 
+def test_a_trial_is_not_held(use: Use) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        asked = msgspec.structs.replace(request(), source="page")
+        assert await HoldingCore(Core(REPORT), deployment.quarantine).scan(asked) == result(asked, REPORT)
+        assert await deployment.quarantine.raw(asked.ggrid) is None
+
+    use(scenario)
+
+
 def test_an_outcome_survives_the_wire() -> None:
     outcomes: list[ReleaseOutcome] = [Released("g", 1, "cli", ("a",)), NotHeld(), NotSent("why"), Busy()]
     for outcome in outcomes:

@@ -16,7 +16,7 @@ import pytest
 from gatepost.guard.http_source import HoldingCore
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES
+from gatepost.guard.quarantine.release import DANGEROUS, ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -90,7 +90,8 @@ class Deployment:
             "ceo@beta.test", recipients or ("ann@alpha.test",), "192.0.2.9", "mx.x.example", self.alpha or tenant
         )
         request = ScanRequest(new_id(), 1_800_000_000_000, envelope, Body(raw), source)
-        if source == "smtp":
+        # Uploads of people are no longer held, but storage of earlier versions has some.
+        if source in ("smtp", "page"):
             result = await Core().scan(request)
             assert isinstance(result, ScanResult)
             await self.quarantine.keep(request, result, request.body)
@@ -98,8 +99,10 @@ class Deployment:
             await HoldingCore(Core(), self.quarantine).scan(request)
         return request.ggrid
 
-    async def release(self, ggrid: str, *recipients: str, anywhere: bool = False) -> Any:
-        order = ReleaseOrder(ggrid, self.alpha, by=ANALYST, recipients=recipients, anywhere=anywhere)
+    async def release(self, ggrid: str, *recipients: str, anywhere: bool = False, dangerous: bool = True) -> Any:
+        order = ReleaseOrder(
+            *(ggrid, self.alpha), by=ANALYST, recipients=recipients, anywhere=anywhere, dangerous=dangerous
+        )
         return await self.quarantine.carry_out(order)
 
 
@@ -176,9 +179,10 @@ def test_mail_of_no_tenant_goes_to_its_own_recipients(use: Use, next_hop: Any) -
     async def scenario(deployment: Deployment) -> None:
         deployment.alpha = ""
         ggrid = await deployment.hold("smtp", tenant=None)
-        order = ReleaseOrder(ggrid, by=ANALYST, recipients=("x@alpha.test",))
+        order = ReleaseOrder(ggrid, by=ANALYST, recipients=("x@alpha.test",), dangerous=True)
         assert await deployment.quarantine.carry_out(order) == ELSEWHERE
-        assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=ANALYST)), Released)
+        own = ReleaseOrder(ggrid, by=ANALYST, dangerous=True)
+        assert isinstance(await deployment.quarantine.carry_out(own), Released)
         assert len(next_hop.mail) == 1
 
     use(scenario)
@@ -191,6 +195,17 @@ def test_what_a_person_uploaded_is_never_sent(use: Use, next_hop: Any, recipient
         for anywhere in (False, True):
             assert await deployment.release(ggrid, *recipients, anywhere=anywhere) == UPLOADED
         assert next_hop.commands == []
+
+    use(scenario)
+
+
+def test_malware_needs_a_right_of_its_own(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold("smtp")
+        for anywhere in (False, True):
+            assert await deployment.release(ggrid, anywhere=anywhere, dangerous=False) == DANGEROUS
+        assert next_hop.commands == []
+        assert isinstance(await deployment.release(ggrid), Released)
 
     use(scenario)
 

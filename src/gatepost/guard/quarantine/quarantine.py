@@ -211,7 +211,9 @@ class Quarantine:
         raw = await self.raw(order.ggrid, order.tenant)
         if mail is None or raw is None:
             return NotHeld()
-        if not order.for_learning:
+        if order.is_reading:
+            await self._store.note_view(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+        elif not order.for_learning:
             await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
         return raw
 

@@ -22,7 +22,15 @@ import structlog
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
 from gatepost.names import normal_address, normal_domain
-from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, Released, ReleaseOrder, ReleaseOutcome
+from gatepost.scanning.held_mail import (
+    DANGEROUS_VERDICTS,
+    Busy,
+    NotHeld,
+    NotSent,
+    Released,
+    ReleaseOrder,
+    ReleaseOutcome,
+)
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
@@ -47,6 +55,8 @@ WRONG_BYTES = NotSent("it holds a NUL byte, which SMTP cannot carry", forbidden=
 LOOPS = NotSent("it has passed too many servers; it seems to go round in a circle", forbidden=True)
 LONG_HEADER = NotSent("its header section is too long", forbidden=True)
 ELSEWHERE = NotSent("a recipient is neither one of the message nor in a domain of its tenant", forbidden=True)
+NO_NEXT_HOP = NotSent("no next hop is configured (delivery.nextHop)")
+DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
 log = structlog.get_logger("gatepost.guard")
 
@@ -74,13 +84,15 @@ class Releaser:
             return _as_released(mail, mail.release)
         if refusal := await self._refusal(mail.record, order):
             log.warning("release refused", ggrid=mail.record.ggrid, by=order.by.label, reason=refusal.reason)
+            await self._note_failure(mail.record, order.by, refusal)
             return refusal
         ggrid = mail.record.ggrid
         raw = await self._raw.get(ggrid)
         if raw is None:
             return await self._result_without_bytes(ggrid)
         if self._routing is None:
-            return NotSent("no next hop is configured (delivery.nextHop)")
+            await self._note_failure(mail.record, order.by, NO_NEXT_HOP)
+            return NO_NEXT_HOP
         holder, now = new_id(), int(self._clock() * 1_000)
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
             return await self._result_of_other(ggrid)
@@ -90,14 +102,19 @@ class Releaser:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
+    async def _note_failure(self, record: MessageRecord, by: Actor, failure: NotSent) -> None:
+        await self._store.note_failed_release(record.ggrid, record.envelope.tenant, by, failure.reason)
+
     async def finish(self) -> None:
         """Wait for the releases that are under way."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def _refusal(self, record: MessageRecord, order: ReleaseOrder) -> NotSent | None:
         """Return why this caller may not send this message to these recipients."""
-        if record.source == "page":
+        if record.is_trial:
             return UPLOADED
+        if record.report.verdict in DANGEROUS_VERDICTS and not order.dangerous:
+            return DANGEROUS
         if order.anywhere:
             return None
         envelope = record.envelope
@@ -140,6 +157,7 @@ class Releaser:
         if failure:
             log.warning("not released", ggrid=ggrid, reason=failure.reason)
             await self._store.give_back(ggrid, holder)
+            await self._note_failure(mail.record, order.by, failure)
             return failure
         release = await self._record(ggrid, wanted, order.by, holder)
         log.info("released", ggrid=ggrid, by=release.by, count=len(release.recipients))

@@ -1,17 +1,51 @@
-"""The audit trail: who changed what and when, in all, and of one list. It can only be read."""
+"""The audit trail: who did what and when, in all, of one list, and one record with all its values. It can only be read.
 
+Cells of a CSV file that a spreadsheet would take for formulas are defused: names and entries come from strangers.
+"""
+
+import csv
+import io
+
+import msgspec
 from starlette.responses import Response
 
-from gatepost.api.errors import Failure
-from gatepost.store.audit import AuditFilter
+from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.api.list_files import defuse
+from gatepost.ids import canonical
+from gatepost.store.audit import AuditFilter, AuditRecord
+from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_period
 from gatepost.web.list_access import find_list
-from gatepost.web.page_responses import html_response
-from gatepost.web.request import GLOBAL, SignedInRequest
+from gatepost.web.page_responses import download_response, html_response
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
 ROWS_ON_A_PAGE = 100
+EXPORT_PAGE = 1_000
+MAX_EXPORTED = 10_000
+COLUMNS = ("id", "time", "actorKind", "actor", "actorId", "action", "tenantUid", "list", "count", "sample")
+UNKNOWN_FORMAT = Failure(INVALID_REQUEST, "format: choose csv or json")
+# Groups of actions, as the filter offers them.
+ACTION_GROUPS = {
+    "entries.": "entries of lists",
+    "list.": "lists",
+    "quarantine.": "held mail: releases, deletions, readings, exports",
+    "message.": "messages: reports and trials",
+    "messages.": "searches that were exported",
+    "user.": "users and sign-ins",
+    "session.": "sessions",
+    "apikey.": "API keys",
+    "tenant.": "tenants",
+    "feed.": "feeds",
+    "model.": "learnt models",
+    "policy.": "trials of the policy",
+    "config.": "published configuration",
+    "node.": "nodes",
+    "system.": "health checks",
+    "privacy.": "exports and erasures of a person",
+    "audit.": "exports of this trail",
+}
 LIST_ACTIONS = {
     "entries.add": "added or changed",
     "entries.delete": "deleted",
@@ -26,8 +60,7 @@ LIST_ACTIONS = {
 }
 
 
-async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """List all changes, newest first."""
+def _parse_filter(context: WebContext, request: SignedInRequest) -> AuditFilter | Failure:
     query, named = request.query, request.query.text("scope")
     scope = request.parse_scope(named) if named else request.user.tenant
     if isinstance(scope, Failure):
@@ -35,7 +68,7 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Res
     when = parse_period(query, context.now())
     if isinstance(when, Failure):
         return when
-    wanted = AuditFilter(
+    return AuditFilter(
         scope="" if named == GLOBAL else scope,
         since=when.since,
         until=when.until,
@@ -43,12 +76,90 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Res
         action=query.text("action", 100) or None,
         list=query.text("list", 200) or None,
     )
+
+
+async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List what was done, newest first."""
+    query, wanted = request.query, _parse_filter(context, request)
+    if isinstance(wanted, Failure):
+        return wanted
     page = await context.store.audit_page(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
     return html_response(
         await context.renderer.render_in_turns(
-            "audit.html", request, here="/audit", page=page, query=query, scopes=await find_scopes(context, request)
+            "audit.html",
+            request,
+            here="/audit",
+            page=page,
+            query=query,
+            scopes=await find_scopes(context, request),
+            groups=ACTION_GROUPS,
+            link_of=link_of,
         )
     )
+
+
+def link_of(text: str, action: str) -> str:
+    """Return the path of what a record is about, "" for what has no page: messages are named by their ids."""
+    if not action.startswith(("quarantine.", "message.")):
+        return ""
+    ggrid = canonical(text)
+    return f"/messages/{ggrid}" if ggrid else ""
+
+
+async def show_record(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show one record with every value that it changed."""
+    number = request.path_part("number")
+    if not (number.isascii() and number.isdigit()) or len(number) > 18:
+        return NOT_VISIBLE
+    found = await context.store.audit_changes(int(number))
+    if found is None or (request.user.tenant and found[0].scope != request.user.tenant):
+        return NOT_VISIBLE
+    page = context.renderer.render(
+        "audit-record.html",
+        request,
+        here="/audit",
+        record=found[0],
+        changes=found[1],
+        scopes=await find_scopes(context, request),
+        link_of=link_of,
+    )
+    return html_response(page)
+
+
+async def export_audit_trail(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Send the records that match as CSV or JSON; that is on record itself."""
+    wanted, kind = _parse_filter(context, request), request.query.text("format", 10)
+    if isinstance(wanted, Failure):
+        return wanted
+    if kind not in ("csv", "json"):
+        return UNKNOWN_FORMAT
+    rows: list[AuditRecord] = []
+    before: str | None = None
+    while len(rows) < MAX_EXPORTED:
+        page = await context.store.audit_page(wanted, before, EXPORT_PAGE)
+        rows += page.rows
+        before = page.next
+        if before is None or page.reached is not None:
+            break
+    rows = rows[:MAX_EXPORTED]
+    await context.store.note(
+        "audit.export", request.actor, request.user.tenant, count=len(rows), sample=[request.http.url.query]
+    )
+    if kind == "json":
+        lines = [dict(zip(COLUMNS, _values(row), strict=True)) for row in rows]
+        return download_response(msgspec.json.encode(lines), "audit.json", "application/json")
+    out = io.StringIO()
+    write = csv.writer(out, lineterminator="\n").writerow
+    write(COLUMNS)
+    for row in rows:
+        cells = (" ".join(value) if isinstance(value, tuple) else str(value) for value in _values(row))
+        write([defuse(cell) for cell in cells])
+    return download_response(out.getvalue().encode(), "audit.csv", "text/csv; charset=utf-8")
+
+
+def _values(row: AuditRecord) -> tuple[object, ...]:
+    actor = (row.actor.kind, row.actor.name, row.actor.id)
+    return (row.id, date_time(row.time), *actor, row.action, row.scope or "", row.list, row.count, row.sample)
 
 
 async def show_list_history(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -69,4 +180,6 @@ async def show_list_history(context: WebContext, request: SignedInRequest) -> Re
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/lists/{scope}/{name}/history", show_list_history, "lists.read", "search"),
     PageRoute("GET", "/audit", show_audit_trail, "audit.read", "search"),
+    PageRoute("GET", "/audit/export", export_audit_trail, "audit.read", "search"),
+    PageRoute("GET", "/audit/{number}", show_record, "audit.read"),
 )

@@ -119,6 +119,9 @@ async def export_list(context: WebContext, request: SignedInRequest) -> Response
         request.party, scoped_list.scope, name, FileLines(kind), heading(kind).encode()
     )
     if not isinstance(stream, Failure):
+        await context.store.note(
+            "list.export", request.actor, scoped_list.scope, list_name=name, count=scoped_list.size, sample=[kind]
+        )
         stream.headers.update(PAGE_HEADERS)
         stream.headers["Content-Type"] = MEDIA_TYPES[kind]
         stream.headers["Content-Disposition"] = f'attachment; filename="{name}.{FILE_ENDINGS[kind]}"'

@@ -35,8 +35,8 @@ from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS, parse_query
 from gatepost.web.message_lines import attachments, defang, headline, links_by_host, shown_sender, strongest_lines
-from gatepost.web.page_responses import download_response, html_response, image_response, redirect
-from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
+from gatepost.web.page_responses import html_response, image_response, redirect
+from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.search_fields import DECISIONS, MORE_FIELDS, SORTS, parse_held_filter, parse_message_filter
 
@@ -52,11 +52,11 @@ class EntryLink(msgspec.Struct, frozen=True):
     allow: str
 
 
-def entry_links(report: Report, scope: str | None) -> list[EntryLink]:
+def entry_links(report: Report, ggrid: str) -> list[EntryLink]:
     """Return links for sender, sender's domain, sending host, link hosts and files, each once."""
     found: dict[tuple[str, str], EntryLink] = {}
     for what, entry, lists in _entry_candidates(report):
-        block, allow = (_list_form_path(scope, name, entry) for name in lists)
+        block, allow = (_entry_form_path(ggrid, name, entry) for name in lists)
         found.setdefault((what, entry), EntryLink(what, entry, block, allow))
     return list(found.values())
 
@@ -82,8 +82,8 @@ def _values_of_role(report: Report, role: Role) -> list[str]:
     return [subject.value for subject in report.subjects if subject.role == role][:MAX_PER_ROLE]
 
 
-def _list_form_path(scope: str | None, name: str, entry: str) -> str:
-    return f"/lists/{scope or GLOBAL}/{name}?{urlencode({'add': entry}, errors='replace')}#add"
+def _entry_form_path(ggrid: str, name: str, entry: str) -> str:
+    return f"/messages/{ggrid}/entry?{urlencode({'list': name, 'entry': entry}, errors='replace')}"
 
 
 CORRECTIONS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
@@ -140,6 +140,7 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> Respon
             here="/messages",
             page=page,
             rows=rows,
+            heads=await context.store.message_heads([row.ggrid for row in rows]),
             count=await context.store.count_messages(wanted) if query.is_filtered and page.rows else None,
             query=query,
             scopes=await find_scopes(context, request),
@@ -183,6 +184,8 @@ async def render_message(
     record, report = found.record, found.record.report
     order = ViewOrder(record.ggrid, request.user.tenant)
     view = await context.held_mail.carry_out(order) if found.is_held else NotHeld()
+    if isinstance(view, View):
+        await context.store.note_view(record.ggrid, record.envelope.tenant, request.actor)
     return await context.renderer.render_in_turns(
         "message.html",
         request,
@@ -244,14 +247,15 @@ def _explain_missing_text(found: MessageOnRecord, view: object) -> str:
         return "The message was released; its content is no longer stored."
     if found.held and found.held.state == "deleted":
         return "The message was deleted. While it can be restored, its content is stored but not shown."
+    if found.record.is_trial:
+        return "The content of a trial is not stored."
     return "The content of this message is not stored; only held messages are."
 
 
 def _entry_links(request: SignedInRequest, found: MessageOnRecord) -> list[EntryLink]:
     if not request.may("lists.change"):
         return []
-    scope = request.user.tenant or found.record.envelope.tenant
-    return entry_links(found.record.report, scope)
+    return entry_links(found.record.report, found.record.ggrid)
 
 
 async def show_picture(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -268,20 +272,8 @@ async def show_picture(context: WebContext, request: SignedInRequest) -> Respons
         return NO_CORE
     if isinstance(drawn, NotHeld | NotShown):
         return Failure(NOT_FOUND, "this picture cannot be shown")
+    await context.store.note_view(found.record.ggrid, found.record.envelope.tenant, request.actor)
     return image_response(drawn.png)
-
-
-async def export_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Send the original message as a file; the audit trail records it."""
-    found = await find_message(context, request)
-    if isinstance(found, Failure):
-        return found
-    raw = await context.held_mail.carry_out(ExportOrder(found.record.ggrid, request.user.tenant, by=request.actor))
-    if isinstance(raw, Down):
-        return NO_CORE
-    if isinstance(raw, NotHeld):
-        return NOT_VISIBLE
-    return download_response(raw, f"{found.record.ggrid}.eml", "application/octet-stream")
 
 
 async def report_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -310,7 +302,6 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/messages", show_messages, "messages.read", "search"),
     PageRoute("GET", "/messages/{ggrid}", show_message, "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/picture/{index}", show_picture, "messages.read"),
-    PageRoute("POST", "/messages/{ggrid}/export", export_message, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/report", report_message, "messages.report"),
     PageRoute("GET", "/messages/{ggrid}/replay", show_reevaluation, "messages.read"),
 )

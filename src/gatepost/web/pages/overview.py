@@ -1,10 +1,12 @@
-"""The first page: state of the queue and the cores, number of messages, verdicts, and time of analysis.
+"""The first page: state of the queue and the cores, numbers of messages and verdicts, what is most frequent, and time
+of analysis, all compared with the week before.
 
 `/overview/live` is the part that changes, without the frame; the page fetches it every few seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
@@ -12,6 +14,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
+from gatepost.store.top_values import TopValues
 from gatepost.store.traffic import BINS, TrafficBucket
 from gatepost.web.charts import Column, draw_lines, draw_meter, draw_stacked_bars
 from gatepost.web.context import WebContext, find_scopes
@@ -21,23 +24,29 @@ from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.time_zones import local_time
 
 MINUTE = 60_000
+WEEK = 7 * 1_440 * MINUTE
+TOP_MILLISECONDS = 30_000
+MAX_KNOWN = 200
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A period that the charts cover, and the length of its steps, in milliseconds."""
+    """A period that the charts cover, and the length of its steps, in milliseconds. The axis has a `tick` at every full
+    hour that is a multiple of `hours`."""
 
     key: str
     name: str
     length: int
     step: int
     label: str
+    tick: str
+    hours: int
 
 
 SPANS = (
-    Span("hours", "6 hours", 360 * MINUTE, 10 * MINUTE, "%H:%M"),
-    Span("day", "24 hours", 1_440 * MINUTE, 30 * MINUTE, "%H:%M"),
-    Span("week", "7 days", 7 * 1_440 * MINUTE, 180 * MINUTE, "%a %H:%M"),
-    Span("month", "30 days", 30 * 1_440 * MINUTE, 720 * MINUTE, "%d %b"),
+    Span("hours", "6 hours", 360 * MINUTE, 10 * MINUTE, "%H:%M", "%H:%M", 1),
+    Span("day", "24 hours", 1_440 * MINUTE, 30 * MINUTE, "%H:%M", "%H:%M", 6),
+    Span("week", "7 days", 7 * 1_440 * MINUTE, 180 * MINUTE, "%a %H:%M", "%a %d", 24),
+    Span("month", "30 days", 30 * 1_440 * MINUTE, 720 * MINUTE, "%d %b %H:%M", "%d %b", 24),
 )
 VERDICT_ORDER = (*reversed(VERDICTS), "undecided")
 
@@ -69,12 +78,15 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
     span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
     now = context.now()
     buckets = await context.store.traffic(tenant, now - span.length, now, span.step)
+    top, before = await _find_top_values(context, tenant, span, now)
     held = await context.store.held_counts(tenant)
+    other = None if request.user.tenant else tenant
+    places = [_place_of(bucket.start, span, other) for bucket in buckets]
     return {
         "span": span,
         "spans": SPANS,
         "tenant": tenant,
-        "other": None if request.user.tenant else tenant,
+        "other": other,
         "status": context.cores.colour,
         "waiting": context.cores.waiting,
         "cores": [_describe_core(name, load) for name, load in context.cores.states]
@@ -82,25 +94,54 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         else (),
         "held": held,
         "total": total_traffic(buckets),
+        "before": before,
+        "top": top,
+        "steps": tuple(zip(buckets, places, strict=True)),
+        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants()},
         "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
         "buckets": buckets,
         "labels": [_format_label(bucket.start, span) for bucket in buckets],
         "now": now,
         "since": local_time(now - span.length).strftime("%Y-%m-%dT%H:%M"),
-        **_draw_charts(buckets, span),
+        **_draw_charts(buckets, span, places),
     }
 
 
-def _draw_charts(buckets: tuple[TrafficBucket, ...], span: Span) -> dict[str, Any]:
-    labels = [_format_label(bucket.start, span) for bucket in buckets]
-    columns = [Column(label, bucket.verdicts) for label, bucket in zip(labels, buckets, strict=True)]
+async def _find_top_values(
+    context: WebContext, tenant: str | None, span: Span, now: int
+) -> tuple[TopValues, TrafficBucket]:
+    """Return what is most frequent, and the sum of the week before, counted at most twice a minute however many pages
+    are open."""
+    known = context.top_values.get((tenant, span.key))
+    if known and now - known[0] < TOP_MILLISECONDS:
+        return known[1], known[2]
+    top = await context.store.top_values(tenant, now - span.length, now + MINUTE)
+    before = total_traffic(await context.store.traffic(tenant, now - span.length - WEEK, now - WEEK, span.step))
+    if len(context.top_values) >= MAX_KNOWN:
+        context.top_values.clear()
+    context.top_values[tenant, span.key] = (now, top, before)
+    return top, before
+
+
+def _place_of(start: int, span: Span, tenant: str | None) -> str:
+    """Return the path of the messages of one step."""
+    first, last = (local_time(moment).strftime("%Y-%m-%dT%H:%M") for moment in (start, start + span.step))
+    return f"/messages?{urlencode({'since': first, 'until': last, **({'tenant': tenant} if tenant else {})})}"
+
+
+def _draw_charts(buckets: tuple[TrafficBucket, ...], span: Span, places: Sequence[str]) -> dict[str, Any]:
+    ticks = [_format_tick(bucket.start, span) for bucket in buckets]
+    columns = [
+        Column(_format_label(bucket.start, span), bucket.verdicts, tick, place)
+        for bucket, tick, place in zip(buckets, ticks, places, strict=True)
+    ]
     latency = {
         name: [bucket.percentile(part) if bucket.messages else None for bucket in buckets]
         for name, part in (("a", 0.5), ("b", 0.99))
     }
     return {
         "verdict_chart": draw_stacked_bars(columns, VERDICT_ORDER, f"Messages by verdict over {span.name}"),
-        "latency_chart": draw_lines(labels, latency, f"Analysis time over {span.name}, in milliseconds"),
+        "latency_chart": draw_lines(ticks, latency, f"Analysis time over {span.name}, in milliseconds"),
     }
 
 
@@ -132,6 +173,14 @@ def total_traffic(buckets: tuple[TrafficBucket, ...]) -> TrafficBucket:
         verdicts=verdicts,
         decisions=decisions,
     )
+
+
+def _format_tick(start: int, span: Span) -> str:
+    """Return what the axis says at a step: something at full hours of the user's day, nothing between them."""
+    moment = local_time(start)
+    # Steps of three hours and more need not begin at midnight in every zone: the one that has it counts.
+    is_first = moment.hour % span.hours * 60 + moment.minute < span.step // MINUTE
+    return moment.strftime(span.tick) if is_first else ""
 
 
 def _format_label(start: int, span: Span) -> str:

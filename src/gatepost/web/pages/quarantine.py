@@ -11,7 +11,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.names import normal_address
-from gatepost.scanning.held_mail import ReleaseOrder
+from gatepost.scanning.held_mail import DANGEROUS_VERDICTS, ReleaseOrder
 from gatepost.store.bulk_actions import MAX_ITEMS
 from gatepost.store.held_search import HeldFilter
 from gatepost.web.context import WebContext, find_scopes
@@ -28,6 +28,7 @@ from gatepost.web.search_fields import HELD_VERDICTS, MORE_FIELDS, STATES, parse
 ROWS_ON_A_PAGE = 50
 GROUPED_ROWS = 500
 MAX_RECIPIENTS = 100
+MAY_NOT_RELEASE = "releasing malware and phishing is a right of its own; ask an administrator"
 NOTHING_SELECTED = "no message is selected"
 
 
@@ -84,6 +85,10 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
     recipients = [normal_address(each) for each in stated]
     if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
+    if found.record.report.verdict in DANGEROUS_VERDICTS and not request.may("quarantine.release-dangerous"):
+        record = found.record
+        await context.store.note_failed_release(record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE)
+        return await _render_fault(context, request, found, MAY_NOT_RELEASE)
     if not request.form.has("sure"):
         return html_response(
             await context.renderer.render_in_turns(
@@ -103,6 +108,7 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
         by=request.actor,
         recipients=tuple(recipients),
         anywhere=request.may("quarantine.release-anywhere"),
+        dangerous=request.may("quarantine.release-dangerous"),
     )
     fault = explain_failure(await context.held_mail.carry_out(order))
     if fault:

@@ -12,7 +12,16 @@ from starlette.responses import Response
 from gatepost.abby.core_state import Down
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
-from gatepost.scanning.held_mail import Busy, Deleted, DeleteOrder, NotHeld, NotSent, Released, ReleaseOrder
+from gatepost.scanning.held_mail import (
+    DANGEROUS_VERDICTS,
+    Busy,
+    Deleted,
+    DeleteOrder,
+    NotHeld,
+    NotSent,
+    Released,
+    ReleaseOrder,
+)
 from gatepost.store.bulk_actions import BulkAction
 from gatepost.store.held_mail import HeldMessage
 from gatepost.web.context import WebContext
@@ -27,7 +36,8 @@ Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[str]]
 
 
 async def _release_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor)
+    may = request.may("quarantine.release-dangerous")
+    order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor, dangerous=may)
     return explain_failure(await context.held_mail.carry_out(order))
 
 
@@ -133,10 +143,7 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
     for ggrid in shown[:MAX_SHOWN]:
         if mail := await context.store.held_or_deleted(ggrid, request.user.tenant):
             mails[ggrid] = mail
-    verdicts: dict[str, int] = {}
-    for mail in mails.values():
-        verdict = mail.record.report.verdict
-        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+    verdicts = await context.store.held_verdicts(work.items) if not begun else {}
     return await context.renderer.render_in_turns(
         template,
         request,
@@ -146,6 +153,7 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
         is_running=begun and not work.finished and work.lease >= now,
         mails=mails,
         verdicts=verdicts,
+        dangerous=sum(verdicts.get(verdict, 0) for verdict in DANGEROUS_VERDICTS),
         back=request.query.raw_text("back"),
         most=MAX_SHOWN,
     )

@@ -66,6 +66,9 @@ async def export_messages(context: WebContext, request: SignedInRequest) -> Resp
         # Where the budget of one call was spent, the file ends: the page says how far a search came, and so does this.
         if before is None or page.reached is not None:
             break
+    await context.store.note(
+        "messages.export", request.actor, wanted.tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
+    )
     if kind == "csv":
         return download_response(_write_csv(rows[:MAX_EXPORTED]).encode(), "messages.csv", "text/csv; charset=utf-8")
     lines = [dict(zip(COLUMNS, _values(row), strict=True)) for row in rows[:MAX_EXPORTED]]

@@ -1,6 +1,6 @@
-"""The scan page: upload a message and see its ledger. It is analysed and recorded like one sent to the API.
+"""The scan page: upload a message and see its ledger. It is analysed like one sent to the API, and recorded as a trial.
 
-Its user makes up the message and its envelope, so it is never released to the next hop (`scanning.request.Source`).
+Its user makes up the message and its envelope, so it is no mail: it is neither counted nor held nor learnt from.
 """
 
 import msgspec
@@ -39,7 +39,10 @@ async def scan_file(context: WebContext, request: SignedInRequest, body: Spooled
     outcome = await context.cores.scan(scan, ConnectedClient(body, request.http.receive), context.scan_seconds)
     if isinstance(outcome, Failure):
         return html_response(await _render_scan(context, request, fault=outcome.message), outcome.error.status)
-    return redirect("/scan" if isinstance(outcome, ClientLeft) else f"/messages/{outcome.ggrid}")
+    if isinstance(outcome, ClientLeft):
+        return redirect("/scan")
+    await context.store.note("message.trial", request.actor, envelope.tenant, sample=[outcome.ggrid])
+    return redirect(f"/messages/{outcome.ggrid}")
 
 
 def _parse_envelope(request: SignedInRequest) -> Envelope | Failure:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import structlog
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,6 +24,7 @@ from gatepost.abby.authenticator import LONGEST_WAIT, address_of
 from gatepost.api.errors import OVERLOADED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
 from gatepost.store.audit import Actor
+from gatepost.store.errors import StorageError
 from gatepost.store.sessions import WebSession
 from gatepost.store.sign_in_attempts import Attempt, address_source, browser_source
 from gatepost.store.users import Credentials, User
@@ -126,7 +128,7 @@ async def sign_in_with_code(context: WebContext, request: Request) -> Response |
     attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
     if attempt is None or not await is_valid_code(context, found, form.text("code", 20)):
         return _refuse(context, form, found, origin, attempt, code=True)
-    await context.store.end_session(session.id, Actor("user", session.user.name, session.user.uid), session.user.uid)
+    await context.store.replace_session(session.id, session.user.uid)
     return await _start_session(context, request, found, form, origin, attempt, strong=True)
 
 
@@ -158,7 +160,24 @@ def _refuse(
     context.events.emit(_describe_refusal, found, origin.address, attempt, code=code)
     log.warning("sign-in refused", user=found.user.name if found else None, address=origin.address)
     fault, unsent = WRONG_CODE if code else WRONG_SIGN_IN, read_unsent(form)
-    return _render_sign_in(context, form.text("next"), code, fault=fault, name=form.text("name", 100), unsent=unsent)
+    page = _render_sign_in(context, form.text("next"), code, fault=fault, name=form.text("name", 100), unsent=unsent)
+    if found and attempt:
+        # After the answer: the time that it takes must not tell who exists. Locked accounts add nothing to the trail.
+        page.background = BackgroundTask(_record_failure, context, found.user, origin.address, attempt, code=code)
+    return page
+
+
+async def _record_failure(context: WebContext, user: User, address: str, attempt: Attempt, *, code: bool) -> None:
+    """Put a wrong password or code on the audit trail, and the lock that it set."""
+    by, locked = Actor("user", user.name, user.uid), max([until for _, until in attempt.counted], default=0)
+    what = "code" if code else "password"
+    try:
+        await context.store.note("user.signInFailed", by, user.tenant, sample=[address, f"wrong {what}"])
+        if locked:
+            until = f"until {date_time(locked)}"
+            await context.store.note("user.lockedOut", by, user.tenant, sample=[address, until])
+    except StorageError as fault:
+        log.warning("a refused sign-in could not be put on record", reason=str(fault))
 
 
 def _describe_refusal(
@@ -224,7 +243,7 @@ async def _start_session(
         page = _render_sign_in(context, form.text("next"), code=True, unsent=read_unsent(form))
         return set_cookie(page, secret, seconds)
     await context.store.finish_attempt(attempt, now)
-    await context.store.note_sign_in(user.uid, now)
+    await context.store.note_sign_in(user.uid, now, origin.address)
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
     context.events.emit(_describe_sign_in, user, origin.address)
     log.info("signed in", user=user.name)

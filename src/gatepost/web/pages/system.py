@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
+from gatepost import __version__
 from gatepost.api.errors import Failure
+from gatepost.events.schema import NodeState
+from gatepost.events.stream import NO_EVENTS
 from gatepost.store.errors import StorageError
 from gatepost.web.context import Diagnosis, WebContext
-from gatepost.web.page_responses import html_response
+from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
@@ -27,9 +30,23 @@ async def show_system(context: WebContext, request: SignedInRequest) -> Response
 
 async def run_health_check(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Run the health check and show its result."""
+    await context.store.note("system.examine", request.actor)
     async with context.examining:
         found = await asyncio.to_thread(context.installation.examine)
     return html_response(await _render_system(context, request, found))
+
+
+async def send_test_event(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Hand a test event to every output and alert, so that its receiver can be looked at."""
+    if context.events is NO_EVENTS:
+        return redirect("/system", notice="no-outputs")
+    await context.store.note("system.testEvent", request.actor)
+    context.events.emit(_describe_test)
+    return redirect("/system", notice="event-sent")
+
+
+def _describe_test() -> NodeState:
+    return NodeState(state="test", version=__version__)
 
 
 async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> str:
@@ -77,4 +94,5 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/nodes", show_nodes, "system.read"),
     PageRoute("GET", "/system", show_system, "system.read"),
     PageRoute("POST", "/system/examine", run_health_check, "system.read"),
+    PageRoute("POST", "/system/test-event", send_test_event, "system.change"),
 )

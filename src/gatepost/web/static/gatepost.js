@@ -82,6 +82,12 @@ for (const section of all("[data-live]")) {
   document.addEventListener("visibilitychange", refresh);
 }
 
+// A bar of a chart leads to its messages; the table behind the chart has the same links for the keyboard.
+document.addEventListener("click", (event) => {
+  const bar = event.target.closest("svg [data-href]");
+  if (bar) window.location.assign(bar.dataset.href);
+});
+
 // <input type="checkbox" data-all="name"> selects all boxes of that name.
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;

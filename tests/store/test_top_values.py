@@ -1,0 +1,46 @@
+"""What is most frequent, on both engines: bounded, without trials, and of one tenant."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from gatepost.lists.subjects import Subject
+from gatepost.store import top_values
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+
+
+def test_the_most_frequent(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(store: Store) -> None:
+        tenant = await store.create_tenant("t")
+        assert isinstance(tenant, Tenant)
+        links = (Subject("link", "http://evil.example/x", "1"), Subject("link", "http://evil.example/y", "1"))
+        plain = new_record(completed=2_000, tenant=tenant.uid)
+        bad = msgspec.structs.replace(
+            new_record(completed=2_500), report=msgspec.structs.replace(plain.report, subjects=links)
+        )
+        clean = msgspec.structs.replace(
+            new_record(completed=2_600), report=msgspec.structs.replace(bad.report, verdict="clean", tags=())
+        )
+        trial = msgspec.structs.replace(new_record(completed=2_700), source="page")
+        old = new_record(completed=1_000)
+        for record in (plain, bad, clean, trial, old):
+            await store.record_message(record)
+        found = await store.top_values(None, 1_500, 3_000)
+        assert (found.counted, found.more) == (3, False), "neither the old one nor the trial"
+        assert found.senders == (("a@sender.example", 3),)
+        assert found.domains == (("sender.example", 3),)
+        assert dict(found.targets) == {"b@rcpt.example": 2, "ü@rcpt.example": 2}, "nobody is attacked by clean mail"
+        assert dict(found.findings) == {"text:lure": 2, "url:homograph": 2}
+        assert found.tenants == ((tenant.uid, 1),)
+        assert found.hosts == (("evil.example", 1),)
+        assert (await store.top_values(tenant.uid, 0, 3_000)).counted == 1
+        monkeypatch.setattr(top_values, "COUNTED", 2)
+        assert (await store.top_values(None, 0, 3_000)).more
+
+    use(scenario)

@@ -1,0 +1,105 @@
+"""The audit trail over HTTP: what is on it, values before and after, links, files, and whose it is."""
+
+import csv
+import io
+import time
+from typing import Any
+
+import httpx
+
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.store.audit import CLI, AuditFilter, AuditRecord
+from gatepost.store.entries import NewEntry
+
+
+def trail(site: Any, tenant: str | None, action: str = "") -> list[AuditRecord]:
+    wanted = AuditFilter(scope=tenant, action=action or None)
+    return list(site.run(site.store.audit_page(wanted)).rows)
+
+
+def wait_for(site: Any, tenant: str, action: str) -> AuditRecord:
+    """What is written after an answer comes a moment later."""
+    for _ in range(600):
+        if found := trail(site, tenant, action):
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError(f"{action} is not on record")
+
+
+def test_sign_ins_failures_and_lockouts(site: Any, tenant: str) -> None:
+    name = site.new_user("analyst", tenant)
+    site.enter(name)
+    signed_in = trail(site, tenant, "user.signIn")[0]
+    assert (signed_in.actor.label, signed_in.sample) == (f"user:{name}", ("127.0.0.1",))
+    assert trail(site, tenant, "session.") == [], "signing in ends no session"
+    fields = {"name": name, "password": "wrong"}
+    answers = [httpx.post(f"{site.url}/sign-in", data=fields, trust_env=False) for _ in range(6)]
+    assert {answer.status_code for answer in answers} <= {401, 429}
+    failed = wait_for(site, tenant, "user.signInFailed")
+    assert (failed.actor.name, failed.sample) == (name, ("127.0.0.1", "wrong password"))
+    assert wait_for(site, tenant, "user.lockedOut").sample[1].startswith("until ")
+
+
+def test_readings_exports_and_trials_are_on_record(site: Any, tenant: str) -> None:
+    visitor = site.visitor("analyst", tenant)
+    ggrid = site.message(tenant, held=True)
+    visitor.get(f"/messages/{ggrid}")
+    visitor.get(f"/messages/{ggrid}/picture/0")
+    visitor.get("/messages/export?format=csv&subject=act")
+    visitor.get(f"/lists/{tenant}/blocked-senders/export?format=csv")
+    visitor.post("/policy", {"text": "[weights]", "scope": tenant})
+    visitor.upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n")
+    done = [record.action for record in reversed(trail(site, tenant)) if record.action != "user.signIn"]
+    wanted = ["quarantine.view", "quarantine.view", "messages.export", "list.export", "policy.trial", "message.trial"]
+    assert done[-6:] == wanted
+    delivered = site.message(tenant)
+    visitor.get(f"/messages/{delivered}")
+    assert trail(site, tenant)[0].action == "message.trial", "a message that is not held is not read"
+
+
+def test_every_entry_with_its_value_before_and_after(site: Any, tenant: str) -> None:
+    senders = BY_NAME["blocked-senders"]
+    added = [NewEntry(f"a{number}@b.example", f"a{number}@b.example", "one") for number in range(71)]
+    site.run(site.store.add_entries(tenant, senders, added, CLI))
+    time.sleep(0.002)
+    changed = [NewEntry("a1@b.example", "a1@b.example", "two"), NewEntry("new@b.example", "new@b.example")]
+    site.run(site.store.add_entries(tenant, senders, [*changed, added[2]], CLI))
+    site.run(site.store.delete_entries(tenant, "blocked-senders", ["a1@b.example"], CLI))
+    deleted, changes, first = (site.run(site.store.audit_changes(row.id))[1] for row in trail(site, tenant, "entries."))
+    assert len(first) == 71
+    assert [(each.what, each.before, each.after) for each in changes] == [
+        ("a1@b.example", "one", "two"),
+        ("new@b.example", None, "no comment"),
+    ]
+    assert [(each.what, each.before, each.after) for each in deleted] == [("a1@b.example", "two", None)]
+    visitor = site.visitor("auditor", tenant)
+    page = visitor.get(f"/audit/{trail(site, tenant, 'entries.')[1].id}").text
+    assert '<td data-name="Before" class="break">one</td>' in page
+    other = site.visitor("auditor", site.new_tenant())
+    assert other.get(f"/audit/{trail(site, tenant)[0].id}").status_code == 404
+    assert visitor.get("/audit/x").status_code == 404
+
+
+def test_links_files_and_their_own_record(site: Any, tenant: str) -> None:
+    ggrid = site.message(tenant, held=True)
+    analyst, auditor = site.visitor("analyst", tenant), site.visitor("auditor", tenant)
+    analyst.post(f"/messages/{ggrid}/delete")
+    site.run(site.store.note("message.trial", CLI, tenant, sample=["=cmd|calc"]))
+    page = auditor.get("/audit?action=quarantine.").text
+    assert f'href="/messages/{ggrid}"' in page
+    file = auditor.get("/audit/export?format=csv")
+    rows = list(csv.DictReader(io.StringIO(file.text)))
+    assert {row["tenantUid"] for row in rows} == {tenant}
+    assert next(row["sample"] for row in rows if row["action"] == "message.trial") == "'=cmd|calc"
+    assert ggrid in next(row["sample"] for row in rows if row["action"] == "quarantine.delete")
+    as_json = auditor.get("/audit/export?format=json&action=quarantine.delete").json()
+    assert [row["sample"] for row in as_json] == [[ggrid]]
+    assert trail(site, tenant)[0].action == "audit.export"
+    assert auditor.get("/audit/export?format=xml").status_code == 400
+
+
+def test_a_release_that_fails_is_on_record(site: Any, tenant: str) -> None:
+    user = site.visitor("analyst", tenant)
+    site.run(site.store.note_failed_release("AB" * 16, tenant, CLI, "the next hop said 550"))
+    assert trail(site, tenant, "quarantine.releaseFailed")[0].sample == ("ab" * 16, "the next hop said 550")
+    assert user.get("/audit").status_code == 403
