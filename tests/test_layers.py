@@ -73,6 +73,7 @@ SMALL = {
     "settings.learning": "one section of guard.yml, beside those of feeds and reputation",
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
+    "service.heap": "the allocator of the C library, which nothing else touches",
     "service.running": "the life of one process, from bound ports to the last request",
     "speedups": "whether the native module is there; every twin asks it",
     "store.deferred_deletes": "tenants and lists both use it",
