@@ -74,6 +74,7 @@ SMALL = {
     "settings.learning": "one section of guard.yml, beside those of feeds and reputation",
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
+    "service.heap": "the allocator of the C library, which nothing else touches",
     "service.running": "the life of one process, from bound ports to the last request",
     "smtp.hop_access": "address and TLS of a next hop, which the relay and the builder of routes share",
     "smtp.seen_features": "the file of what next hops can do; relays know it by two calls",

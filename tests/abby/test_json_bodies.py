@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from gatepost.abby import json_bodies, list_bodies
+from gatepost.abby import list_bodies
 from gatepost.abby.json_bodies import LARGE_BODY, MAX_FAULTS_COUNTED, MAX_FAULTS_SHOWN, list_faults
 from gatepost.api.errors import INVALID_REQUEST, Failure
 
@@ -49,5 +49,5 @@ def test_a_large_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch, si
     monkeypatch.setattr(list_bodies.ADD, "decode", noted)
     found = asyncio.run(list_bodies.ADD.read(Request(scope, receive)))
     assert isinstance(found, Failure)
-    assert found.error is json_bodies.INVALID_REQUEST
+    assert found.error is INVALID_REQUEST
     assert (threads != [threading.get_ident()]) == in_thread
