@@ -66,6 +66,7 @@ SMALL = {
     "files.file_names": "how a name is understood; readers of files, lists and checks share it",
     "ids": "UUIDv7",
     "lists.subjects": "plain data of the report; what finds subjects loads parsers",
+    "mail.attached_messages": "what people forward as a report, apart from what is read of every message",
     "mail.html.source": "what lexbor writes out; the walk over it is native",
     "metrics": "the exposition format, below both services",
     "near_duplicates": "the comparison, without the text model",
