@@ -76,7 +76,9 @@ def test_a_core_without_http_tells_its_figures(gateway: Gateway) -> None:
     assert float(figures["gatepost_quarantine_kept_total"]) >= 1
     assert float(figures['gatepost_smtp_messages_total{answer="2xx"}']) >= 1
     assert "gatepost_quarantine_held" in figures
-    assert "gatepost_relay_connections_total" in figures
+    labels = f'{{next_hop="smtp://127.0.0.1:{gateway.next_hop}",route="default"}}'
+    assert float(figures[f"gatepost_relay_connections_total{labels}"]) >= 1
+    assert float(figures[f"gatepost_next_hop_up{labels}"]) == 1
 
 
 def test_a_large_message_goes_through_unchanged(gateway: Gateway, sink: Sink) -> None:
