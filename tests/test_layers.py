@@ -56,6 +56,7 @@ MAX_LINES, MIN_CODE_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 400, 40, 80, 3
 MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
 # Small on purpose: each is one subject that several layers share, or that nothing else belongs to.
 SMALL = {
+    "store.header_sections": "the raw header section of a record: where it ends, how it is stored and read",
     "__init__": "the version",
     "__main__": "python -m gatepost",
     "auth.dns_names": "names and addresses as DNS is asked for them; every standard uses it",

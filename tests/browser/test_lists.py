@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.sample import MAILS, written
 from playwright.sync_api import Page, expect
 
 WAYS = [("desktop", True), ("desktop", False), ("phone", True), ("phone", False)]
@@ -128,8 +129,8 @@ def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: A
     assert len({box["height"] for box in boxes if box}) == 1, boxes
 
 
-def test_captions_and_select_all_on_a_phone(browser: Any, service: Any, mail: Any) -> None:
-    ggrid = service.scan(mail("For a phone"))["ggrid"]
+def test_captions_and_select_all_on_a_phone(browser: Any, service: Any) -> None:
+    ggrid = service.scan(written(next(mail for mail in MAILS if mail.subject == "Are you at your desk?")))["ggrid"]
     page = browser.page(size="phone")
     page.goto(f"/messages/{ggrid}")
     widths = page.locator("caption").evaluate_all("all => all.map((each) => each.getBoundingClientRect().width)")

@@ -264,13 +264,9 @@ class ServiceProvidersSettings(Section):
 
 
 TokenPermission: TypeAlias = Literal[
-    "messages.search",
-    "messages.read",
-    "messages.release",
-    "messages.releaseDangerous",
-    "messages.delete",
+    "messages.search", "messages.read", "messages.release", "messages.releaseDangerous", "messages.delete",
     "messages.report",
-]
+]  # fmt: skip
 
 
 class StaticApiTokenSettings(Section):

@@ -102,6 +102,8 @@ const enter = () => {
   if (section && section.matches("section")) section.querySelector("textarea, input:not([type=hidden])")?.focus();
 };
 window.addEventListener("hashchange", enter);
+// A browser that goes to a fragment takes the focus away from everything else once the page is loaded.
+window.addEventListener("load", () => window.requestAnimationFrame(enter));
 enter();
 
 // <div class="drop"> takes a file that is dropped on it.
