@@ -165,7 +165,7 @@ _RANDOM_MAILER = re.compile(
 # "nobGVzTknRlXjDG2G4To7Uoft": what is left of it without words such as "Mail" or "sender" is most of it.
 _LONG_MAILER = re.compile(r"[A-Za-z0-9]{14,40}\Z")
 _MAILER_WORDS = re.compile(r"[A-Z]?[a-z]{2,}")
-_MAILER_NOISE = 0.35
+_MAILER_NOISE_PERCENT = 35
 _WRITTEN_BY_MACHINE = ("from", "reply-to", "message-id", "x-mailer", "to", "sender", "return-path", "date")
 _PLACEHOLDER = re.compile(
     r"%(?:MSGID|MESSAGEID|XMAILER|RANDOM|RND|CUSTOM|SUBJECT|BOUNDARY|EMAIL|[A-Z_]{4,20}(?![A-Za-z%]))"
@@ -213,7 +213,7 @@ def _is_noise(name: str) -> bool:
     """Return whether a long name without blanks is made of random letters of both cases and digits."""
     if not _LONG_MAILER.match(name) or name.isupper() or name.islower():
         return False
-    return len(_MAILER_WORDS.sub("", name)) >= _MAILER_NOISE * len(name)
+    return 100 * len(_MAILER_WORDS.sub("", name)) >= _MAILER_NOISE_PERCENT * len(name)
 
 
 def _find_missing_habit(habit: _Habit, fields: Mapping[str, str]) -> str:

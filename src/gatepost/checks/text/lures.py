@@ -270,9 +270,12 @@ _PLANTED_SUM = r"(?:[+$€]{1,2} ?\d[\d., ]{2,9}|\d[\d., ]{2,9} ?(?:\$|€|usd|e
 _PLANTED_ADDRESS = r"(?:https?://|www\.)[^\s<>]{4,200}"
 _PLANTED = re.compile(
     rf"(?:\A|[\n:,>]|\b(?:hi|hello|dear|hey|ol[áa]|hola|hallo|bonjour|welcome))[^\w\n]{{1,8}}"
-    rf"(?:{_PLANTED_SUM}[^\n]{{0,40}}?{_PLANTED_ADDRESS}|{_PLANTED_ADDRESS}[^\n\w]{{1,8}}{_PLANTED_SUM})",
-    re.IGNORECASE,
+    rf"(?:{_PLANTED_SUM}[^\n]{{0,40}}?{_PLANTED_ADDRESS}|{_PLANTED_ADDRESS}[^\n\w]{{1,8}}{_PLANTED_SUM})"
 )
+
+# Few letters begin with both, which is sooner told.
+_PLANTED_ADDRESS_MARKS = ("://", "www.")
+_PLANTED_SUM_MARKS = ("+", "$", "€", "usd", "eur", "btc", "eth")
 
 
 @check(TEXT_PLANTED_LINK, needs={"link"})
@@ -285,11 +288,12 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
     """
     if reading.is_discussion or "in-reply-to" in reading.fields:
         return
-    away = [link for link in reading.web_links[:20] if org_domain(link.host) not in reading.sender_domains]
-    if not away:
-        return
     for text in reading.message.texts[:2]:
-        if not text.attached and (match := _PLANTED.search(text.visible[:MAX_PLANTED_TEXT])):
-            if any(link.host and link.host in match.group().lower() for link in away):
+        opening = text.visible[:MAX_PLANTED_TEXT].lower()
+        if text.attached or not any(mark in opening for mark in _PLANTED_ADDRESS_MARKS):
+            continue
+        if any(mark in opening for mark in _PLANTED_SUM_MARKS) and (match := _PLANTED.search(opening)):
+            away = (link for link in reading.web_links[:20] if org_domain(link.host) not in reading.sender_domains)
+            if any(link.host and link.host in match.group() for link in away):
                 yield TEXT_PLANTED_LINK.at("text", words=match.group().strip()[:100])
             return
