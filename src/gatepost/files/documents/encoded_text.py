@@ -30,7 +30,8 @@ def is_encoded(file: File) -> bool:
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the files in the text; a text that bears the name of one and holds none is said to be unread."""
+    """Return the files in the text; a text that bears the name of one and holds none, or not the whole of it, is said to
+    be unread."""
     builder = ContentsBuilder(file, budget)
     content = file.content[:MAX_ENCODED]
     if len(file.content) > MAX_ENCODED:
@@ -40,7 +41,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         found = [*_find_xxencoded(content), *_find_base64(file, content)]
     for each in found:
         builder.add_member(each.names or ("decoded",), each.content, len(content))
-    if _has_name(file) and not found:
+    if _has_name(file) and not (found and all(each.whole for each in found)):
         builder.add_unread("unsupported")
     if not file.shown:
         builder.add_text(read_plain_text(budget.take_text_source(content)))

@@ -188,7 +188,7 @@ def _inspect_payloads(text: str, low: str, encoded: list[str], builder: Contents
         kind = _identify_payload(content)
         if kind in _HARMLESS or content.startswith(_FONTS):
             continue
-        if saves and (kind in _TYPED or (makes and kind in ("data", "html", "script", "svg"))):
+        if saves and (kind in _TYPED or (makes and kind in ("data", "text", "html", "script", "svg"))):
             builder.add_trait("smuggling", f"{kind}, {len(content)} bytes")
         elif writes and kind in ("html", "svg"):
             builder.add_trait("written-page", f"{len(content)} bytes")
