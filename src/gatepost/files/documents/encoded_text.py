@@ -30,8 +30,8 @@ def is_encoded(file: File) -> bool:
 
 
 def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the files in the text; a text that bears the name of one and holds none, or not the whole of it, is said to
-    be unread."""
+    """Return the files in the text; a text that bears the name of one and holds none, or only a part, is said to be
+    unread."""
     builder = ContentsBuilder(file, budget)
     content = file.content[:MAX_ENCODED]
     if len(file.content) > MAX_ENCODED:
