@@ -75,7 +75,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def report(raw: bytes) -> Report:
-    asking = analyse(raw, Envelope("desk@lure.example", ("ann@house.example",)), Context(now=1_794_000_000.0))
+    asking = analyse(raw, Envelope("desk@lure.example", ("ann@house.example",)), Context(now=1_794_302_520.0))
     try:
         questions = next(asking)
         while True:

@@ -44,7 +44,7 @@ async def fill(store: Store, records: list[MessageRecord]) -> str:
     assert isinstance(tenant, Tenant)
     await store.set_tenant_domains(tenant.uid, ["t.example"])
     await store.create_list(tenant.uid, CUSTOM, ANN)
-    await store.add_entries(tenant.uid, CUSTOM, [NewEntry("a", "a", "ä", 2**50)], ANN)
+    await store.add_entries(tenant.uid, CUSTOM, [NewEntry("a", "a", "ä", 2**47)], ANN)
     await store.add_entries(None, BY_NAME["blocked-ips"], [NewEntry("192.0.2.0/24", "192.0.2.0/24")], ANN)
     await store.add_entries(None, BY_NAME["protected-people"], [NewEntry("ann <a@b>", "Ann <a@b>")], ANN)
     await store.record_hits([HitCount(tenant.uid, "mine", "a", 3, 7)])
@@ -53,7 +53,7 @@ async def fill(store: Store, records: list[MessageRecord]) -> str:
     user = await store.create_user("ann", "administrator", None, "hash", ANN)
     assert isinstance(user, User)
     await store.set_totp(user.uid, "SECRET", ANN)
-    await store.create_session(user.uid, "digest", 2**50, "192.0.2.1", "Browser")
+    await store.create_session(user.uid, "digest", 2**47, "192.0.2.1", "Browser")
     secret, _ = await store.create_api_key("k", tenant.uid, True, None)  # type: ignore[misc]
     assert isinstance(await store.api_key(secret), ApiKey)
     async with asyncio.timeout(60):

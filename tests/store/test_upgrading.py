@@ -35,10 +35,18 @@ def _previous_sqlite(path: Path) -> None:
     connection.close()
 
 
+# What records had before header sections were kept with them.
+COLUMNS = [column for column in messages.COLUMNS if column != "header"]
+
+
+def _row(record: MessageRecord) -> list[Any]:
+    return [value for column, value in zip(messages.COLUMNS, messages._row(record), strict=True) if column in COLUMNS]
+
+
 def _insert_sqlite(connection: apsw.Connection, records: list[MessageRecord]) -> None:
-    places = ", ".join("?" * len(messages.COLUMNS))
-    statement = f"INSERT INTO messages ({', '.join(messages.COLUMNS)}) VALUES ({places})"
-    connection.executemany(statement, [messages._row(record) for record in records])
+    places = ", ".join("?" * len(COLUMNS))
+    statement = f"INSERT INTO messages ({', '.join(COLUMNS)}) VALUES ({places})"
+    connection.executemany(statement, map(_row, records))
 
 
 async def _previous_postgres(url: str) -> None:
@@ -51,10 +59,9 @@ async def _previous_postgres(url: str) -> None:
 
 
 async def _insert_postgres(connection: Any, records: list[MessageRecord]) -> None:
-    columns = ", ".join(messages.COLUMNS)
-    places = ", ".join(f"${place}" for place in range(1, len(messages.COLUMNS) + 1))
-    statement = f"INSERT INTO messages ({columns}) VALUES ({places})"
-    await connection.executemany(statement, [messages._row(record) for record in records])
+    places = ", ".join(f"${place}" for place in range(1, len(COLUMNS) + 1))
+    statement = f"INSERT INTO messages ({', '.join(COLUMNS)}) VALUES ({places})"
+    await connection.executemany(statement, map(_row, records))
 
 
 def test_the_previous_schema_with_data_in_it(storage_url: str, tmp_path: Path) -> None:

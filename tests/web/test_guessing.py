@@ -222,8 +222,9 @@ def test_a_name_that_nobody_has_is_not_logged(site: Any, somebody: str) -> None:
     assert typed not in str(lines)
 
 
-def test_a_name_that_nobody_has_costs_as_much_work(site: Any, somebody: str) -> None:
-    """The time that an answer takes does not tell whether there is such a user."""
+def test_a_name_that_nobody_has_costs_as_much_work(site: Any, somebody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that an answer takes does not tell whether there is such a user: what is put on the audit trail of a
+    user's refused sign-in is written after the answer."""
 
     def changes(name: str) -> int:
         before: int = site.store.counters().changes
@@ -231,7 +232,10 @@ def test_a_name_that_nobody_has_costs_as_much_work(site: Any, somebody: str) -> 
         after: int = site.store.counters().changes
         return after - before
 
+    afterwards: list[Any] = []
+    monkeypatch.setattr(sign_in, "BackgroundTask", lambda work, *_, **__: afterwards.append(work))
     assert changes(somebody) == changes(f"nobody {new_id()}") == 1
+    assert len(afterwards) == 1
 
 
 def test_the_form_of_a_stranger_is_small(site: Any) -> None:

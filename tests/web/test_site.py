@@ -85,7 +85,7 @@ def test_a_role_opens_what_it_has_and_nothing_else(site: Any, row: Any, role: st
 
 @pytest.mark.parametrize("row", [row for row in CLOSED if row.may], ids=name_of)
 def test_who_has_a_tenant_never_manages_the_deployment(site: Any, tenant: str, row: Any) -> None:
-    deployment = row.may.startswith(("tenants.", "system."))
+    deployment = row.may.startswith(("tenants.", "system.", "feeds."))
     answer = sent(site.visitor("administrator", tenant), row)
     assert ("cannot use this page" in answer.text) == deployment
 

@@ -62,12 +62,12 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
             await held(quarantine)
         except StorageError:
             pass
-        assert isinstance(await quarantine.carry_out(ReleaseOrder(first, by=CLI)), Released)
+        assert isinstance(await quarantine.carry_out(ReleaseOrder(first, by=CLI, dangerous=True)), Released)
         assert isinstance(
-            await quarantine.carry_out(ReleaseOrder(first, by=CLI)), Released
+            await quarantine.carry_out(ReleaseOrder(first, by=CLI, dangerous=True)), Released
         )  # the same release, counted once
         next_hop.answers["."] = "451 later"
-        assert isinstance(await quarantine.carry_out(ReleaseOrder(second, by=CLI)), NotSent)
+        assert isinstance(await quarantine.carry_out(ReleaseOrder(second, by=CLI, dangerous=True)), NotSent)
         assert await quarantine.delete(DeleteOrder(last, by=CLI))
         assert not await quarantine.delete(DeleteOrder(last, by=CLI))
         await tally.refresh()

@@ -211,7 +211,8 @@ def test_what_the_next_hop_refuses_stays_held(use: Use, next_hop: Any, answers: 
         assert outcome.reason == f"the next hop {reason}"
         assert next_hop.mail == []
         assert await deployment.state(ggrid) == "held"
-        assert (await deployment.store.audit_page(AuditFilter())).rows == ()
+        (failed,) = (await deployment.store.audit_page(AuditFilter())).rows
+        assert (failed.action, failed.sample) == ("quarantine.releaseFailed", (ggrid, f"the next hop {reason}"))
         next_hop.answers.clear()
         assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == 1
