@@ -94,7 +94,7 @@ def test_the_commands(folder: Path, served: Served, monkeypatch: pytest.MonkeyPa
     assert (shown["result"], shown["counts"]["added"], shown["source"]) == ("changed", 1, "standard input")
     code, _, fault = run("run", "absent")
     assert code == 1
-    assert "it has test, hand" in fault
+    assert "there are test, hand" in fault
     code, printed, _ = run("clear", "hand")
     assert "1 entries of hand deleted" in printed
     code, _, fault = run("clear", "test")
