@@ -44,6 +44,7 @@ def test_the_wire_form_stays_as_it_is() -> None:
         "recipients": ("a@b.example",),
         "tenant": None,
         "anywhere": False,
+        "dangerous": False,
     }
     # A core of the version before says less of a refusal, and abby of that version asks for less.
     assert msgspec.json.decode(b'{"type": "notSent", "reason": "x"}', type=NotSent) == NotSent("x", forbidden=False)
