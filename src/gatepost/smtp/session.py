@@ -35,7 +35,7 @@ from gatepost.smtp.receiver import MessageReceiver
 from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
-from gatepost.smtp.trace import Arrival, build_trace_fields, leave_out, read_header
+from gatepost.smtp.trace import build_trace_fields, leave_out, read_header
 from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
 
@@ -375,24 +375,14 @@ class Session:
             return answer
 
         async def deliver(result: ScanResult) -> SmtpReply:
-            top = build_trace_fields(result, services.hostname, self._arrival(transaction, now))
+            arrival = transaction.describe_arrival(now, extended=self._extended, encrypted=self._connection.encrypted)
+            top = build_trace_fields(result, services.hostname, arrival)
             return await transaction.deliver(itertools.chain((top,), leave_out(body, header.claims)))
 
         answer = await services.handler.handle(request, transaction.digest(body.sha256), deliver)
         services.count_reply(answer)
         log.info("message answered", ggrid=request.ggrid, code=answer.code, client=self._client.address)
         return answer
-
-    def _arrival(self, transaction: Transaction, now: float) -> Arrival:
-        accepted = transaction.accepted
-        protocol = "UTF8SMTP" if transaction.international else "ESMTP" if self._extended else "SMTP"
-        return Arrival(
-            helo=self._helo,
-            address=self._client.address,
-            protocol=protocol + "S" * self._connection.encrypted,
-            recipient=accepted[0] if len(accepted) == 1 else "",
-            now=now,
-        )
 
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None

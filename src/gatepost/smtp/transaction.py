@@ -24,6 +24,7 @@ from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.routing import Route, Routing
+from gatepost.smtp.trace import Arrival
 
 Pending = SmtpReply | asyncio.Future[SmtpReply]
 
@@ -148,6 +149,18 @@ class Transaction:
             remote_address=client.remote_address(),
             helo=client.helo(self._helo),
             tenant=self.tenant,
+        )
+
+    def describe_arrival(self, now: float, *, extended: bool, encrypted: bool) -> Arrival:
+        """Return what the Received field says of how the message came (RFC 5321 section 4.4)."""
+        accepted = self.accepted
+        protocol = "UTF8SMTP" if self.international else "ESMTP" if extended else "SMTP"
+        return Arrival(
+            helo=self._helo,
+            address=self._client.address,
+            protocol=protocol + "S" * encrypted,
+            recipient=accepted[0] if len(accepted) == 1 else "",
+            now=now,
         )
 
     def digest(self, sha256: str) -> str:
