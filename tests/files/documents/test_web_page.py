@@ -44,6 +44,7 @@ def seen(text: str, kind: str = "html") -> set[str]:
     [
         (f"<script>var u = atob('{ZIP}'); {SAVE}</script>", {"page-script", "smuggling"}),
         (f"<script>var u = x(atob('{SECRET}')); {SAVE}</script>", {"page-script", "smuggling"}),
+        (f"<script>var u = atob('{ZIP[:40]}\u00a0\u3000{ZIP[40:]}'); {SAVE}</script>", {"page-script", "smuggling"}),
         (f"<script>var u = f([{','.join(map(str, archive()))}]); {SAVE}</script>", {"page-script", "smuggling"}),
         (f"<script>var u = f('{archive().hex()}'); {SAVE}</script>", {"page-script", "smuggling"}),
         (
@@ -73,7 +74,7 @@ def seen(text: str, kind: str = "html") -> set[str]:
         ("<html><body><h1>Invoice 17</h1><table><tr><td>Total</td><td>12.00</td></tr></table>", set()),
         ("<script type='application/ld+json'>{}</script>", set()),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_pages(text: str, expected: set[str]) -> None:
     assert seen(text) == expected

@@ -267,9 +267,10 @@ def _decode_hex(digits: str) -> bytes:
 
 
 def _decode_base64(literal: str) -> bytes:
-    digits = literal.translate(_NO_BASE64).rstrip("+/")
+    # White space of other scripts is in the literals, too, and in no alphabet.
+    digits = literal.translate(_NO_BASE64).encode("ascii", "ignore").rstrip(b"+/")
     try:
-        return b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4))
+        return b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + b"=" * (-len(digits) % 4))
     except Error:
         return b""
 
