@@ -254,6 +254,7 @@ def test_one_process_each_with_https_between_them(start: Start, tmp_path: Path) 
     core, api = start("guard", "--data", folder), start("abby", "--data", folder)
     core.until('"listening"')
     assert f'"core":"https://127.0.0.1:{guard_port}"' in api.until('"core answers"')
+    api.until('"listening"')
     with client(folder, abby_port, "t") as gatepost:
         result = gatepost.scan(MAIL, sender="a@example.org", recipients=["b@example.com"])
         assert gatepost.message(result.ggrid).sha256

@@ -12,6 +12,8 @@ stays open keeps storage from purging old rows. A stream that breaks ends withou
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from starlette.requests import Request
@@ -64,6 +66,8 @@ from gatepost.times import date_time
 
 STALL_SECONDS = 60.0
 MAX_TIMES = 10_000
+FEW_ENTRIES = 20
+T = TypeVar("T")
 
 log = structlog.get_logger("gatepost.abby")
 
@@ -236,7 +240,7 @@ class ListsApi:
         definition = await self._store.list_definition(scope, body.list_name)
         if definition is None:
             return _no_list(body.list_name)
-        entries = _normalise_entries(body.entries, definition)
+        entries = await _beside_the_loop(len(body.entries), partial(_normalise_entries, body.entries, definition))
         if isinstance(entries, Failure):
             return entries
         if body.dry_run:
@@ -254,7 +258,7 @@ class ListsApi:
             return _no_list(body.list_name)
         if len(body.entries) > MAX_ENTRIES:
             return _too_many_entries(len(body.entries))
-        keys = [definition.key(text) for text in body.entries]
+        keys = await _beside_the_loop(len(body.entries), lambda: [definition.key(text) for text in body.entries])
         if body.dry_run:
             return await self._run_within_limits(key, self._try_deleting(scope, definition, keys))
         return _change_response(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
@@ -287,6 +291,11 @@ class ListsApi:
         if await self._store.list_definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
         return await self._exports.stream(_party(key), scope, body.list_name, EntryLineEncoder())
+
+
+async def _beside_the_loop(count: int, work: Callable[[], T]) -> T:
+    """Do work on entries, in a thread where there are many: each takes up to 0.1 ms, and scans wait meanwhile."""
+    return work() if count <= FEW_ENTRIES else await asyncio.to_thread(work)
 
 
 def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
