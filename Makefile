@@ -76,9 +76,7 @@ clean: ## Remove the environment and everything generated
 
 $(VENV)/uv.ready: requirements/uv.txt
 	@echo "Setting up $(VENV) …"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Gatepost needs Python 3.11 or newer; set PYTHON=… to one.")'
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@$(PYTHON) tools/new_environment.py $(VENV) requirements/uv.txt $(if $(filter file,$(origin PYTHON)),,--this)
 	@touch $@
 
 $(VENV)/run.ready: $(VENV)/uv.ready requirements/run.txt pyproject.toml

@@ -3,27 +3,22 @@ once. Arguments are the folders of configuration and data."""
 
 import sys
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from gatepost.report import Report
 from gatepost.service import commands, core
 from gatepost.service.data_folder import DataFolder
 from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.pool import PoolCounters
+from gatepost.workers.pool import PoolCounters, WorkerPool
 
 REPORT = Report("clean", "deliver", (), 0, "not analysed")
 
 
-class NoPool:
-    """In place of the workers."""
-
-    def __init__(self, *_arguments: Any) -> None:
-        self._jobs = 0
+class NoPool(WorkerPool):
+    """In place of the workers: none is started."""
 
     async def start(self) -> None:
-        return None
-
-    async def stop(self) -> None:
         return None
 
     async def analyse(self, _job: AnalysisJob) -> Report:
@@ -31,7 +26,7 @@ class NoPool:
         return REPORT
 
     def counters(self) -> PoolCounters:
-        return PoolCounters(self._jobs, {}, 0, 0, 0, 0, 0, 0, 0, sealed=True)
+        return msgspec.structs.replace(super().counters(), sealed=True)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ ROOT = Path(gatepost.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("speedups",),
-    ("names", "urls", "times", "ids", "kinds", "near_duplicates", "metrics", "node_memory"),
+    ("names", "urls", "times", "ids", "kinds", "near_duplicates", "metrics", "node_memory", "background_work"),
     ("questions", "policy"),
     ("mail",),
     ("files", "auth", "sender_history"),
@@ -61,6 +61,7 @@ SMALL = {
     "store.header_sections": "the raw header section of a record: where it ends, how it is stored and read",
     "__init__": "the version",
     "__main__": "python -m gatepost",
+    "background_work": "the rests of threads; storage and judging again share it",
     "auth.dns_names": "names and addresses as DNS is asked for them; every standard uses it",
     "cli.doctor": "one module for each command",
     "cli.upgrade": "one module for each command",

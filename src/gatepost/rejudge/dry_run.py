@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
+from gatepost.background_work import background
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.lists.rulings import Ruling, rule_on, scoped_name
@@ -39,7 +40,7 @@ _judging = ThreadPoolExecutor(1, "judge-again")
 
 async def judge_in_turn(judge: Callable[[], T]) -> T:
     """Judge stored messages in the one thread for that, after those that wait already."""
-    return await asyncio.get_running_loop().run_in_executor(_judging, judge)
+    return await asyncio.get_running_loop().run_in_executor(_judging, background.run, judge)
 
 
 async def replay_record(store: Store, record: MessageRecord, policies: Policies) -> Comparison:

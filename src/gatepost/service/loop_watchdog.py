@@ -34,11 +34,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from gatepost.background_work import background
 from gatepost.names import preload_suffixes
 from gatepost.workers.sandbox import syscall
 
 LIMIT_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
+TICK_SECONDS = 0.1
 _LOG_SECONDS = 60.0
 _MAX_NAMES = 200
 _MAX_DEPTH = 100
@@ -67,7 +69,7 @@ class LoopWatchdog(Collector):
         self._timer: int | None = None
         self._base: FrameType | None = None
         self._root: FrameType | None = None
-        self._since = self._used = 0.0
+        self._since = self._used = self._due = 0.0
         self._seen = ""
         self._kernel = self._kernel_before = 0.0
         self._collections = 0
@@ -75,12 +77,13 @@ class LoopWatchdog(Collector):
 
     def start(self) -> bool:
         """Watch the loop that runs in this thread; return False where the system offers no such timer."""
+        self._loop, self._due = asyncio.get_running_loop(), time.monotonic()
+        self._measure_lateness()
         try:
             self._timer = _start_timer(LIMIT_SECONDS)
         except (OSError, KeyError) as fault:
             log.warning("the event loop is not watched", reason=str(fault))
             return False
-        self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self._pass_boundary)
         signal.signal(_SIGNAL, self._on_signal)
         signal.siginterrupt(_SIGNAL, False)
@@ -92,6 +95,14 @@ class LoopWatchdog(Collector):
             syscall(_CALLS[platform.machine()][2], self._timer)
         self._timer = self._loop = self._base = self._root = None
 
+    def _measure_lateness(self) -> None:
+        """Tell work beside mail how late the loop calls a timer, ten times a second."""
+        now, loop = time.monotonic(), self._loop
+        if loop is not None:
+            background.note_lateness(max(0.0, now - self._due))
+            self._due = now + TICK_SECONDS
+            loop.call_later(TICK_SECONDS, self._measure_lateness)
+
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
             "gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", value=self.blocked
@@ -100,6 +111,11 @@ class LoopWatchdog(Collector):
             "gatepost_loop_blocked_worst_seconds",
             "CPU seconds of the longest of them",
             value=self.worst,
+        )
+        yield CounterMetricFamily(
+            "gatepost_background_rests",
+            "Times that a thread for exports, searches or trials rested because the event loop was late",
+            value=background.rests,
         )
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:

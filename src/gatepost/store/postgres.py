@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import apsw
 import asyncpg
 
+from gatepost.background_work import background
 from gatepost.store.engine import Bulk, Engine, Many, Read, Rollback, Row, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
 from gatepost.store.normal_forms import has_current_forms, renew_normal_forms
@@ -141,7 +142,7 @@ class PostgresEngine(Engine):
                 try:
                     while rows := await ahead:
                         ahead = asyncio.ensure_future(cursor.fetch(batch))
-                        yield await asyncio.to_thread(convert, rows)
+                        yield await asyncio.to_thread(background.run, convert, rows)
                 finally:
                     cancel_read(ahead)
         finally:
@@ -196,9 +197,9 @@ async def _run_work(connection: Any, work: Work[T]) -> T:
 
 async def _run_search(connection: Any, work: Work[T]) -> T:
     """Do a piece of work on a connection, and the work's own computing in threads."""
-    is_done, step = await asyncio.to_thread(_advance, work, None)
+    is_done, step = await asyncio.to_thread(background.run, _advance, work, None)
     while not is_done:
-        is_done, step = await asyncio.to_thread(_advance, work, await _run_step(connection, step))
+        is_done, step = await asyncio.to_thread(background.run, _advance, work, await _run_step(connection, step))
     result: T = step
     return result
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from gatepost.background_work import background
 from gatepost.store.engine import Engine, Read, Rollback, Row, StoreCounters, Work, cancel_read, in_sqlite
 from gatepost.store.errors import StorageError
 from gatepost.store.sqlite_file import bind, explain_errors, open_file, open_reader, run_work
@@ -106,7 +107,9 @@ class SqliteEngine(Engine):
 
     async def search(self, work: Callable[[], Work[T]]) -> T:
         """Do work in a thread for searches, in one transaction."""
-        return await self._read(lambda connection: _run_in_transaction(connection, work()), self._searchers)
+        return await self._read(
+            lambda connection: background.run(_run_in_transaction, connection, work()), self._searchers
+        )
 
     async def stream(
         self, read: Read, convert: Callable[[Sequence[Row]], T], first: int, batch: int
@@ -118,10 +121,10 @@ class SqliteEngine(Engine):
         self._streams += 1
         run = asyncio.get_running_loop().run_in_executor
         rows = _StreamedRows(self._path, read)
-        ahead = run(self._streamers, rows.next, convert, first)
+        ahead = run(self._streamers, background.run, rows.next, convert, first)
         try:
             while found := await ahead:
-                ahead = run(self._streamers, rows.next, convert, batch)
+                ahead = run(self._streamers, background.run, rows.next, convert, batch)
                 yield found
         finally:
             self._streams -= 1
