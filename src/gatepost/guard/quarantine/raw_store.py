@@ -8,6 +8,7 @@ name and synced, renamed, and then the folder that has the new name is synced as
 import asyncio
 import contextlib
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
@@ -32,6 +33,8 @@ CHUNK = 1 << 20
 BATCH = 500
 OBJECT_SECONDS = 30.0
 _OBJECT_SCHEMES = ("s3", "gs", "az")
+# How S3, Azure and Google say that there is no such bucket; the exception is that of an object.
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 _RETRIES: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=OBJECT_SECONDS)}
 
 
@@ -157,7 +160,7 @@ class RawObjects:
 
         name = _object_name(ggrid)
         try:
-            with self._as_storage_error():
+            with self._as_storage_error(of_object=True):
                 async with asyncio.timeout(OBJECT_SECONDS) as limit:
                     result = await obstore.get_async(self._store, name)
                     limit.reschedule(asyncio.get_running_loop().time() + OBJECT_SECONDS + result.meta["size"] / CHUNK)
@@ -169,7 +172,7 @@ class RawObjects:
         import obstore
 
         name = _object_name(ggrid)
-        with contextlib.suppress(FileNotFoundError), self._as_storage_error():
+        with contextlib.suppress(FileNotFoundError), self._as_storage_error(of_object=True):
             async with asyncio.timeout(OBJECT_SECONDS):
                 await obstore.delete_async(self._store, name)
 
@@ -183,18 +186,19 @@ class RawObjects:
                 yield [uid for name in names if (uid := _ggrid_of(name.rpartition("/")[2]))]
 
     @contextlib.contextmanager
-    def _as_storage_error(self) -> Iterator[None]:
+    def _as_storage_error(self, *, of_object: bool = False) -> Iterator[None]:
+        """Turn faults into `StorageError`, but for an object that is not there where one is asked for. A bucket that is
+        not there is a fault: nothing may be taken for lost because of it."""
         from obstore.exceptions import BaseError
 
+        shown = hide_credentials(self._url)
         try:
             yield
-        except FileNotFoundError:
-            raise
         except TimeoutError as fault:
-            shown = hide_credentials(self._url)
             raise StorageError(f"The quarantine at {shown} did not answer in time.") from fault
         except (BaseError, OSError, ValueError) as fault:
-            shown = hide_credentials(self._url)
+            if of_object and isinstance(fault, FileNotFoundError) and not _NO_BUCKET.search(str(fault)):
+                raise
             raise StorageError(f"The quarantine at {shown} cannot be used ({type(fault).__name__}).") from fault
 
 
