@@ -41,8 +41,8 @@ BENCHMARKS = (
     "learning",
     "bogofilter",
 )
-# Only where they are named: they take hours.
-LONG = ("soak",)
+# Only where they are named: they take long, or many gigabytes.
+LONG = ("soak", "history")
 
 
 def main() -> None:

@@ -46,8 +46,8 @@ def chromium_path() -> str | None:
 class Service:
     """`gatepost serve` on loopback ports, and what a person at its keyboard can do."""
 
-    def __init__(self, data: Path, next_hop: str) -> None:
-        self.data = data
+    def __init__(self, data: Path, next_hop: str, storage: str = "") -> None:
+        self.data, self._storage = data, storage
         guard, port = free_ports(2)
         self.url = f"https://127.0.0.1:{port}"
         self._configure(guard, port, next_hop)
@@ -73,7 +73,7 @@ class Service:
         }
         for name, text in settings.items():
             (self.data / name).parent.mkdir(parents=True)
-            (self.data / name).write_text(text)
+            (self.data / name).write_text(text + (f'storage: {{url: "{self._storage}"}}\n' if self._storage else ""))
 
     def _first_password(self) -> str:
         """What the welcome says, once the service is up."""

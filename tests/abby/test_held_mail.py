@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from PIL import Image
 
+from gatepost.abby import held_mail
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.core_state import Down
 from gatepost.abby.held_mail import HeldMailOnCores
@@ -340,5 +341,77 @@ def test_a_long_message_comes_whole(use: Use) -> None:
         raw = RAW + b"x" * (3 << 20)
         ggrid = await deployment.hold(raw)
         assert await deployment.room().carry_out(ExportOrder(ggrid, by=ANN)) == raw
+
+    use(scenario)
+
+
+class Stalled:
+    """A core that says nothing until all that are expected were asked; then it is down."""
+
+    def __init__(self, name: str, expected: asyncio.Semaphore, everybody: asyncio.Event) -> None:
+        self.name, self._left, self._everybody = name, expected, everybody
+        self.asked = 0
+
+    async def carry_out(self, _order: HeldMailOrder[Any]) -> Any:
+        self.asked += 1
+        await self._left.acquire()
+        if self._left.locked():
+            self._everybody.set()
+        await self._everybody.wait()
+        return Down("no answer (it has stalled)", core=self.name)
+
+
+def test_stalled_cores_are_waited_for_together_and_named(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_mail, "ALONE_SECONDS", 0.01)
+
+    async def scenario(deployment: Deployment) -> None:
+        everybody, expected = asyncio.Event(), asyncio.Semaphore(3)
+        cores = [Stalled(f"https://guard{n}:9785", expected, everybody) for n in range(3)]
+        ggrid = await deployment.hold()
+        outcome = await deployment.room(*cores).carry_out(ExportOrder(ggrid, by=ANN))
+        assert isinstance(outcome, Down)
+        assert outcome.core == ", ".join(core.name for core in cores)
+        # One that has the message does not wait for them.
+        never = Stalled("https://guard9:9785", asyncio.Semaphore(2), asyncio.Event())
+        room = deployment.room(never, deployment.core)
+        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == RAW
+        assert never.asked == 1
+
+    use(scenario)
+
+
+def test_the_core_of_the_record_is_named_and_asked_first_once_it_is_known(use: Use) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        deployment.quarantine._core = "guard2:9785"
+        ggrid = await deployment.hold()
+        gone = RemoteCore("https://127.0.0.1:1", SECRET, None)
+        outcome = await deployment.room(gone, deployment.empty).carry_out(ViewOrder(ggrid))
+        assert isinstance(outcome, Down)
+        assert outcome.core == "guard2:9785"
+        assert held_mail.explain_absence(outcome) == "the core that stores it (guard2:9785) is not answering"
+        assert held_mail.explain_absence(outcome, named=False) == "the core that stores it is not answering"
+        room = deployment.room(gone, deployment.core)
+        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == RAW
+        await gone.close()
+        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == RAW, "a closed client would raise"
+
+    use(scenario)
+
+
+def test_cores_with_one_store_each_do_everything_and_release_once(use: Use, next_hop: Any) -> None:
+    """As with an object store or a shared folder: any core has the bytes, and a release claims them."""
+
+    async def scenario(deployment: Deployment) -> None:
+        other = Quarantine(deployment.store, deployment.raw, Routing.through(deployment.relay), deployment.guard)
+        shared = LocalCore(deployment.guard, other)
+        first, second = await deployment.hold(), await deployment.hold()
+        assert await deployment.room(shared).carry_out(ExportOrder(first, by=ANN)) == RAW
+        rooms = (deployment.room(shared, deployment.core), deployment.room(deployment.core, shared))
+        released = await asyncio.gather(*(room.carry_out(ReleaseOrder(first, by=ANN)) for room in rooms))
+        assert all(isinstance(each, Released) for each in released)
+        assert len(next_hop.mail) == 1
+        assert await deployment.room(shared).carry_out(DeleteOrder(second, by=ANN)) == Deleted()
+        assert await deployment.room(deployment.core).carry_out(ViewOrder(second)) == NotHeld()
+        await other.finish()
 
     use(scenario)

@@ -4,27 +4,35 @@ import asyncio
 import io
 import json
 import logging
+import socket
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+import uvicorn
 
+from gatepost.api.server import server_config
 from gatepost.cli import main
 from gatepost.cli.ledger import MAX_PREVIEW, render_preview
 from gatepost.cli.printing import escape
+from gatepost.guard.http_source import build_rest_app
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
+from gatepost.service.certificates import sign_certificate
 from gatepost.service.core import open_quarantine
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
-from gatepost.settings.files import GUARD_FILE, load_guard
+from gatepost.service.routes import open_routing
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.store import open_store
 
 RAW = (
@@ -199,3 +207,111 @@ def test_export_is_private_and_named_by_the_ggrid_alone(run: Run, hold: Hold, tm
     assert run("export", ggrid, "--folder", folder)[0] == 1
     assert not target.exists()
     assert run("export", new_id(), "--folder", folder)[0] == 1
+
+
+SECRET = "5f" * 32
+
+
+class CoreElsewhere:
+    """The core that has the mail, behind its HTTPS port, in a thread of its own."""
+
+    def __init__(self, data: Path) -> None:
+        self._data, self._stop, self._ready = data, threading.Event(), threading.Event()
+        self.port = 0
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self) -> "CoreElsewhere":
+        place = DataFolder(self._data)
+        certificate, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
+        place.certificate.parent.mkdir()
+        place.certificate.write_bytes(certificate)
+        place.key.write_bytes(key)
+        self._thread.start()
+        assert self._ready.wait(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    async def _serve(self) -> None:
+        place, settings = DataFolder(self._data), load_guard(self._data)
+        store = open_store(settings.storage.url, self._data)
+        async with open_routing(settings, place) as routes, open_quarantine(settings, store, place, routes) as held:
+            app = build_rest_app(_IdleGuard(), SECRET, Spool(place.spool), bytes, held)
+            server = uvicorn.Server(server_config(app, certificate=place.certificate, key=place.key))
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                self.port = listener.getsockname()[1]
+                serving = asyncio.ensure_future(server._serve([listener]))
+                self._ready.set()
+                await asyncio.to_thread(self._stop.wait)
+                server.should_exit = True
+                await serving
+        await store.close()
+
+
+class _IdleGuard:
+    rest_enabled = True
+
+    async def scan(self, _asked: ScanRequest) -> ScanResult:
+        raise AssertionError("nothing is scanned here")
+
+    async def wait_for_slot(self) -> None:
+        return None
+
+    def load(self) -> Load:
+        return Load(0, 1, 1)
+
+
+def _write_abby(folder: Path, data: Path, port: int) -> None:
+    """The only file of a host that runs abby alone."""
+    (folder / ABBY_FILE).parent.mkdir(parents=True, exist_ok=True)
+    (folder / ABBY_FILE).write_text(
+        f'storage: {{url: "sqlite:{data}/gatepost.db"}}\n'
+        f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{port}"], secret: "{SECRET}",'
+        f' ca: "{data}/tls/certificate.pem"}}}}\n'
+    )
+
+
+def test_a_host_with_abby_alone_reaches_the_mail_of_its_cores(
+    run: Run, hold: Hold, data: Path, tmp_path: Path, next_hop: Any
+) -> None:
+    here = tmp_path / "abby"
+    first, second, third = hold(), hold(), hold()
+    with CoreElsewhere(data) as core:
+        _write_abby(here, data, core.port)
+        code, out, _ = run("list", "--json", "--config", here)
+        assert (code, [each["ggrid"] for each in json.loads(out)]) == (0, [third, second, first])
+        code, out, _ = run("show", first, "--config", here)
+        assert (code, "second line" in out) == (0, True)
+        assert run("export", first, "--folder", tmp_path, "--config", here)[0] == 0
+        assert (tmp_path / f"{first}.eml").read_bytes() == RAW
+        assert run("release", first, "--config", here)[:2] == (0, f"{first}: released to bob@y.example\n")
+        assert [raw.endswith(b"\r\n" + RAW) for _, _, raw in next_hop.mail] == [True]
+        assert run("delete", second, "--config", here)[:2] == (0, f"{second}: deleted\n")
+        left = [path.stem for path in (data / "quarantine").rglob("*.eml")]
+        assert left == [third], "released and deleted mail is gone from the folder of the core"
+    # The core is away now: the command says which one has the mail, and changes nothing.
+    name = f"{socket.gethostname()}:9785"
+    code, out, _ = run("show", third, "--config", here)
+    assert (code, f"the core that stores it ({name}) is not answering" in out.replace("\n", " ")) == (0, True)
+    code, out, _ = run("release", third, "--config", here)
+    assert (code, out) == (1, f"{third}: still held; the core that stores it ({name}) is not answering\n")
+    code, out, _ = run("delete", third, "--config", here)
+    assert (code, out) == (1, f"{third}: still held; the core that stores it ({name}) is not answering\n")
+    code, _, said = run("export", third, "--folder", tmp_path, "--config", here)
+    assert (code, name in said) == (1, True)
+    assert run("release", third)[0] == 0, "the host that has it needs no service"
+
+
+def test_a_guard_says_which_other_core_has_a_message(run: Run, hold: Hold, data: Path, tmp_path: Path) -> None:
+    ggrid = hold()
+    other = tmp_path / "other"
+    prepare(DataFolder(other), None)
+    (other / ABBY_FILE).unlink()
+    with (other / GUARD_FILE).open("a") as file:
+        file.write(f'quarantine: {{url: "file:{other}/q"}}\nevents: {{node: other}}\n')
+    code, out, _ = run("release", ggrid, "--config", other)
+    assert (code, f"{ggrid}: still held; it lies at {socket.gethostname()}:9785" in out) == (1, True)
+    code, out, _ = run("show", ggrid, "--config", other)
+    assert (code, "it lies at" in out, "second line" in out) == (0, True, False)

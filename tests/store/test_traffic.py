@@ -11,6 +11,7 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.traffic import BINS, BUCKET_MILLISECONDS, MAX_STEPS, TrafficBucket
+from gatepost.times import now
 
 NewRecord = Callable[..., MessageRecord]
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
@@ -103,10 +104,45 @@ def test_many_at_once_lose_no_count(use: Use, new_record: NewRecord) -> None:
 
 def test_it_goes_with_the_messages(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
-        records = [new_record(completed=n * FIVE) for n in range(4)]
+        start = now() // FIVE * FIVE - 10 * FIVE
+        records = [new_record(completed=start + n * FIVE) for n in range(4)]
         await asyncio.gather(*map(store.record_message, records))
-        await store.purge_messages(2 * FIVE + 1)
-        left = [each.messages for each in await store.traffic(None, 0, 4 * FIVE, FIVE)]
+        await store.purge_messages(start + 2 * FIVE + 1)
+        left = [each.messages for each in await store.traffic(None, start, start + 4 * FIVE, FIVE)]
         assert left == [0, 0, 1, 1], "a bucket goes when all of it is past"
+
+    use(scenario)
+
+
+def test_after_nine_days_it_is_kept_by_the_hour(use: Use, new_record: NewRecord) -> None:
+    """The rows become few, and no sum changes; younger ones stay as they are."""
+
+    async def scenario(store: Store) -> None:
+        tenant = await store.create_tenant("t")
+        assert isinstance(tenant, Tenant)
+        hour = traffic.HOUR_MILLISECONDS
+        old = (now() - traffic.HOURLY_MILLISECONDS) // hour * hour - 2 * hour
+        young = old + 2 * hour
+        records = [
+            judged(new_record(completed=start + n * FIVE, tenant=tenant.uid), verdict, "deliver", 10 * n, n)
+            for start in (old, old + hour, young)
+            for n in range(12)
+            for verdict in ("clean", "bulk")
+        ]
+        await asyncio.gather(*map(store.record_message, records))
+        scopes = (None, tenant.uid)
+        before = [await store.traffic(scope, old, young + hour, hour) for scope in scopes]
+        await store.purge_messages(0)
+        assert [await store.traffic(scope, old, young + hour, hour) for scope in scopes] == before
+        for scope in scopes:
+            shown = await store.traffic(scope, old, young + hour, FIVE)
+            assert [each.messages for each in shown] == [24, *[0] * 11] * 2 + [2] * 12
+            assert [each.longest for each in shown[:13]] == [110, *[0] * 11, 110]
+        # What comes late is added to its hour, and merging again changes nothing.
+        await store.record_message(judged(new_record(completed=old + FIVE), "clean", "deliver", 5_000, 7))
+        for _ in range(2):
+            await store.purge_messages(0)
+            first = (await store.traffic(None, old, old + hour, hour))[0]
+            assert (first.messages, first.longest, first.bytes) == (25, 5_000, before[0][0].bytes + 7)
 
     use(scenario)

@@ -162,8 +162,9 @@ class RemoteCore:
             while not (await asyncio.wait([outcome], timeout=STALL_SECONDS))[0]:
                 # It may take its time, as the next hop does; but it has to be alive.
                 if not await self._is_alive():
-                    return Down(f"no answer to {order.path} (it has stalled)")
-            return await outcome
+                    return Down(f"no answer to {order.path} (it has stalled)", core=self.name)
+            result = await outcome
+            return msgspec.structs.replace(result, core=self.name) if isinstance(result, Down) else result
         finally:
             outcome.cancel()
             await asyncio.gather(outcome, return_exceptions=True)

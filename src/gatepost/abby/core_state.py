@@ -29,13 +29,15 @@ log = structlog.get_logger("gatepost.abby")
 
 class Down(msgspec.Struct, frozen=True):
     """The core gave no result. `begun` says whether it may have started on the message, `answered` whether it at least
-    said that it failed, `refused` that the connection was refused, `storage` that its storage failed."""
+    said that it failed, `refused` that the connection was refused, `storage` that its storage failed. `core` names the
+    core that has the bytes of a held message, or may have them."""
 
     reason: str
     begun: bool = True
     answered: bool = False
     refused: bool = False
     storage: bool = False
+    core: str = ""
 
 
 class ScanCore(Protocol):

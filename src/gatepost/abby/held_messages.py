@@ -17,7 +17,7 @@ from starlette.responses import Response
 from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.core_state import Down
-from gatepost.abby.held_mail import HeldMailCore
+from gatepost.abby.held_mail import HeldMailOnCores, explain_absence
 from gatepost.abby.messages import describe_release, find_tenant_fault
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import (
@@ -74,7 +74,7 @@ class HeldMessagesApi:
     """The endpoints for held messages."""
 
     def __init__(
-        self, *, authenticator: Authenticator, held_mail: HeldMailCore, store: Store, limits: CallLimits
+        self, *, authenticator: Authenticator, held_mail: HeldMailOnCores, store: Store, limits: CallLimits
     ) -> None:
         self._authenticator, self._held_mail, self._store, self._limits = authenticator, held_mail, store, limits
 
@@ -177,7 +177,7 @@ def _fail(outcome: NotHeld | NotSent | Busy | Down) -> Failure:
     if isinstance(outcome, NotHeld):
         return NOT_FOUND
     if isinstance(outcome, Down):
-        return Failure(CORE_UNAVAILABLE, "no core that answers has this message")
+        return Failure(CORE_UNAVAILABLE, f"no core that answers has this message: {explain_absence(outcome)}")
     if isinstance(outcome, NotSent) and outcome.forbidden:
         return Failure(FORBIDDEN, f"{outcome.reason}; the message is held as before")
     if isinstance(outcome, NotSent):

@@ -131,15 +131,19 @@ class HeldLine(msgspec.Struct, frozen=True, rename="camel"):
     subject: str
     size: int
     release: MessageRelease | None
+    core: str
 
 
 class HeldShown(msgspec.Struct, frozen=True, rename="camel"):
-    """One held message with its ledger; `preview` is null where the bytes are gone."""
+    """One held message with its ledger. `preview` is null where the bytes are gone, or cannot be had now: `note` says
+    why. `core` is the one in whose folder the bytes lie."""
 
     kept: str
     state: str
+    core: str
     analysis: AnalysedMessage
     preview: str | None
+    note: str
 
 
 def describe_held_line(mail: HeldMessage) -> HeldLine:
@@ -156,15 +160,15 @@ def describe_held_line(mail: HeldMessage) -> HeldLine:
         subject=record.report.subject,
         size=record.size,
         release=describe_release(record.ggrid, mail.release) if mail.release else None,
+        core=mail.core,
     )
 
 
-def describe_held(mail: HeldMessage, raw: bytes | None) -> HeldShown:
-    """Return a held message with its analysis and a preview of its bytes."""
+def describe_held(mail: HeldMessage, raw: bytes | None, note: str = "") -> HeldShown:
+    """Return a held message with its analysis and a preview of its bytes, or why there is none."""
     record = msgspec.structs.replace(mail.record, release=mail.release)
-    return HeldShown(
-        date_time(mail.kept), mail.state, describe_message(record), None if raw is None else render_preview(raw)
-    )
+    preview = None if raw is None else render_preview(raw)
+    return HeldShown(date_time(mail.kept), mail.state, mail.core, describe_message(record), preview, note)
 
 
 def render_preview(raw: bytes) -> str:
@@ -187,13 +191,16 @@ def show_held_lines(out: Console, lines: list[HeldLine]) -> None:
 def show_held_message(out: Console, held: HeldShown) -> None:
     """Print one held message."""
     show_ledger(out, held.analysis.ggrid, held.analysis)
-    out.print(safe(f"{held.state}, held since {held.kept}"))
+    where = f" by {held.core}" if held.core else ""
+    out.print(safe(f"{held.state}, held since {held.kept}{where}"))
     if release := held.analysis.release:
         people = ", ".join(release.recipients)
         out.print(safe(f"released {release.released} by {release.released_by} to {people}"))
     if held.preview is not None:
         out.print()
         out.print(Text(held.preview))
+    if held.note:
+        out.print(safe(held.note))
 
 
 def _render_cells(each: HeldLine) -> tuple[str, ...]:

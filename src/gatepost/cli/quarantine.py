@@ -1,7 +1,8 @@
 """`gatepost quarantine`: list, show, release, delete and export held mail, beside a running service.
 
-A release happens in this process: the message goes to the next hop of `guard.yml` by the same rules as in the service.
-A message that both release at the same moment is still sent once.
+On the host that has the bytes, a release happens in this process: the message goes to the next hop of `guard.yml` by
+the same rules as in the service. A message that both release at the same moment is still sent once. For mail of other
+hosts, the core that has it is asked (`cli.held_mail`).
 """
 
 import os
@@ -15,19 +16,20 @@ from gatepost.cli.options import (
     ConfigOption,
     DataOption,
     JsonOption,
-    config_folder,
-    data_folder,
     parse_moment,
     parse_tenant_uid,
 )
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
+    from gatepost.abby.core_state import Down
+    from gatepost.cli.held_mail import HeldMail
     from gatepost.cli.ledger import HeldShown
-    from gatepost.guard.quarantine.quarantine import Quarantine
-    from gatepost.scanning.held_mail import ReleaseOutcome
+    from gatepost.scanning.held_mail import Busy, Deleted, NotHeld, ReleaseOutcome
 
 T = TypeVar("T")
+
+DELETED = "deleted"
 
 app = typer.Typer(help="Held mail.", no_args_is_help=True)
 
@@ -59,7 +61,7 @@ def show_list(
     after = _parse_ggrid(before) if before else None
     lines = [
         ledger.describe_held_line(mail)
-        for mail in _with_quarantine(config, data, lambda held: held.page(wanted, after, limit))
+        for mail in _with_held_mail(config, data, lambda held: held.page(wanted, after, limit))
     ]
     if json:
         print_json(lines)
@@ -78,19 +80,25 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Print one message with its ledger and the beginning of its text."""
+    from gatepost.abby.core_state import Down
     from gatepost.api.scanning import encode_scanning
     from gatepost.cli import ledger
+    from gatepost.cli.held_mail import explain
     from gatepost.cli.printing import console
+    from gatepost.scanning.held_mail import ExportOrder
+    from gatepost.store.audit import CLI
 
     uid, owner = _parse_ggrid(ggrid), parse_tenant_uid(tenant)
 
-    async def find(held: "Quarantine") -> "HeldShown":
+    async def find(held: "HeldMail") -> "HeldShown":
         mail = await held.one(uid, owner)
         if mail is None:
             raise _not_held(uid)
-        return ledger.describe_held(mail, await held.raw(uid, owner))
+        raw = None if mail.release else await held.carry_out(ExportOrder(uid, owner, by=CLI, is_reading=True))
+        away = f"The text is not shown: {explain(raw)}." if isinstance(raw, Down) else ""
+        return ledger.describe_held(mail, raw if isinstance(raw, bytes) else None, away)
 
-    found = _with_quarantine(config, data, find)
+    found = _with_held_mail(config, data, find)
     if json:
         print(encode_scanning(found).decode())
     else:
@@ -120,13 +128,13 @@ def release(
 
     uids, owner, recipients = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant), tuple(to or ())
 
-    async def release_all(held: "Quarantine") -> "list[ReleaseOutcome]":
+    async def release_all(held: "HeldMail") -> "list[ReleaseOutcome]":
         orders = [
             ReleaseOrder(uid, owner, by=CLI, recipients=recipients, anywhere=True, dangerous=dangerous) for uid in uids
         ]
-        return [await held.carry_out(order) for order in orders]
+        return [_as_release_outcome(await held.carry_out(order)) for order in orders]
 
-    outcomes = _with_quarantine(config, data, release_all)
+    outcomes = _with_held_mail(config, data, release_all)
     if json:
         from gatepost.cli.printing import print_json
 
@@ -153,14 +161,14 @@ def delete(
 
     uids, owner = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant)
 
-    async def delete_all(held: "Quarantine") -> list[bool]:
-        return [await held.delete(DeleteOrder(uid, owner, by=CLI)) for uid in uids]
+    async def delete_all(held: "HeldMail") -> list[str]:
+        return [_describe_deletion(await held.carry_out(DeleteOrder(uid, owner, by=CLI))) for uid in uids]
 
-    done = _with_quarantine(config, data, delete_all)
+    done = _with_held_mail(config, data, delete_all)
     pairs = list(zip(uids, done, strict=True))
-    lines = [f"{uid}: deleted" if gone else f"{uid}: not held, or being released" for uid, gone in pairs]
-    print_result(json, [{"ggrid": uid, "deleted": gone} for uid, gone in pairs], "\n".join(lines))
-    if not all(done):
+    lines = [f"{uid}: {said}" for uid, said in pairs]
+    print_result(json, [{"ggrid": uid, "deleted": said == DELETED} for uid, said in pairs], "\n".join(lines))
+    if any(said != DELETED for said in done):
         raise typer.Exit(1)
 
 
@@ -174,19 +182,42 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write a held message to GGRID.eml, readable only by the current user."""
+    from gatepost.abby.core_state import Down
+    from gatepost.cli.held_mail import explain
     from gatepost.cli.printing import print_result
     from gatepost.scanning.held_mail import ExportOrder, NotHeld
     from gatepost.store.audit import CLI
 
     uid, owner = _parse_ggrid(ggrid), parse_tenant_uid(tenant)
     goal = folder.expanduser().absolute() / f"{uid}.eml"
-    raw = _with_quarantine(config, data, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
+    raw = _with_held_mail(config, data, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
     if isinstance(raw, NotHeld):
         raise _not_held(uid)
+    if isinstance(raw, Down):
+        raise StartError(f"{uid} is held, but {explain(raw)}.")
     # Exclusive: an existing file or link of that name is not written through.
     with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(raw)
     print_result(json, {"ggrid": uid, "file": str(goal), "bytes": len(raw)}, str(goal))
+
+
+def _as_release_outcome(outcome: "ReleaseOutcome | Down") -> "ReleaseOutcome":
+    """Return what became of a release; a core that cannot be asked has sent nothing."""
+    from gatepost.abby.core_state import Down
+    from gatepost.cli.held_mail import explain
+    from gatepost.scanning.held_mail import NotSent
+
+    return NotSent(explain(outcome)) if isinstance(outcome, Down) else outcome
+
+
+def _describe_deletion(outcome: "Deleted | Busy | NotHeld | Down") -> str:
+    from gatepost.abby.core_state import Down
+    from gatepost.cli.held_mail import explain
+    from gatepost.scanning.held_mail import Deleted
+
+    if isinstance(outcome, Down):
+        return f"still held; {explain(outcome)}"
+    return DELETED if isinstance(outcome, Deleted) else "not held, or being released"
 
 
 def _describe_outcome(uid: str, outcome: "ReleaseOutcome") -> str:
@@ -225,32 +256,9 @@ def _log_only_errors() -> None:
     )
 
 
-def _with_quarantine(config: Path | None, data: Path | None, use: "Callable[[Quarantine], Awaitable[T]]") -> T:
-    """Call `use` with the quarantine of the configuration."""
-    import asyncio
-
-    from gatepost.cli.change_events import emit_changes
-    from gatepost.service.core import open_quarantine
-    from gatepost.service.routes import open_routing
-    from gatepost.settings.files import load_guard
-    from gatepost.store import open_store
+def _with_held_mail(config: Path | None, data: Path | None, use: "Callable[[HeldMail], Awaitable[T]]") -> T:
+    """Call `use` with the held mail of the deployment."""
+    from gatepost.cli.held_mail import with_held_mail
 
     _log_only_errors()
-    place = data_folder(data)
-    folder = config_folder(config, place)
-    settings = load_guard(folder)
-    place.make()
-
-    async def run() -> T:
-        store = open_store(settings.storage.url, place.path)
-        try:
-            with emit_changes(folder, place, store):
-                async with (
-                    open_routing(settings, place) as routes,
-                    open_quarantine(settings, store, place, routes) as quarantine,
-                ):
-                    return await use(quarantine)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
+    return with_held_mail(config, data, use)

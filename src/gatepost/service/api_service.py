@@ -17,11 +17,11 @@ from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
+from gatepost.settings.agreement import is_own_core
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
-from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.keys import AbbySettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.web.context import FeedLine, Installation
 from gatepost.web.registry import build_site
@@ -101,18 +101,11 @@ def build_cores(
     """Build a client for each core in `hosts`; the core of this process is called directly, without an upload."""
 
     def build(url: str) -> LocalCore | RemoteCore:
-        if own and _is_own(url, own.settings):
+        if own and is_own_core(url, own.settings):
             return LocalCore(own.guard, own.held_mail)
         return RemoteCore(url, secret, ca)
 
     return tuple(build(url) for url in settings.service_providers.core.hosts)
-
-
-def _is_own(url: str, guard: GuardSettings) -> bool:
-    """A guard without `restApi` listens nowhere, so that an address on this machine can only mean it."""
-    if guard.scan_sources.rest_api is None:
-        return is_this_machine(host_and_port(url)[0])
-    return leads_to(url, guard)
 
 
 def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of
+from gatepost.events.open_stream import node_name
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.answers.answerer import Answerer
@@ -29,7 +30,7 @@ from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.guard.http_source import HoldingCore, build_rest_app
 from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMetrics, SenderHistoryMetrics
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
-from gatepost.guard.quarantine.raw_store import open_raw_store
+from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition, RestCore
@@ -84,6 +85,7 @@ async def open_quarantine(
         tenancy=Tenancy(settings.tenants, store),
         metrics=metrics,
         events=events,
+        core=name_core(settings, data),
     )
     cleanup = Cleanup(
         store,
@@ -103,6 +105,16 @@ async def open_quarantine(
         await quarantine.finish()
         await cleanup.stop()
         await metrics.stop()
+
+
+def name_core(settings: GuardSettings, data: DataFolder) -> str:
+    """Return the name of this core in records of held mail: its machine and port where the bytes lie in a folder, and
+    nothing where they lie in an object store, which all cores can read."""
+    if folder_of(settings.quarantine.url, data.quarantine) is None:
+        return ""
+    source = settings.scan_sources.rest_api
+    name = node_name(settings.events)
+    return f"{name}:{source.port}" if source else name
 
 
 def build_guard(

@@ -50,6 +50,14 @@ def leads_to(url: str, guard: GuardSettings) -> bool:
     return any(_is_reached(host, listening.lower()) for listening in source.hosts)
 
 
+def is_own_core(url: str, guard: GuardSettings) -> bool:
+    """Return whether a core's base URL means this guard. A guard without `restApi` listens nowhere, so that an address
+    on this machine can only mean it."""
+    if guard.scan_sources.rest_api is None:
+        return is_this_machine(host_and_port(url)[0])
+    return leads_to(url, guard)
+
+
 def _is_reached(host: str, listening: str) -> bool:
     return host == listening or ((listening in LOOPBACK | ANY) and is_this_machine(host))
 

@@ -48,11 +48,11 @@ EXAMINED = 200
 COLUMNS = (
     *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
     *("detail", "state", "holder", "lease", "released", "released_by", "released_to", "subject", "score", "gone"),
-    *("deleted", "deleted_by"),
+    *("deleted", "deleted_by", "core"),
 )
 _INSERT = """INSERT INTO held
-(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score,
-state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'held', '', 0)
+(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score, core,
+state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 'held', '', 0)
 ON CONFLICT (ggrid) DO NOTHING"""
 _INSERT_RECIPIENTS = Bulk(
     "INSERT INTO held_recipients (ggrid, address, domain) VALUES (?1, ?2, ?3)",
@@ -61,7 +61,7 @@ _INSERT_RECIPIENTS = Bulk(
     (),
 )
 _SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
-kept, state, lease, released, released_by, released_to, deleted, deleted_by FROM held"""
+kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
 _SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
 _SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
@@ -107,7 +107,7 @@ _DELETE_UNDECIDED = "DELETE FROM undecided WHERE time <= $1"
 class HeldMessage(msgspec.Struct, frozen=True):
     """A message in the quarantine: its record, since when it is held, and how far its release is. Until `lease` a
     process is releasing it. A `released` one is here for its record only, a `deleted` one until its deletion can no
-    longer be taken back: then `deletion` says when and by whom."""
+    longer be taken back: then `deletion` says when and by whom. `core` is the one in whose folder the bytes lie."""
 
     record: MessageRecord
     kept: int
@@ -115,6 +115,7 @@ class HeldMessage(msgspec.Struct, frozen=True):
     lease: int = 0
     release: Release | None = None
     deletion: tuple[int, str] | None = None
+    core: str = ""
 
 
 class HeldPage(msgspec.Struct, frozen=True):
@@ -138,14 +139,15 @@ class HeldMailStore(AuditNotes):
     """The records of the quarantine. `tenant` None means any; the raw bytes are in the raw store."""
 
     @change
-    def hold(self, record: MessageRecord) -> Work[bool]:
-        """Add a message to those that are held; False where its ggrid is known already, held or released."""
+    def hold(self, record: MessageRecord, core: str = "") -> Work[bool]:
+        """Add a message to those that are held; False where its ggrid is known already, held or released. `core` is the
+        one in whose folder the bytes lie, if they do not lie where all cores can read them."""
         ggrid, envelope = record.ggrid.lower(), record.envelope
         sender = normalize_address(envelope.sender)
         row = (
             *(ggrid, record.created, record.completed, now(), envelope.tenant, record.report.verdict),
             *(sender, domain_of(sender), record.size, record.sha256, pack(envelope, record.report, record.source)),
-            *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score),
+            *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score, storable(core)),
         )
         if not (yield Write(_INSERT, row)):
             return False
@@ -391,7 +393,7 @@ def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
 
 
 def _held_message(row: Row) -> HeldMessage:
-    *record, kept, state, lease, time, by, recipients, deleted, deleted_by = row
+    *record, kept, state, lease, time, by, recipients, deleted, deleted_by, core = row
     release = None if time is None else parse_release(time, by, recipients)
     deletion = None if deleted is None else (int(deleted), str(deleted_by))
-    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion)
+    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion, core)

@@ -179,6 +179,7 @@ class MessageStore(MessageSearch, HeaderStore):
                 deleted += await self._repeat(partial(_delete_old_of_tenant, tenant, limit))
         await self._repeat(partial(traffic.delete_old, min((before, *(tenants or {}).values())), PURGE_BATCH))
         await self._repeat(partial(traffic.merge_parts, now()))
+        await self._repeat(partial(traffic.merge_hour, now()))
         return deleted
 
     async def _purge_except(self, before: int, tenants: frozenset[str]) -> int:

@@ -1,9 +1,11 @@
-"""Traffic counts for charts, in buckets of five minutes. They are written with the messages, so a chart reads no
-messages.
+"""Traffic counts for charts, in buckets of five minutes, and after nine days of an hour. They are written with the
+messages, so a chart reads no messages.
 
 A group of messages that is written together changes few rows: one for each tenant, verdict and decision in it, and one
 for all tenants together. In PostgreSQL many clients write at the same time, and a changed row is locked until the
-commit; so every connection writes a `part` of its own, and parts that are no longer written are added up later.
+commit; so every connection writes a `part` of its own, and parts that are no longer written are added up later. Buckets
+of nine days ago are added up as well, since a month of them would be a hundred thousand rows to a chart. Until then the
+day of a week before can be compared with this one to five minutes.
 
 Latency is counted in bins that double: bin 0 is below 1 ms, bin n from 2^(n-1) to 2^n ms, the last one all above.
 """
@@ -36,6 +38,9 @@ ALL_TENANTS = ""
 PARTS = 16
 # Parts are left alone for so long, since a connection may still write them.
 SETTLED_MILLISECONDS = 3_600_000
+HOUR_MILLISECONDS = 3_600_000
+# From which age on counts are kept by the hour.
+HOURLY_MILLISECONDS = 9 * 86_400_000
 
 KEY = ("tenant", "bucket", "verdict", "decision", "part")
 _LONGEST = 3
@@ -64,6 +69,11 @@ _DELETE_OLD = (
 )
 _TAKE_PARTS = f"""DELETE FROM traffic WHERE part <> 0
 AND bucket = (SELECT min(bucket) FROM traffic WHERE part <> 0 AND bucket < $1) RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
+# The condition is that of the index, as it is written there.
+_FIND_MINUTES = """SELECT tenant, bucket FROM traffic
+WHERE bucket % 3600000 <> 0 AND bucket < $1 ORDER BY bucket LIMIT 1"""
+_TAKE_HOUR = f"""DELETE FROM traffic
+WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
 _DELETE_TENANT = """DELETE FROM traffic
 WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)"""
 
@@ -129,16 +139,34 @@ def delete_old(before: int, limit: int) -> Work[int]:
 def merge_parts(now: int) -> Work[int]:
     """Add up the parts of one bucket that is no longer written; 0 when there are none."""
     parts = yield Read(_TAKE_PARTS, (now - SETTLED_MILLISECONDS,))
+    yield from _add_up(parts, BUCKET_MILLISECONDS)
+    return len(parts)
+
+
+def merge_hour(now: int) -> Work[int]:
+    """Add up a tenant's buckets of one hour that is old enough; 0 when there are none."""
+    before = (now - HOURLY_MILLISECONDS) // HOUR_MILLISECONDS * HOUR_MILLISECONDS
+    found = yield Read(_FIND_MINUTES, (before,))
+    if not found:
+        return 0
+    ((tenant, bucket),) = found
+    start = bucket // HOUR_MILLISECONDS * HOUR_MILLISECONDS
+    buckets = yield Read(_TAKE_HOUR, (tenant, start, start + HOUR_MILLISECONDS))
+    yield from _add_up(buckets, HOUR_MILLISECONDS)
+    # Another node may have been faster; then there is nothing, and the next turn comes in an hour.
+    return len(buckets)
+
+
+def _add_up(taken: Sequence[Row], width: int) -> Work[None]:
+    """Write the sums of rows that were taken out, in buckets of that width."""
     added: dict[Row, list[int]] = {}
-    for row in parts:
-        key, counts = tuple(row[:4]), row[5:]
-        total = added.setdefault(key, [0] * len(COUNTS))
+    for tenant, bucket, verdict, decision, _part, *counts in taken:
+        total = added.setdefault((tenant, bucket // width * width, verdict, decision), [0] * len(COUNTS))
         longest = max(total[_LONGEST], counts[_LONGEST])
         total[:] = [one + other for one, other in zip(total, counts, strict=True)]
         total[_LONGEST] = longest
     if added:
         yield Bulk(_ADD, _ADD_ALL, [(*key, 0, *counts) for key, counts in sorted(added.items())])
-    return len(parts)
 
 
 def delete_tenant_traffic(tenant: str, limit: int) -> Work[int]:

@@ -43,14 +43,12 @@ from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.routing import Routing
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
-from gatepost.store.held_search import HeldFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.jobs import AnalysisJob
 from gatepost.workers.protocol import Purpose, ViewResult
 
-PAGE = 100
 UNEXPECTED = NotShown("the worker showed something else")
 # How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
 SIZE_SECONDS = 60.0
@@ -82,7 +80,8 @@ class _HeldBytes(msgspec.Struct, frozen=True):
 
 class Quarantine:
     """The held mail that this process can reach, `HoldsMail` and `CarriesOutOrders`. At `max_size` bytes it takes no
-    more: the sender tries again. Without a `viewer` it shows no message. `hostname` and `tenancy` are for releases."""
+    more: the sender tries again. Without a `viewer` it shows no message. `hostname` and `tenancy` are for releases.
+    `core` is the name of this core in records, where others cannot reach the bytes."""
 
     def __init__(
         self,
@@ -97,9 +96,10 @@ class Quarantine:
         metrics: QuarantineMetrics | None = None,
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
+        core: str = "",
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
-        self._events = events
+        self._events, self._core = events, core
         self._metrics = metrics or QuarantineMetrics(store, max_size)
         self._releaser = Releaser(store, raw, routing, clock, hostname, tenancy)
         self._size = 0
@@ -134,7 +134,7 @@ class Quarantine:
             report=result.report,
             source=request.source,
         )
-        if await self._store.hold(record):
+        if await self._store.hold(record, self._core):
             self._size += raw.size
             self._metrics.count("kept")
             self._events.emit(describe_held, record)
@@ -143,17 +143,6 @@ class Quarantine:
     async def undecided_before(self, digest: str) -> int:
         """Return how often this digest was undecided in the last 24 hours before this time, which is recorded."""
         return await self._store.undecided_before(digest)
-
-    async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMessage, ...]:
-        """Return messages that match, newest first. `before` is the ggrid of the last one of the page before."""
-        found: list[HeldMessage] = []
-        while len(found) < limit:
-            page = await self._store.search_held(wanted, before, limit - len(found))
-            found += page.rows
-            before = page.next
-            if before is None:
-                break
-        return tuple(found)
 
     async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """Return a message that is held or was released, of that tenant if one is named."""

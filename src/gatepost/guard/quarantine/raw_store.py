@@ -8,8 +8,10 @@ name and synced, renamed, and then the folder that has the new name is synced as
 import asyncio
 import contextlib
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -21,7 +23,7 @@ from gatepost.settings.values import hide_credentials
 from gatepost.store.errors import StorageError
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import ObjectStore, RetryConfig
 
 
 T = TypeVar("T")
@@ -29,7 +31,11 @@ T = TypeVar("T")
 SUFFIX = ".eml"
 CHUNK = 1 << 20
 BATCH = 500
+OBJECT_SECONDS = 30.0
 _OBJECT_SCHEMES = ("s3", "gs", "az")
+# How S3, Azure and Google say that there is no such bucket; the exception is that of an object.
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+_RETRIES: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=OBJECT_SECONDS)}
 
 
 class RawStore(Protocol):
@@ -129,7 +135,9 @@ class RawFolder:
 class RawObjects:
     """A bucket, or a part of one: `s3://bucket/prefix`, `gs://…`, `az://container/prefix`.
 
-    Credentials come from the environment, as each provider's own tools read them.
+    Credentials come from the environment, as each provider's own tools read them. A request that fails is repeated a
+    few times; a call takes half a minute at most, and a second more for each megabyte, so that the sender of a message
+    gets its answer while it still waits for one.
     """
 
     def __init__(self, url: str, store: "ObjectStore | None" = None) -> None:
@@ -137,23 +145,26 @@ class RawObjects:
 
         self._url = url.partition("?")[0]
         with self._as_storage_error():
-            self._store = store or from_url(url)
+            self._store = store or from_url(url, retry_config=_RETRIES)
 
     async def put(self, ggrid: str, raw: MessageBody) -> None:
         import obstore
 
         name, content = _object_name(ggrid), await asyncio.to_thread(raw.read)
         with self._as_storage_error():
-            await obstore.put_async(self._store, name, content)
+            async with asyncio.timeout(OBJECT_SECONDS + len(content) / CHUNK):
+                await obstore.put_async(self._store, name, content)
 
     async def get(self, ggrid: str) -> bytes | None:
         import obstore
 
         name = _object_name(ggrid)
         try:
-            with self._as_storage_error():
-                result = await obstore.get_async(self._store, name)
-                return bytes(await result.bytes_async())
+            with self._as_storage_error(of_object=True):
+                async with asyncio.timeout(OBJECT_SECONDS) as limit:
+                    result = await obstore.get_async(self._store, name)
+                    limit.reschedule(asyncio.get_running_loop().time() + OBJECT_SECONDS + result.meta["size"] / CHUNK)
+                    return bytes(await result.bytes_async())
         except FileNotFoundError:
             return None
 
@@ -161,8 +172,9 @@ class RawObjects:
         import obstore
 
         name = _object_name(ggrid)
-        with contextlib.suppress(FileNotFoundError), self._as_storage_error():
-            await obstore.delete_async(self._store, name)
+        with contextlib.suppress(FileNotFoundError), self._as_storage_error(of_object=True):
+            async with asyncio.timeout(OBJECT_SECONDS):
+                await obstore.delete_async(self._store, name)
 
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         import obstore
@@ -174,15 +186,19 @@ class RawObjects:
                 yield [uid for name in names if (uid := _ggrid_of(name.rpartition("/")[2]))]
 
     @contextlib.contextmanager
-    def _as_storage_error(self) -> Iterator[None]:
+    def _as_storage_error(self, *, of_object: bool = False) -> Iterator[None]:
+        """Turn faults into `StorageError`, but for an object that is not there where one is asked for. A bucket that is
+        not there is a fault: nothing may be taken for lost because of it."""
         from obstore.exceptions import BaseError
 
+        shown = hide_credentials(self._url)
         try:
             yield
-        except FileNotFoundError:
-            raise
+        except TimeoutError as fault:
+            raise StorageError(f"The quarantine at {shown} did not answer in time.") from fault
         except (BaseError, OSError, ValueError) as fault:
-            shown = hide_credentials(self._url)
+            if of_object and isinstance(fault, FileNotFoundError) and not _NO_BUCKET.search(str(fault)):
+                raise
             raise StorageError(f"The quarantine at {shown} cannot be used ({type(fault).__name__}).") from fault
 
 

@@ -16,7 +16,7 @@ from gatepost.store.header_sections import is_cut
 from gatepost.web.context import WebContext
 from gatepost.web.encrypted_zip import PASSWORD, zip_with_password
 from gatepost.web.page_responses import download_response, html_response
-from gatepost.web.pages.messages import NO_CORE, MessageOnRecord, find_message
+from gatepost.web.pages.messages import MessageOnRecord, core_is_away, find_message
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
@@ -32,7 +32,7 @@ async def show_source(context: WebContext, request: SignedInRequest) -> Response
         return found
     raw = await _read_held(context, request, found)
     if isinstance(raw, Down):
-        return NO_CORE
+        return core_is_away(request, raw)
     header = None if raw is not None else await context.store.message_header(found.record.ggrid)
     content = raw if raw is not None else header
     page = context.renderer.render(
@@ -74,7 +74,7 @@ async def export_message(context: WebContext, request: SignedInRequest) -> Respo
         return UNKNOWN_FORM
     raw = await context.held_mail.carry_out(ExportOrder(found.record.ggrid, request.user.tenant, by=request.actor))
     if isinstance(raw, Down):
-        return NO_CORE
+        return core_is_away(request, raw)
     if isinstance(raw, NotHeld):
         return NOT_VISIBLE
     name = f"{found.record.ggrid}.eml"

@@ -18,6 +18,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.abby.core_state import Down
+from gatepost.abby.held_mail import explain_absence
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.ids import canonical
 from gatepost.lists.links import split_url
@@ -107,7 +108,6 @@ SORT_KEYS: dict[str, Callable[[MessageSummary], Any]] = {
     "score": lambda row: -row.score,
     "sender": lambda row: row.sender.casefold(),
 }
-NO_CORE = Failure(CORE_UNAVAILABLE, "the core that stores this message is not answering; try again in a moment")
 
 
 class MessageOnRecord(msgspec.Struct, frozen=True):
@@ -204,7 +204,7 @@ async def render_message(
         neighbours=await _find_neighbours(context, request, found),
         silent=[line for line in report.lines if not line.counted and not line.conclusive],
         view=view if isinstance(view, View) else None,
-        missing_text=_explain_missing_text(found, view),
+        missing_text=_explain_missing_text(request, found, view),
         entry_links=_entry_links(request, found),
         notes=tuple(dict.fromkeys(msgspec.structs.replace(note, where="") for note in report.lists)),
         scopes=await find_scopes(context, request),
@@ -237,12 +237,19 @@ async def _find_neighbours(context: WebContext, request: SignedInRequest, found:
     return Neighbours(urlencode({"in": place}), previous, after.rows[0].record.ggrid if after.rows else None)
 
 
-def _explain_missing_text(found: MessageOnRecord, view: object) -> str:
+def core_is_away(request: SignedInRequest, down: Down) -> Failure:
+    """Return the failure of a page that needs the bytes of a message; whoever may see the cores is told which one."""
+    said = explain_absence(down, named=request.may("system.read"))
+    return Failure(CORE_UNAVAILABLE, f"{said}; try again in a moment")
+
+
+def _explain_missing_text(request: SignedInRequest, found: MessageOnRecord, view: object) -> str:
     """Return why the text of the message is not shown."""
     if isinstance(view, NotShown):
         return f"The message cannot be shown: {view.reason}."
     if isinstance(view, Down):
-        return "The core that stores the message is not answering."
+        said = explain_absence(view, named=request.may("system.read"))
+        return f"The message is held, but {said}."
     if found.held and found.held.state == "released":
         return "The message was released; its content is no longer stored."
     if found.held and found.held.state == "deleted":
@@ -269,7 +276,7 @@ async def show_picture(context: WebContext, request: SignedInRequest) -> Respons
     order = PictureOrder(found.record.ggrid, request.user.tenant, index=int(index))
     drawn = await context.held_mail.carry_out(order)
     if isinstance(drawn, Down):
-        return NO_CORE
+        return core_is_away(request, drawn)
     if isinstance(drawn, NotHeld | NotShown):
         return Failure(NOT_FOUND, "this picture cannot be shown")
     await context.store.note_view(found.record.ggrid, found.record.envelope.tenant, request.actor)

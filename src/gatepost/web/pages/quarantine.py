@@ -110,7 +110,7 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
         anywhere=request.may("quarantine.release-anywhere"),
         dangerous=request.may("quarantine.release-dangerous"),
     )
-    fault = explain_failure(await context.held_mail.carry_out(order))
+    fault = explain_failure(await context.held_mail.carry_out(order), request)
     if fault:
         return await _render_fault(context, request, found, fault)
     place = request.query.raw_text("in")

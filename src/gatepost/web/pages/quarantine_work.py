@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from gatepost.abby.core_state import Down
+from gatepost.abby.held_mail import explain_absence
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.scanning.held_mail import (
@@ -38,16 +39,17 @@ Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[str]]
 async def _release_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
     may = request.may("quarantine.release-dangerous")
     order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor, dangerous=may)
-    return explain_failure(await context.held_mail.carry_out(order))
+    return explain_failure(await context.held_mail.carry_out(order), request)
 
 
 async def _delete_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
     order = DeleteOrder(ggrid, request.user.tenant, by=request.actor, for_good=False)
-    return explain_failure(await context.held_mail.carry_out(order))
+    return explain_failure(await context.held_mail.carry_out(order), request)
 
 
 async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    return "" if await report_wrong_decision(context, request, ggrid, "deliver") else explain_failure(NotHeld())
+    reported = await report_wrong_decision(context, request, ggrid, "deliver")
+    return "" if reported else explain_failure(NotHeld(), request)
 
 
 async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
@@ -69,7 +71,7 @@ NOTICE_OF_ACTION = {
 }
 
 
-def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down) -> str:
+def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down, request: SignedInRequest) -> str:
     """Return why an action failed, "" where it succeeded."""
     if isinstance(outcome, NotHeld):
         return "it is no longer held"
@@ -78,7 +80,7 @@ def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Dow
     if isinstance(outcome, Busy):
         return "another release of this message is in progress"
     if isinstance(outcome, Down):
-        return "the core that stores it is not answering; try again in a moment"
+        return f"{explain_absence(outcome, named=request.may('system.read'))}; try again in a moment"
     return ""
 
 
