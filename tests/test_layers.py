@@ -45,7 +45,19 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 LAYER = {name: index for index, layer in enumerate(LAYERS) for name in layer}
 # Services that hold secrets or tenants' data, and what they may not load: everything that reads hostile bytes.
-PLAIN = ("store", "events", "scanning", "guard", "smtp", "abby", "web", "client", "api", "rejudge", "settings")
+PLAIN: tuple[str, ...] = (
+    "store",
+    "events",
+    "scanning",
+    "guard",
+    "smtp",
+    "abby",
+    "web",
+    "client",
+    "api",
+    "rejudge",
+    "settings",
+)
 PLAIN += ("milter",)
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
 PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}

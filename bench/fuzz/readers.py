@@ -262,7 +262,7 @@ def read_milter_frames(data: bytes) -> object:
     """Frames of a mail server, whole and in pieces, and what is in each."""
     seen = []
     for size in (len(data) or 1, 7):
-        reader, found = FrameReader(1 << 16), []
+        reader, found = FrameReader(1 << 16), list[Frame | str]()
         try:
             for start in range(0, len(data), size):
                 reader.feed(data[start : start + size])
