@@ -45,20 +45,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 LAYER = {name: index for index, layer in enumerate(LAYERS) for name in layer}
 # Services that hold secrets or tenants' data, and what they may not load: everything that reads hostile bytes.
-PLAIN: tuple[str, ...] = (
-    "store",
-    "events",
-    "scanning",
-    "guard",
-    "smtp",
-    "abby",
-    "web",
-    "client",
-    "api",
-    "rejudge",
-    "settings",
+PLAIN = (
+    *("store", "events", "scanning", "guard", "smtp", "milter", "abby", "web"),
+    *("client", "api", "rejudge", "settings"),
 )
-PLAIN += ("milter",)
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
 PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}
 PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure functions of a name
