@@ -153,12 +153,13 @@ def _deny(query: bytes) -> bytes:
 
 @dataclass
 class Gateway:
-    """A guard with the SMTP source alone."""
+    """A guard with the SMTP source, and with those of `sources`, lines of YAML."""
 
     folder: Path
     next_hop: int
     smtp: str = ""
     more: str = ""
+    sources: str = ""
     timeout: int = 60_000
     nameserver: str = "127.0.0.1:9"
     port: int = field(default_factory=free_port)
@@ -169,7 +170,7 @@ class Gateway:
         file = self.folder / "guard" / "core" / "guard.yml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(
-            f"scanSources:\n  smtp: {{host: 127.0.0.1, port: {self.port}{self.smtp}}}\n"
+            f"scanSources:\n  smtp: {{host: 127.0.0.1, port: {self.port}{self.smtp}}}\n{self.sources}"
             f"delivery: {{nextHop: 'smtp://127.0.0.1:{self.next_hop}', timeout: {self.timeout}}}\n"
             f"dns: {{nameservers: ['{self.nameserver}'], timeout: 100}}\nlog: {{level: warning}}\n{self.more}"
         )

@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("rejudge", "scanning", "client"),
     ("feeds",),
     ("workers", "smtp"),
-    ("guard", "learning"),
+    ("guard", "learning", "milter"),
     ("abby",),
     ("web",),
     ("service",),
@@ -45,7 +45,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 LAYER = {name: index for index, layer in enumerate(LAYERS) for name in layer}
 # Services that hold secrets or tenants' data, and what they may not load: everything that reads hostile bytes.
-PLAIN = ("store", "events", "scanning", "guard", "smtp", "abby", "web", "client", "api", "rejudge", "settings")
+PLAIN = (
+    *("store", "events", "scanning", "guard", "smtp", "milter", "abby", "web"),
+    *("client", "api", "rejudge", "settings"),
+)
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
 PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}
 PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure functions of a name
@@ -80,6 +83,7 @@ SMALL = {
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
     "service.heap": "the allocator of the C library, which nothing else touches",
+    "service.milter_source": "one source of a core, apart from the composition of all its parts",
     "service.running": "the life of one process, from bound ports to the last request",
     "smtp.hop_access": "address and TLS of a next hop, which the relay and the builder of routes share",
     "smtp.seen_features": "the file of what next hops can do; relays know it by two calls",

@@ -27,10 +27,25 @@ from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words
 from gatepost.mail.message import Envelope, Field, Message, Part
 from gatepost.mail.reader import find_content_field, read
 from gatepost.mail.text import TextReader
+from gatepost.milter.message import read_path
+from gatepost.milter.protocol import (
+    Command,
+    Frame,
+    FrameError,
+    FrameReader,
+    agree,
+    pack_options,
+    parse_connect,
+    parse_field,
+    parse_macros,
+    parse_options,
+    parse_texts,
+)
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import BytesInPieces, leave_out, read_header
@@ -230,6 +245,42 @@ def read_replies(data: bytes) -> object:
         return [pass_on(each) for each in ReplyReader().feed(data)]
     except ValueError:
         return None
+
+
+_MILTER_READERS: dict[Command, Run] = {
+    Command.OPTIONS: lambda data: pack_options(agree(parse_options(data), quarantine=True)),
+    Command.MACRO: parse_macros,
+    Command.CONNECT: parse_connect,
+    Command.HELO: parse_texts,
+    Command.MAIL: lambda data: read_path(parse_texts(data)[0], SmtpLimits()),
+    Command.RCPT: lambda data: read_path(parse_texts(data)[0], SmtpLimits()),
+    Command.HEADER: parse_field,
+}
+
+
+def read_milter_frames(data: bytes) -> object:
+    """Frames of a mail server, whole and in pieces, and what is in each."""
+    seen = []
+    for size in (len(data) or 1, 7):
+        reader, found = FrameReader(1 << 16), list[Frame | str]()
+        try:
+            for start in range(0, len(data), size):
+                reader.feed(data[start : start + size])
+                while (frame := reader.next()) is not None:
+                    found.append(frame)
+        except FrameError as fault:
+            found.append(str(fault))
+        seen.append(found)
+    assert seen[0] == seen[1], "pieces made a difference"
+    return [_read_milter_frame(frame) for frame in seen[0] if isinstance(frame, Frame)]
+
+
+def _read_milter_frame(frame: Frame) -> object:
+    read = _MILTER_READERS.get(frame.command)
+    try:
+        return read(frame.data) if read else None
+    except FrameError as fault:
+        return str(fault)
 
 
 class _Sink(bytearray):

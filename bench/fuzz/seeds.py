@@ -42,6 +42,28 @@ def formats(*extensions: str) -> Seeds:
     return make
 
 
+def milter_conversations() -> list[bytes]:
+    """Return what mail servers of both versions send for a message."""
+    offers = [bytes.fromhex("00000006000001ff001fffff"), bytes.fromhex("000000020000003f0000007f")]
+    frames = [
+        (b"D", b"C{client_addr}\x00192.0.2.7\0j\0mx.example\0"),
+        (b"C", b"mail.example\x004\x30\x39192.0.2.7\0"),
+        (b"H", b"mail.example\0"),
+        (b"M", b"<a@x.example>\0SIZE=100\0"),
+        (b"R", b"<@r.example:b@y.example>\0"),
+        (b"L", b"Subject\0 Minutes\n\tof Tuesday\0"),
+        (b"N", b""),
+        (b"B", b"Hello\r\n"),
+        (b"E", b""),
+        (b"A", b""),
+        (b"K", b""),
+        (b"C", b"local\0U"),
+        (b"Q", b""),
+    ]
+    rest = b"".join((len(data) + 1).to_bytes(4) + letter + data for letter, data in frames)
+    return [(len(offer) + 1).to_bytes(4) + b"O" + offer + rest for offer in offers]
+
+
 def everything() -> list[bytes]:
     """Return one file for each row of the coverage matrix."""
     return [each.make("a.js", PAYLOAD) for each in FORMATS]

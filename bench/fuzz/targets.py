@@ -351,6 +351,12 @@ SERVICE: tuple[Target, ...] = (
         most=600,
     ),
     Target(
+        "milter-frames",
+        readers.read_milter_frames,
+        seeds.milter_conversations,
+        cheap=True,
+    ),
+    Target(
         "smtp-replies",
         readers.read_replies,
         lines("250-a\r\n250 2.0.0 b\r\n", "421 4.3.2 \x01\r\n354 go\r\n"),

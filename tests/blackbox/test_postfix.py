@@ -1,15 +1,19 @@
-"""The recipes of docs/postfix.md, as they stand there, with a real Postfix before and behind guard."""
+"""The recipes of docs/postfix.md, as they stand there, with a real Postfix before and behind guard, or asking it."""
 
 import contextlib
+import json
 import smtplib
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from bench.gateway import Gateway, Sink, postfix, postfix_missing, recipe
-from bench.ports import free_port
+from bench.ports import free_port, free_ports
+from tests.command_line import run_command
 
 pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")
 
@@ -136,3 +140,90 @@ def test_nothing_that_is_refused_after_the_queue_becomes_a_bounce(after: Chain) 
         time.sleep(0.05)
     assert "non-delivery notification" not in log.read_text()
     assert sink.taken["nul@x"] == sink.taken["gtube@x"] == 0
+
+
+class MilterChain(NamedTuple):
+    """Postfix that asks guard over TCP on one port, and over a Unix socket on another, and sends to the sink itself."""
+
+    ports: dict[str, int]
+    sink: Sink
+    gateway: Gateway
+    postfix: Path
+
+
+@pytest.fixture(scope="module")
+def milter() -> Iterator[MilterChain]:
+    outer, local, inner, port = free_ports(4)
+    with tempfile.TemporaryDirectory(prefix="gatepost-postfix-") as name, contextlib.ExitStack() as stack:
+        folder, sink = Path(name), Sink()
+        stack.callback(sink.close)
+        (folder / "gate").mkdir()
+        shared = folder / "postfix" / "queue" / "gatepost"
+        shared.mkdir(parents=True)
+        listen = f"['127.0.0.1:{port}', 'unix:{shared}/milter']"
+        options = "socketMode: '666', hostname: gate.example, maxMessageSize: 65536"
+        sources = f"  milter: {{listen: {listen}, {options}}}\n"
+        gateway = stack.enter_context(Gateway(folder / "gate", inner, sources=sources))
+        main = f"default_transport = smtp:[127.0.0.1]:{sink.port}\nrelay_transport = smtp:[127.0.0.1]:{sink.port}\n"
+        main += recipe("main.cf", "milter").replace("8894", str(port))
+        master = recipe("master.cf", "milter").replace("127.0.0.1:10026", f"127.0.0.1:{inner}")
+        master = master.replace("smtp      inet", f"127.0.0.1:{outer} inet")
+        master += f"127.0.0.1:{local} inet n - n - - smtpd\n    -o smtpd_milters=unix:gatepost/milter\n"
+        stack.enter_context(postfix(folder / "postfix", main, master, outer))
+        yield MilterChain({"inet": outer, "unix": local}, sink, gateway, folder / "postfix")
+
+
+@pytest.mark.parametrize("kind", ["inet", "unix"])
+def test_the_milter_recipe_delivers_holds_and_releases(milter: MilterChain, kind: str) -> None:
+    sink, gateway = milter.sink, milter.gateway
+    clean, virus, dots = (f"{name}-{kind}@x" for name in ("clean", "virus", "dots"))
+    forged = message(clean).replace(
+        b"Subject:",
+        b"X-Gatepost-Verdict: clean\r\nX-Gatepost-Id: 1\r\nAuthentication-Results: gate.example; spf=pass\r\n"
+        b"x-gatepost-verdict: clean\r\nAuthentication-Results: other.example; spf=pass\r\nSubject:",
+    )
+    with smtplib.SMTP("127.0.0.1", milter.ports[kind], local_hostname="client.example") as client:
+        client.sendmail("ann@example.org", ["bob@example.com", "eve@example.com"], forged)
+        client.sendmail("ann@example.org", ["bob@example.com"], message(virus, EICAR))
+        # Postfix has its answer, so it is on disk.
+        assert _held(gateway, f"<{virus}>".encode()), (milter.postfix / "log").read_text()
+        client.sendmail("", ["bob@example.com"], message(dots, ".\r\n..\r\n.x"))
+        with pytest.raises(smtplib.SMTPDataError, match="552"):
+            client.sendmail("ann@example.org", ["bob@example.com"], message("large@x", "x" * 200 + "\r\n" * 40_000))
+    raw = arrived(sink, clean)
+    assert raw.lower().count(b"x-gatepost-verdict:") == raw.count(b"X-Gatepost-Id:") == 1, raw
+    assert b"\r\nX-Gatepost-Verdict: clean\r\n" in raw
+    assert b"X-Gatepost-Id: 1\r\n" not in raw
+    assert raw.count(b"Authentication-Results: gate.example;") == 1
+    assert b"Authentication-Results: other.example; spf=pass\r\n" in raw
+    assert raw.endswith(b"\r\n\r\nHello Bob\r\n")
+    assert b"\r\n..\r\n...\r\n..x\r\n" in arrived(sink, dots)
+    assert sink.taken[virus] == 0
+    place = ("--config", str(gateway.folder), "--data", str(gateway.folder))
+    held = json.loads(run_command("quarantine", "list", "--json", *place)[1])
+    code, _, fault = run_command("quarantine", "release", held[0]["ggrid"], "--dangerous", *place)
+    assert code == 0, fault
+    # By the listener without milters.
+    assert b"X-Gatepost-Released:" in arrived(sink, virus)
+
+
+def test_a_milter_that_is_away_is_a_temporary_failure(milter: MilterChain) -> None:
+    sink, gateway, port = milter.sink, milter.gateway, milter.ports["unix"]
+    gateway.kill()
+    with smtplib.SMTP("127.0.0.1", port) as client, pytest.raises(smtplib.SMTPException) as failed:
+        client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+    assert "451" in str(failed.value)
+    # The file of the socket that the kill left behind is replaced.
+    gateway.sources = gateway.sources.replace("socketMode", "quarantine: queue, socketMode")
+    gateway.start()
+    with smtplib.SMTP("127.0.0.1", port) as client:
+        client.sendmail("ann@example.org", ["bob@example.com"], message("away@x"))
+        client.sendmail("ann@example.org", ["bob@example.com"], message("queue@x", EICAR))
+    arrived(sink, "away@x")
+    assert sink.taken["away@x"] == 1
+    listed = subprocess.run(["postqueue", "-c", milter.postfix / "etc", "-j"], check=True, capture_output=True)
+    queued = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [each["queue_name"] for each in queued] == ["hold"], queued
+    shown = ["postcat", "-c", milter.postfix / "etc", "-qh", queued[0]["queue_id"]]
+    assert "X-Gatepost-Verdict: malware" in subprocess.run(shown, check=True, capture_output=True, text=True).stdout
+    assert not _held(gateway, b"<queue@x>")

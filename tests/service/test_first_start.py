@@ -26,6 +26,10 @@ def test_an_empty_folder_becomes_a_working_configuration(tmp_path: Path) -> None
     assert re.fullmatch("[0-9a-f]{64}", token.token)
     assert token.permissions == ["messages.read"]
     assert token.token == data.token.read_text()
+    assert token.token not in (tmp_path / ABBY_FILE).read_text(), "the file refers to the token"
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert load(moved).abby.static_api_tokens == both.abby.static_api_tokens
+    moved.rename(tmp_path)
     assert both.abby.listen.host == "127.0.0.1"
     assert both.guard.scan_sources.rest_api
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_file()} == {0o600}

@@ -21,6 +21,7 @@ import httpx
 import pytest
 from bench.ports import free_ports
 from bench.processes import await_output
+from tests.milter.conftest import MailServer
 
 from gatepost.service.first_start import EXAMPLE
 from gatepost.service.node_metrics import WRITE_SECONDS
@@ -40,6 +41,7 @@ guardRequestThrottleThreshold: {MAXIMUM}
 scanSources:
   restApi: {{port: %d}}
   smtp: {{port: %d}}
+  milter: {{listen: ["127.0.0.1:%d", "unix:%s"]}}
 delivery: {{nextHop: "%s", tls: "off"}}
 dns: {{nameservers: ["127.0.0.1:9"], timeout: 100}}
 storage: {{url: "%s"}}
@@ -61,9 +63,10 @@ class Node:
 
     def __init__(self, folder: Path, storage: str, next_hop: str) -> None:
         self.data, self.storage = folder / "data", storage
-        self.abby, self.guard, self.smtp = free_ports(3)
+        self.abby, self.guard, self.smtp, self.milter = free_ports(4)
+        self.milter_socket = folder / "milter"
         for name, text in (
-            (GUARD_FILE, GUARD_YML % (self.guard, self.smtp, next_hop, storage)),
+            (GUARD_FILE, GUARD_YML % (self.guard, self.smtp, self.milter, self.milter_socket, next_hop, storage)),
             (ABBY_FILE, ABBY_YML % (self.abby, self.guard, TOKEN, storage)),
         ):
             (folder / "configuration" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -187,6 +190,28 @@ def test_connections_that_stay_open_are_spread(node: Node) -> None:
         # Connections of tests before may still be closing.
         wait_for(lambda: sum(count()) == 3 * FRONTS)
         assert max(count()) - min(count()) <= 2, count()
+
+
+def test_mail_servers_get_verdicts_on_tcp_and_unix_sockets_from_every_front(node: Node) -> None:
+    async def ask() -> dict[str, float]:
+        servers = []
+        for _ in range(FRONTS):
+            servers.append(MailServer(*await asyncio.open_connection("127.0.0.1", node.milter)))
+            servers.append(MailServer(*await asyncio.open_unix_connection(node.milter_socket)))
+        for server in servers:
+            await server.negotiate()
+            await server.greet()
+            assert (await server.message([(b"From", b" a@x.example"), (b"Subject", b" Minutes")]))[-1] == (b"a", b"")
+        figures = await asyncio.to_thread(node.settled_figures)
+        for server in servers:
+            server.send(b"Q")
+            assert await server.read() == (b"", b"")
+            server.writer.close()
+        return figures
+
+    figures = asyncio.run(ask())
+    assert figures["gatepost_milter_sessions"] == figures["gatepost_milter_connections_total"] == 2 * FRONTS
+    assert figures['gatepost_milter_messages_total{answer="accept"}'] == 2 * FRONTS
 
 
 def test_the_maximum_holds_over_all_processes(node: Node) -> None:

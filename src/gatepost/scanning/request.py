@@ -10,9 +10,10 @@ from gatepost.report import Report
 # How long a core waits for a free slot when it is asked to say that it has one.
 SLOT_SECONDS = 1.0
 
-# How a message came: from a mail server, by the scan API, or by a person on the scan page, which is a trial; "" is not
-# known. A message that came with a report is read for learning: it is neither judged nor put on record.
-Source: TypeAlias = Literal["", "smtp", "rest", "page", "report"]
+# How a message came: from a mail server that hands it over or that asks for a verdict (milter), by the scan API, or by
+# a person on the scan page, which is a trial; "" is not known. A message that came with a report is read for learning:
+# it is neither judged nor put on record.
+Source: TypeAlias = Literal["", "smtp", "milter", "rest", "page", "report"]
 
 
 class MessageBody(Protocol):

@@ -21,7 +21,6 @@ from gatepost.settings import files
 from gatepost.settings.agreement import ANY
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.scan_sources import ListeningSection
 
 if TYPE_CHECKING:
     from gatepost.service.plan import Bound, Plan
@@ -66,15 +65,16 @@ def guard(data: DataFolder, folder: Path) -> None:
     _prepare_process(data)
     with data.lock("guard"):
         config, settings = _load_in_force(data, folder, "guard", partial(files.load_guard, certificates=True))
-        source = _require_source(folder, settings)
-        _run(data, folder, config, settings, None, partial(_log_port, "guard", source.hosts))
+        hosts = _require_source(folder, settings)
+        _run(data, folder, config, settings, None, partial(_log_port, "guard", hosts))
 
 
-def _require_source(folder: Path, settings: GuardSettings) -> ListeningSection:
-    source = settings.scan_sources.rest_api or settings.scan_sources.smtp
+def _require_source(folder: Path, settings: GuardSettings) -> tuple[str, ...]:
+    sources = settings.scan_sources
+    source = sources.rest_api or sources.smtp or sources.milter
     if source is None:
         raise StartError(f"{folder / files.GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
-    return source
+    return source.hosts
 
 
 def abby(data: DataFolder, folder: Path) -> None:

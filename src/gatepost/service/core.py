@@ -307,7 +307,7 @@ def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starl
     return build_rest_app(core.own.guard, plan.secret, shared.spool, shared.metrics, core.own.held_mail, guesses)
 
 
-def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake | None:
+def build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake | None:
     """Build what takes reports by mail, where there are addresses for them."""
     learning = core.settings.learning
     if not learning.report_addresses:
@@ -341,7 +341,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         tenancy=Tenancy(core.settings.tenants, shared.store),
         spool=shared.spool,
         hostname=hostname(core.settings),
-        reports=_build_report_intake(core, shared),
+        reports=build_report_intake(core, shared),
         limits=_smtp_limits(source),
         tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",

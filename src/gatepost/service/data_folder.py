@@ -38,7 +38,7 @@ class DataFolder(msgspec.Struct, frozen=True):
 
     @property
     def token(self) -> Path:
-        """A copy of the token of the first start for use in shells; the one in `abby.yml` is in force."""
+        """The token of the first start; `abby.yml` refers to it, and shells read it from here."""
         return self.path / "token"
 
     @property

@@ -56,7 +56,8 @@ serviceProviders:
 {secret}    # Milliseconds that a scan may take, waiting included.
     longRequestTimeout: 3600000
 
-# Users of the Email Scanning API: `Authorization: Bearer TOKEN`. Generate tokens with `openssl rand -hex 32`.
+# Users of the Email Scanning API: `Authorization: Bearer TOKEN`. Generate tokens with `openssl rand -hex 32`, and keep
+# each in a file that only Gatepost can read.
 staticApiTokens:
   - name: first
     token: "{token}"
@@ -64,6 +65,9 @@ staticApiTokens:
 
 storage: {{url: "{storage}"}}
 """
+# Relative to the file, so that the folder can be moved. The token itself stands in one file of mode 0600 and nowhere
+# else: a configuration is copied, sent to colleagues and put under version control.
+TOKEN_REFERENCE = "${file:../../token}"  # noqa: S105  no token, but where it is
 EXAMPLE = """\
 From: Ann Example <ann@example.org>\r
 To: Bob Example <bob@example.com>\r
@@ -112,7 +116,7 @@ def _write_configuration(data: DataFolder) -> None:
     text = ABBY_YML.format(
         port=source.port if source else 9785,
         secret=f"    secret: {json.dumps(secret)}\n" if secret else "",
-        token=data.token.read_text().strip(),
+        token=TOKEN_REFERENCE,
         storage=json.dumps(storage or guard.storage.url)[1:-1],
     )
     data.write_once(data.path / ABBY_FILE, text)

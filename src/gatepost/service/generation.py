@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
@@ -26,10 +26,13 @@ from gatepost import logs
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.health import NodeHealth, Probe
 from gatepost.service.listeners import Listeners, SmtpPart, load_certificates
-from gatepost.service.metrics import GatewayMetrics, build_metrics_app
+from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metrics_app
 from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.files import load_policies
+
+if TYPE_CHECKING:
+    from gatepost.milter.session import MilterPart
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
 PATIENCE_SECONDS = 60.0
@@ -38,7 +41,7 @@ _OF_THE_PROCESS = frozenset(
     f"gatepost_{name}"
     for name in (
         *("admitted", "throttled", "rejected", "store_changes", "store_commits", "store_failures"),
-        *("smtp_connections", "smtp_turned_away"),
+        *("smtp_connections", "smtp_turned_away", "milter_connections", "milter_turned_away"),
     )
 )
 
@@ -61,6 +64,7 @@ class Generation(msgspec.Struct, eq=False):
     apps: dict[str, Starlette]
     contexts: dict[str, ssl.SSLContext]
     smtp: SmtpPart | None = None
+    milter: "MilterPart | None" = None
     serve_waiting: Callable[[], None] | None = None
     probe: Probe | None = None
     feeds: Schedule | None = None
@@ -128,7 +132,7 @@ class Generations(Collector):
         for schedule in filter(None, (generation.feeds, generation.learning)):
             schedule.start()
         self._listeners.use_tls(generation.contexts)
-        idle = self._listeners.use(generation.plan, generation.apps, generation.smtp)
+        idle = self._listeners.use(generation.plan, generation.apps, generation.smtp, generation.milter)
         if before:
             task = asyncio.create_task(self._finish(before, idle))
             self._ending[before] = task
@@ -148,6 +152,7 @@ class Generations(Collector):
         pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
             from gatepost.service.core import build_rest_source, build_smtp_source, schedule_learning, start_core
+            from gatepost.service.milter_source import build_milter_source
 
             core = await start_core(plan, plan.guard, shared, generation.stack)
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
@@ -155,9 +160,13 @@ class Generations(Collector):
             generation.smtp = build_smtp_source(plan, core, shared)
             generation.renew_delivery = core.routing.renew_tls if core.routing else None
             generation.learning = schedule_learning(plan, plan.guard, shared, generation.stack)
+            generation.milter = build_milter_source(core, shared)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
                 shared.registry.register(GatewayMetrics(intake, generation.smtp.services))
+            if generation.milter:
+                milters = self._listeners.milter_intake(generation.milter)
+                shared.registry.register(MilterMetrics(milters, generation.milter.services))
         if plan.abby:
             from gatepost.service.api_service import build_api, schedule_feeds
 

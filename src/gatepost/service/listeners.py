@@ -2,7 +2,8 @@
 
 HTTP: connections belong to the port, and each request goes to the application that is newest when it begins; so a
 client that keeps its connection open notices nothing. SMTP: a session keeps the services that it began with; when
-others take over, it ends with 421 after its current message (RFC 5321 section 3.8), and the client comes again.
+others take over, it ends with 421 after its current message (RFC 5321 section 3.8), and the client comes again. Milter:
+a connection stays, and each message is handled by the services that are newest when it begins.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ from gatepost.service.plan import Bound, Plan
 from gatepost.settings.scan_sources import ConnectionSettings, SmtpSettings
 
 if TYPE_CHECKING:
+    from gatepost.milter.intake import MilterIntake
+    from gatepost.milter.session import MilterPart
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.services import Services
 
@@ -96,12 +99,13 @@ class Listeners:
                 tally = balance = None
             self._http[name] = build_server(app, bound[name], pair, limits, tally=tally, balance=balance)
         self._smtp: Intake | None = None
+        self._milter: MilterIntake | None = None
         self._node, self._bound = node, bound
 
     @property
     def servers(self) -> list[Serves]:
         """Every server; complete once the first generation has taken over."""
-        return [*self._http.values(), *([self._smtp] if self._smtp else [])]
+        return [*self._http.values(), *(each for each in (self._smtp, self._milter) if each)]
 
     def intake(self, part: SmtpPart) -> "Intake":
         """Return the SMTP server; the first generation builds it."""
@@ -121,6 +125,15 @@ class Listeners:
             )
         return self._smtp
 
+    def milter_intake(self, part: "MilterPart") -> "MilterIntake":
+        """Return the server for mail servers that ask for verdicts; the first generation builds it."""
+        from gatepost.milter.intake import MilterIntake
+
+        if self._milter is None:
+            tally, balance = self._node.connections("milter"), self._node.balance("milter")
+            self._milter = MilterIntake(part, self._bound["milter"], tally=tally, balance=balance)
+        return self._milter
+
     def use_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
         """Speak TLS with these contexts, by port, with clients that connect from now on."""
         for name, server in self._http.items():
@@ -133,7 +146,13 @@ class Listeners:
             check_pair(*plan.smtp_certificate)
             tls.load_cert_chain(*plan.smtp_certificate)
 
-    def use(self, plan: Plan, apps: Mapping[str, ASGIApp], smtp: SmtpPart | None) -> Callable[[], Awaitable[object]]:
+    def use(
+        self,
+        plan: Plan,
+        apps: Mapping[str, ASGIApp],
+        smtp: SmtpPart | None,
+        milter: "MilterPart | None" = None,
+    ) -> Callable[[], Awaitable[object]]:
         """Let what a generation has built serve from now on, with its limits; returns what waits until nothing of the
         one before is in use."""
         waits = [self._apps[name].use(apps[name]) for name in self._apps if name in apps]
@@ -145,6 +164,9 @@ class Listeners:
             source = smtp.settings
             listed = parse_networks(source.xclient_hosts)
             waits.append(self._smtp.use(smtp.services, source.max_connections, listed, source.reserved_connections))
+
+        if milter and self._milter:
+            waits.append(self._milter.use_part(milter))
 
         async def wait() -> None:
             await asyncio.gather(*(each() for each in waits))

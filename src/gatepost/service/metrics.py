@@ -1,4 +1,4 @@
-"""What abby and the SMTP source report to Prometheus, and `/metrics` on a port of its own."""
+"""What abby, the SMTP source and the milter source report to Prometheus, and `/metrics` on a port of its own."""
 
 import platform
 from collections.abc import Callable, Iterator
@@ -20,6 +20,7 @@ from gatepost.speedups import native
 
 if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
+    from gatepost.milter.intake import MilterIntake
     from gatepost.scanning.request import ScanResult
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.routing import Routing
@@ -76,6 +77,23 @@ class GatewayMetrics(Collector):
         yield answers
         if routing:
             yield from _describe_next_hops(routing)
+
+
+class MilterMetrics(Collector):
+    """Connections and answers of the milter source."""
+
+    def __init__(self, intake: "MilterIntake", services: "Services") -> None:
+        self._intake, self._services = intake, services
+
+    def collect(self) -> Iterator[Metric]:
+        intake = self._intake
+        yield GaugeMetricFamily("gatepost_milter_sessions", "Connections of mail servers", value=intake.open)
+        yield CounterMetricFamily("gatepost_milter_connections", "All since the start", value=intake.connections)
+        yield CounterMetricFamily("gatepost_milter_turned_away", "Those refused", value=intake.turned_away)
+        answers = CounterMetricFamily("gatepost_milter_messages", "Whole messages by their answer", labels=("answer",))
+        for answer, count in self._services.answers.items():
+            answers.add_metric((answer,), count)
+        yield answers
 
 
 def _describe_next_hops(routing: "Routing") -> Iterator[Metric]:

@@ -7,6 +7,7 @@ of closed connections, and set for all sockets once the service listens.
 """
 
 import errno
+import os
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,6 +39,9 @@ _REASONS = {
 }
 
 
+# What stands before the path of a Unix socket in the settings.
+UNIX = "unix:"
+
 Inherited = dict[tuple[int, tuple[str, int]], socket.socket]
 
 
@@ -50,12 +54,19 @@ def bind(hosts: tuple[str, ...], port: int, key: str, inherited: Inherited | Non
         try:
             for each in _find_addresses(host, port):
                 if each not in bound and not (port == 0 and bound):
-                    bound[each] = inherited.pop(each) if each in inherited else _bind_one(*each)
+                    bound[each] = inherited.pop(each) if _is_usable(each, inherited) else _bind_one(*each)
         except OSError as fault:
             close_sockets(list(bound.values()))
-            reason = _REASONS.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
+            known = {} if host.startswith(UNIX) and fault.errno == errno.EACCES else _REASONS
+            reason = known.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
             raise StartError(f"Gatepost cannot listen on {render_address(host, port)} ({key}): {reason}.") from None
     return tuple(bound.values())
+
+
+def _is_usable(address: tuple[int, tuple[str, int]], inherited: Inherited) -> bool:
+    """Whether a socket was inherited and can be reached: the file of a Unix socket may have been removed."""
+    family, (place, _) = address
+    return address in inherited and (family != socket.AF_UNIX or Path(place).exists())
 
 
 def close_sockets(sockets: Sequence[socket.socket]) -> None:
@@ -65,16 +76,25 @@ def close_sockets(sockets: Sequence[socket.socket]) -> None:
 
 
 def port_of(sockets: Sequence[socket.socket]) -> int:
-    """Return the port of bound sockets; the kernel chose it if 0 was asked for."""
-    return int(sockets[0].getsockname()[1])
+    """Return the port of bound sockets; the kernel chose it if 0 was asked for. A Unix socket has none, which is 0."""
+    return _address_of(sockets[0])[1]
+
+
+def _address_of(bound: socket.socket) -> tuple[str, int]:
+    name = bound.getsockname()
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else (str(name), 0)
 
 
 def render_address(host: str, port: int) -> str:
-    """Return host and port as they are written in a URL."""
+    """Return host and port as they are written in a URL, and a Unix socket as it is written in the settings."""
+    if host.startswith((UNIX, "/")):
+        return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _find_addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
+    if host.startswith(UNIX):
+        return [(int(socket.AF_UNIX), (host.removeprefix(UNIX), 0))]
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     if host == "::":
         # A socket for each family, so that IPv4 clients have their own addresses and not mapped ones.
@@ -85,12 +105,48 @@ def _find_addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
 
 
 def _bind_one(family: int, address: tuple[str, int]) -> socket.socket:
+    if family == socket.AF_UNIX:
+        return _bind_unix(address[0])
     try:
         return _try_bind(family, address, reuse=False)
     except OSError as fault:
         if fault.errno != errno.EADDRINUSE:
             raise
         return _try_bind(family, address, reuse=True)
+
+
+def _bind_unix(path: str) -> socket.socket:
+    """Bind a Unix socket, closed to all but its owner. A file that nobody listens on is the remains of a service that
+    has ended: files of sockets stay when it does, so that a restart can go on with them."""
+    if is_left_behind(path):
+        Path(path).unlink()
+    created = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        created.setblocking(False)
+        before = os.umask(0o177)
+        try:
+            created.bind(path)
+        finally:
+            os.umask(before)
+    except OSError:
+        created.close()
+        raise
+    return created
+
+
+def is_left_behind(path: str) -> bool:
+    """Whether a path is that of a Unix socket on which nobody listens."""
+    try:
+        if not Path(path).is_socket():
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            probe.connect(path)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _try_bind(family: int, address: tuple[str, int], *, reuse: bool) -> socket.socket:
@@ -211,13 +267,11 @@ class SharedParts(msgspec.Struct, frozen=True):
 def bind_ports(plan: Plan) -> Bound:
     """Bind every port that is needed, or none of them. Ports that the service manager has opened are used."""
     bound: Bound = {}
-    inherited: Inherited = {
-        (int(each.family), (str(each.getsockname()[0]), int(each.getsockname()[1]))): each
-        for each in inherited_sockets()
-    }
+    inherited: Inherited = {(int(each.family), _address_of(each)): each for each in inherited_sockets()}
     try:
         for name, hosts, port, key in list_addresses(plan):
-            bound[name] = bind(hosts, port, key, inherited)
+            bound[name] = bound.get(name, ()) + bind(hosts, port, key, inherited)
+        _open_unix_sockets(plan)
     except StartError:
         release_ports(bound)
         raise
@@ -226,6 +280,14 @@ def bind_ports(plan: Plan) -> Bound:
             log.warning("an inherited socket is not used: no setting names it", address=render_address(host, port))
             unused.close()
     return bound
+
+
+def _open_unix_sockets(plan: Plan) -> None:
+    """Let those use the Unix sockets whom the settings allow to."""
+    milter = plan.guard.scan_sources.milter if plan.guard else None
+    for address in milter.addresses if milter else ():
+        if milter and address.startswith(UNIX):
+            Path(address.removeprefix(UNIX)).chmod(int(milter.socket_mode, 8))
 
 
 def release_ports(bound: Bound) -> None:
@@ -246,6 +308,10 @@ def list_addresses(plan: Plan) -> list[tuple[str, tuple[str, ...], int, str]]:
         wanted.append(("guard", source.hosts, source.port, "scanSources.restApi in guard.yml"))
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp in guard.yml"))
+    if plan.guard and (milter := plan.guard.scan_sources.milter):
+        for address in milter.addresses:
+            host, port = (address, 0) if address.startswith(UNIX) else split_address(address, 0)
+            wanted.append(("milter", (host,), port, "scanSources.milter.listen in guard.yml"))
     if plan.guard and plan.guard.metrics.listen:
         host, port = split_address(plan.guard.metrics.listen, 0)
         wanted.append(("guard metrics", (host,), port, "metrics.listen in guard.yml"))

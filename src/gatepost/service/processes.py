@@ -38,7 +38,7 @@ from gatepost.service.front import run_front, run_writer
 from gatepost.service.front_watchdog import LOOK_SECONDS, FrontWatchdog
 from gatepost.service.node import NodeCells
 from gatepost.service.node_reload import RESTART, NodeReload
-from gatepost.service.plan import Bound, Plan, list_addresses, release_ports
+from gatepost.service.plan import Bound, Plan, release_ports
 from gatepost.service.running import Started
 from gatepost.store import sqlite_file_of
 from gatepost.store.writer_process import WriterSocket
@@ -86,7 +86,7 @@ def run_node(plan: Plan, bound: Bound, fronts: int, started: Started) -> bool:
             stack.callback(place.remove)
             stack.callback(writing.close)
             plan = msgspec.structs.replace(plan, writer=place.address)
-        cells = NodeCells(fronts, [name for name, *_ in list_addresses(plan)], _max_connections(plan))
+        cells = NodeCells(fronts, list(bound), _max_connections(plan))
         runs: Runs = {
             number: lambda plan, control, number=number: run_front(plan, bound, cells, number, control, started)  # type: ignore[misc]
             for number in range(fronts)
@@ -118,6 +118,8 @@ def _max_connections(plan: Plan) -> int:
         most = max(most, rest.connections.maximum)
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
         most = max(most, smtp.max_connections)
+    if plan.guard and (milter := plan.guard.scan_sources.milter):
+        most = max(most, milter.max_connections)
     return min(most, MAX_ADDRESSES)
 
 

@@ -17,8 +17,8 @@ from gatepost.smtp.seen_features import SeenFeatures
 
 def hostname(settings: GuardSettings) -> str:
     """Return the name under which this core greets other mail servers."""
-    smtp = settings.scan_sources.smtp
-    return (smtp.hostname if smtp else None) or socket.gethostname()
+    smtp, milter = settings.scan_sources.smtp, settings.scan_sources.milter
+    return (smtp.hostname if smtp else None) or (milter.hostname if milter else None) or socket.gethostname()
 
 
 @asynccontextmanager

@@ -90,7 +90,7 @@ async def run_plan(
                 following = asyncio.create_task(follower.run())
                 stack.callback(following.cancel)
         stack.callback(watch_loop(shared.registry).stop)
-        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
+        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
         for task in node.start():
             stack.callback(task.cancel)
 
@@ -111,7 +111,7 @@ async def run_plan(
 def _name_node(plan: Plan, bound: Bound) -> str:
     """Return the name of this node for people: its machine, its services and its port."""
     services = "+".join(name for name, settings in (("guard", plan.guard), ("abby", plan.abby)) if settings)
-    port = port_of(next(bound[name] for name in ("abby", "guard", "smtp") if name in bound))
+    port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
     return f"{node_name(plan.settings.events)} {services}:{port}"
 
 

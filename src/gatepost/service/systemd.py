@@ -73,10 +73,11 @@ def inherited_sockets() -> list[socket.socket]:
             continue
         inherited.set_inheritable(False)
         inherited.setblocking(False)
-        if inherited.type == socket.SOCK_STREAM and inherited.family in (socket.AF_INET, socket.AF_INET6):
+        families = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+        if inherited.type == socket.SOCK_STREAM and inherited.family in families:
             found.append(inherited)
         else:
-            log.warning("an inherited socket is not for TCP and not used", descriptor=descriptor)
+            log.warning("an inherited socket is no stream and not used", descriptor=descriptor)
             inherited.close()
     return found
 

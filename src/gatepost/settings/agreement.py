@@ -9,7 +9,7 @@ from gatepost.settings.delivery import NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.values import hide_credentials
+from gatepost.settings.values import hide_credentials, split_address
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, not bound
@@ -69,6 +69,7 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
+    yield from _find_milter_faults(guard)
     if guard.stage_limit > guard.analysis_timeout:
         yield ("stageLimit",), f"is more than analysisTimeout ({guard.analysis_timeout}), so it would never apply"
     if guard.fronts > guard.worker_processes:
@@ -77,6 +78,24 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
         from gatepost.files.yara import find_rule_faults
 
         yield from ((("yara", "folder"), fault) for fault in find_rule_faults(Path(guard.yara.folder)))
+
+
+def _find_milter_faults(guard: GuardSettings) -> Iterator[Disagreement]:
+    """Yield addresses of the milter source that another source has, or that stand there twice."""
+    milter, rest, smtp = guard.scan_sources.milter, guard.scan_sources.rest_api, guard.scan_sources.smtp
+    others = [(name, each) for name, each in (("restApi", rest), ("smtp", smtp)) if each]
+    for index, address in enumerate(milter.addresses if milter else ()):
+        key: Key = ("scanSources", "milter", "listen")
+        if milter and not isinstance(milter.listen, str):
+            key = (*key, index)
+            if address in milter.listen[:index]:
+                yield key, f"names {address} twice"
+        if address.startswith("unix:"):
+            continue
+        host, port = split_address(address, 0)
+        for name, source in others:
+            if port == source.port and _overlap((host,), source.hosts):
+                yield key, f"has the port of scanSources.{name}"
 
 
 def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:

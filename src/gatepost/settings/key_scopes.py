@@ -19,6 +19,7 @@ RESTART_KEYS: Mapping[str, tuple[str, ...]] = {
         *("frontProcesses", "unsealed", "metrics.listen", "storage", "events"),
         *("scanSources.restApi.host", "scanSources.restApi.port"),
         *("scanSources.smtp.host", "scanSources.smtp.port"),
+        *("scanSources.milter.listen", "scanSources.milter.socketMode"),
     ),
     "abby.yml": ("listen", "frontProcesses", "metrics.listen", "storage", "events"),
 }
@@ -29,6 +30,7 @@ LOCAL_KEYS: Mapping[str, tuple[str, ...]] = {
         *("workerProcesses", "workerMemory", "frontProcesses", "unsealed", "storage", "metrics.listen"),
         *("scanSources.restApi.host", "scanSources.restApi.port"),
         *("scanSources.smtp.host", "scanSources.smtp.port", "scanSources.smtp.hostname"),
+        *("scanSources.milter.listen", "scanSources.milter.socketMode", "scanSources.milter.hostname"),
         *("tls", "delivery.ca", "delivery.certificate", "delivery.key"),
         *("quarantine.url", "clamd.address", "dns.nameservers", "events.node", "events.file", "events.syslog.ca"),
     ),

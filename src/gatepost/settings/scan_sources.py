@@ -1,11 +1,23 @@
-"""Keys of the scan sources in `guard.yml`: the HTTPS source of abby, SMTP, and what ports have in common."""
+"""Keys of the scan sources in `guard.yml`: the HTTPS source of abby, SMTP, milter, and what ports have in common."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from gatepost.settings.section import Section
-from gatepost.settings.values import Count, FilePath, Host, Hosts, Network, Port, Secret, UpToThousand
+from gatepost.settings.values import (
+    Count,
+    FilePath,
+    Host,
+    Hosts,
+    MilterAddresses,
+    Network,
+    Port,
+    Secret,
+    SocketMode,
+    UpToThousand,
+    split_address,
+)
 
 # The scanning interface takes no larger message, and every budget of the analysis is made for it.
 MAX_MESSAGE = 52_428_800
@@ -98,6 +110,52 @@ class SmtpSettings(ListeningSection):
     )
 
 
+class MilterSettings(Section):
+    """The milter source of a core, for mail servers that ask for a verdict and deliver themselves."""
+
+    listen: MilterAddresses = Field(
+        "127.0.0.1:8894",
+        description="`address:port` or `unix:/path` of a Unix socket to listen on, or a list of them",
+    )
+    socket_mode: SocketMode = Field(
+        "660", description="mode of Unix sockets, in quotes; the mail server's user must be able to write to them"
+    )
+    allowed_hosts: list[Network] = Field(
+        [], description="addresses and networks that may connect over TCP; this machine always may"
+    )
+    quarantine: Literal["gatepost", "queue"] = Field(
+        "gatepost",
+        description="who holds a message with the decision `quarantine`: Gatepost, and the mail server discards it; or"
+        " the mail server, in its hold queue",
+    )
+    max_connections: Count = Field(200, description="maximum number of simultaneous connections")
+    max_message_size: MessageBytes = Field(
+        MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused with 552"
+    )
+    max_recipients: UpToThousand = Field(
+        1_000, description="maximum number of recipients of a message; further ones are answered with 452"
+    )
+    command_timeout: ClientTimeout = Field(
+        3_600_000, description="milliseconds that a mail server may take for the next command"
+    )
+    message_timeout: ClientTimeout = Field(
+        600_000, description="milliseconds that a message may take from its first header field to its end"
+    )
+    hostname: Host | None = Field(
+        None, description="host name in Authentication-Results; by default that of `smtp`, or that of the machine"
+    )
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every address to listen on."""
+        return (self.listen,) if isinstance(self.listen, str) else tuple(self.listen)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every address to listen on, without its port."""
+        return tuple(each if each.startswith("unix:") else split_address(each, 0)[0] for each in self.addresses)
+
+
 class ScanSourcesSettings(Section):
     """The sources of messages; a source that is not set is off."""
 
@@ -105,6 +163,7 @@ class ScanSourcesSettings(Section):
         None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
     )
     smtp: SmtpSettings | None = Field(None, description="SMTP source; off if not set")
+    milter: MilterSettings | None = Field(None, description="milter source; off if not set")
 
 
 class TlsSettings(Section):

@@ -30,6 +30,9 @@ _HOST_NAME = re.compile(
 # A network that is believed may not be most of the internet; private ranges may have any size.
 _WIDEST = {4: 8, 6: 16}
 _LOCAL_PART = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*\Z")
+_SOCKET_MODE = re.compile(r"0?[67][0-7][0-7]")
+# The room for a path in the address of a Unix socket (unix(7)), without the NUL at its end.
+MAX_SOCKET_PATH = 107
 _PLACEHOLDER = re.compile(r"\{[^{}]*+\}|<[^<>]*+>")
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
 
@@ -117,6 +120,27 @@ def _check_listen_address(text: str) -> str:
     host, _ = split_address(text, 0)
     if not _is_host(host):
         raise ValueError("must be address:port")
+    return text
+
+
+def _check_milter_address(text: str) -> str:
+    form = "must be address:port, or unix:/path of a Unix socket"
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        if not path.startswith("/") or path.endswith("/") or "\0" in path:
+            raise ValueError(form)
+        if len(path.encode()) > MAX_SOCKET_PATH:
+            raise ValueError(f"has a path of more than {MAX_SOCKET_PATH} bytes, which no Unix socket can have")
+        return text
+    host, port = split_address(text, 0)
+    if not _is_host(host) or not port:
+        raise ValueError(form)
+    return text
+
+
+def _check_socket_mode(text: str) -> str:
+    if not _SOCKET_MODE.fullmatch(text):
+        raise ValueError('must be the mode of a file in quotes, such as "660" or "666"')
     return text
 
 
@@ -316,6 +340,12 @@ ClamdAddress = Annotated[str, AfterValidator(_check_clamd)]
 Nameserver = Annotated[str, AfterValidator(_check_nameserver)]
 Network = Annotated[str, AfterValidator(_check_network)]
 ListenAddress = Annotated[str, AfterValidator(_check_listen_address)]
+MilterAddress = Annotated[str, AfterValidator(_check_milter_address)]
+MilterAddresses = Annotated[
+    Annotated[MilterAddress, Tag("[one]")] | Annotated[list[MilterAddress], Field(min_length=1), Tag("[several]")],
+    Discriminator(lambda value: "[several]" if isinstance(value, list | tuple) else "[one]"),
+]
+SocketMode = Annotated[str, AfterValidator(_check_socket_mode)]
 CoreHost = Annotated[str, AfterValidator(_check_core_host)]
 NextHop = Annotated[str, AfterValidator(_check_next_hop)]
 SmtpServer = Annotated[str, AfterValidator(_check_server)]

@@ -30,9 +30,12 @@ def find_guard_warnings(guard: GuardSettings) -> Iterator[tuple[Key, str]]:
         yield ("scanSources", "restApi", "secret"), f"{weakness}; {_ADVICE}"
     if smtp and not guard.delivery.has_next_hop:
         yield ("scanSources", "smtp"), "has no delivery.nextHop: mail that is to be delivered is answered with 451"
+    milter = guard.scan_sources.milter
+    if milter and milter.quarantine == "gatepost" and not guard.delivery.has_next_hop:
+        yield ("scanSources", "milter"), "has no delivery.nextHop: mail that is held can be exported, but not released"
     yield from _find_auth_warnings(guard)
-    if rest is None and smtp is None:
-        yield ("scanSources",), "has neither restApi nor smtp, so no mail reaches this core"
+    if rest is None and smtp is None and milter is None:
+        yield ("scanSources",), "has neither restApi nor smtp nor milter, so no mail reaches this core"
     yield from _find_event_warnings(guard.events)
     yield from find_expired_guard_certificates(guard)
     if guard.unsealed:

@@ -6,6 +6,7 @@ have commands executed as if they had come under TLS (CVE-2011-0411).
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from typing import cast
@@ -56,6 +57,18 @@ class Connection(asyncio.Protocol):
         """The other end's address."""
         name = self._transport.get_extra_info("peername")
         return str(name[0]) if name else ""
+
+    @property
+    def own(self) -> str:
+        """This end's address."""
+        name = self._transport.get_extra_info("sockname")
+        return str(name[0]) if name else ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it came over a Unix socket, whose mode says who may connect."""
+        connected = self._transport.get_extra_info("socket")
+        return connected is not None and connected.family == socket.AF_UNIX
 
     @property
     def buffered(self) -> bool:

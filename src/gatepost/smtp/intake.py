@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import structlog
 
@@ -18,6 +19,17 @@ from gatepost.smtp.session import Session
 BACKLOG = 512
 
 log = structlog.get_logger("gatepost.guard")
+
+
+class OpenSession(Protocol):
+    """A conversation with one client; `deciding` while a message is analysed and its client waits."""
+
+    @property
+    def deciding(self) -> bool: ...
+
+    async def run(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class Intake:
@@ -39,7 +51,7 @@ class Intake:
         self._listed = listed
         self._limits = ConnectionLimits(max_connections, services.limits.per_address, reserved, tally=tally)
         self._balance = balance
-        self._sessions: dict[Connection, tuple[asyncio.Task[None], Session, str]] = {}
+        self._sessions: dict[Connection, tuple[asyncio.Task[None], OpenSession, str]] = {}
         self._arriving: set[asyncio.Task[None]] = set()
         self._exit = asyncio.Event()
         self.ready = asyncio.Event()
@@ -106,28 +118,25 @@ class Intake:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[None]]:
         """Accept connections from now on; returns what ends that and closes the sockets."""
-        if self._balance is None:
-            servers = [
-                await loop.create_server(self._new_connection, sock=each, backlog=BACKLOG) for each in self._sockets
-            ]
-
-            async def close_servers() -> None:
-                for server in servers:
-                    server.close()
-
-            return close_servers
-        balance = self._balance
-        balance.begin()
-        for each in self._sockets:
+        # The event loop takes a server's socket for one of TCP.
+        served = [each for each in self._sockets if self._balance is None and each.family != socket.AF_UNIX]
+        servers = [await loop.create_server(self._new_connection, sock=each, backlog=BACKLOG) for each in served]
+        balance, accepted = self._balance, [each for each in self._sockets if each not in served]
+        if balance:
+            balance.begin()
+        for each in accepted:
             each.listen(BACKLOG)
-        tasks = [asyncio.create_task(accept_connections(each, balance, self._welcome)) for each in self._sockets]
+        tasks = [asyncio.create_task(accept_connections(each, balance, self._welcome)) for each in accepted]
 
         async def end() -> None:
+            for server in servers:
+                server.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            balance.end()
-            for each in self._sockets:
+            if balance:
+                balance.end()
+            for each in accepted:
                 each.close()
 
         return end
@@ -155,8 +164,11 @@ class Intake:
             connection.write(replies.TOO_MANY_CONNECTIONS.encode())
             connection.close()
             return
-        session = Session(connection, client, self._services)
-        self._sessions[connection] = (asyncio.create_task(session.run()), session, client.address)
+        self._begin(connection, Session(connection, client, self._services), client.address)
+
+    def _begin(self, connection: Connection, session: OpenSession, address: str) -> None:
+        """Run the session of a client that was admitted."""
+        self._sessions[connection] = (asyncio.create_task(session.run()), session, address)
 
     def _on_end(self, connection: Connection) -> None:
         """A client that hangs up before it is answered will send the message again: it is not to be there twice."""

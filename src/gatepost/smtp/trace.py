@@ -71,7 +71,8 @@ class Header(msgspec.Struct, frozen=True):
 
 def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
     """Return the fields that go on top of a message that is delivered."""
-    return _result_fields(result.ggrid, result.report, hostname) + _received_field(result.ggrid, hostname, arrival)
+    fields = build_result_fields(result.ggrid, result.report, hostname)
+    return b"".join(fields) + _received_field(result.ggrid, hostname, arrival)
 
 
 def build_release_fields(
@@ -80,18 +81,19 @@ def build_release_fields(
     """Return the fields that go on top of a message that was held and is released: those of a delivered one, and the id
     and the time of the release. Who released it is in the audit trail, and none of a recipient's business."""
     released = _field("X-Gatepost-Released", [f"id={release_id};", formatdate(now)])
-    return _result_fields(ggrid, report, hostname) + released + _received_field(ggrid, hostname, arrival)
+    fields = build_result_fields(ggrid, report, hostname)
+    return b"".join(fields) + released + _received_field(ggrid, hostname, arrival)
 
 
-def _result_fields(ggrid: str, report: Report, hostname: str) -> bytes:
-    fields = [
+def build_result_fields(ggrid: str, report: Report, hostname: str) -> tuple[bytes, ...]:
+    """Return the fields that say what was found, each with its line ends."""
+    return (
         format_header(hostname, report.authentication),
         _field("X-Gatepost-Id", [ggrid]),
         _field("X-Gatepost-Verdict", [report.verdict]),
         _field("X-Gatepost-Decision", [report.decision]),
         _field("X-Gatepost-Tags", [f"{tag}," for tag in report.tags[:-1]] + list(report.tags[-1:]) or ["none"]),
-    ]
-    return b"".join(fields)
+    )
 
 
 def read_header(body: InPieces, hostname: str) -> Header:
@@ -109,12 +111,18 @@ def read_header(body: InPieces, hostname: str) -> Header:
         name = match[1].lower()
         hops += name == b"received"
         results += name == AUTHENTICATION
-        is_result = name == AUTHENTICATION and (results > MAX_RESULTS or _is_forged(match[0], hostname))
-        if is_result or name.startswith(PREFIX):
+        if is_claim(name, match[0], results, hostname):
             claims.append(match.span())
         position = match.end()
     is_whole = start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
     return Header(tuple(claims), hops, is_whole)
+
+
+def is_claim(name: bytes, raw: bytes, results: int, hostname: str) -> bool:
+    """Whether a field, with its name in lower case, claims to be ours; `results` is how many results of authentication
+    there are up to this field."""
+    is_result = name == AUTHENTICATION and (results > MAX_RESULTS or _is_forged(raw, hostname))
+    return is_result or name.startswith(PREFIX)
 
 
 def leave_out(body: InPieces, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:

@@ -165,8 +165,7 @@ class Transaction:
 
     def digest(self, sha256: str) -> str:
         """Return a hash that is the same for the same bytes and envelope."""
-        parts = (sha256, self._mail.address, *sorted(self.accepted))
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+        return digest_message(sha256, self._mail.address, self.accepted)
 
     def _keep_alive(self) -> None:
         """Send NOOP to the next hop while the client or the analysis takes its time, so that it does not close the
@@ -223,6 +222,12 @@ class Transaction:
             elif name == "SMTPUTF8":
                 return replies.NEXT_HOP_CONFUSED
         return link.ask(line)
+
+
+def digest_message(sha256: str, sender: str, recipients: Iterable[str]) -> str:
+    """Return a hash that is the same for the same bytes (by their hash) and envelope."""
+    parts = (sha256, sender, *sorted(recipients))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
 def _current_reply(answer: Pending) -> SmtpReply:

@@ -14,7 +14,9 @@ from gatepost.service.first_start import prepare
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store
+from gatepost.store.audit import SYSTEM
 from gatepost.store.feeds import FeedCounts, FeedRecord
+from gatepost.store.publishing import NodeDetail, VersionContent
 from gatepost.store.sightings import SightingBatch
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -78,3 +80,54 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
         "feed new": ("warn", "never run so far"),
         "feed hand": ("ok", "never run so far; it is run by hand"),
     }
+
+
+def test_every_node_has_a_row(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    read = read_files(prepare(data, None))
+    assert list(storage.check_nodes(read, data, NOW)) == [], "there is no storage yet"
+    (tmp_path / "guard.node").write_text("own")
+    heard = 0
+
+    async def fill() -> None:
+        nonlocal heard
+        store = open_store(read.storage, data.path)
+        content = VersionContent({}, {})
+        assert (await store.publish_version(content, "d", "new", SYSTEM)).number == 1
+        behind = NodeDetail(error="no such file", waits_for_restart=("metrics.listen",))
+        for name, detail in (
+            ("good", NodeDetail(version=1)),
+            ("behind", behind),
+            ("slow", NodeDetail(version=1, state="degraded", reason="next hop is down")),
+            ("bad", NodeDetail(version=1, state="failed", reason="the disk is full")),
+            ("own", NodeDetail(version=1)),
+        ):
+            await store.put_node(name, f"{name}.example", detail)
+        heard = (await store.node_records())[0].seen
+        await store.close()
+
+    def look(seconds: int) -> dict[str, tuple[str, str]]:
+        moment = datetime.fromtimestamp(heard / 1000 + seconds, UTC)
+        return {row.what: (row.state, row.found) for row in storage.check_nodes(read, data, moment)}
+
+    asyncio.run(fill())
+    rows = look(2)
+    assert rows["node good.example"] == ("ok", "runs version 1; heard of 2 s ago")
+    behind = "ok; runs its own files, wanted is version 1; heard of 2 s ago; needs a restart: metrics.listen"
+    assert rows["node behind.example"] == ("warn", f"{behind}; last error: no such file")
+    assert rows["node slow.example"] == ("warn", "degraded; runs version 1; heard of 2 s ago; next hop is down")
+    assert rows["node bad.example"] == ("fail", "failed; runs version 1; heard of 2 s ago; the disk is full")
+    assert "published version" not in rows
+    asyncio.run(fail_version(read.storage, data))
+    rows = look(60)
+    assert rows["node good.example"][0] == "warn"
+    assert rows["node good.example"][1].startswith("silent; runs version 1")
+    assert rows["node own.example"][0] == "ok"
+    assert rows["node own.example"][1].startswith("does not run at the moment; runs version 1")
+    assert rows["published version"] == ("warn", "version 1 failed on bad.example: it was bad")
+
+
+async def fail_version(url: str, data: DataFolder) -> None:
+    store = open_store(url, data.path)
+    await store.fail_rollout("bad", "bad.example", 1, 0, "it was bad")
+    await store.close()

@@ -5,6 +5,7 @@ Each function returns one row; none of them raises or changes stored data.
 
 import asyncio
 import importlib.metadata
+import os
 import platform
 import shutil
 import socket
@@ -23,13 +24,13 @@ import gatepost
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
-from gatepost.service.plan import bind, close_sockets, render_address
+from gatepost.service.plan import UNIX, bind, close_sockets, is_left_behind, render_address
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import DnsSettings
 from gatepost.settings.reputation import ZoneSettings
 from gatepost.settings.scan_sources import TlsSettings
-from gatepost.settings.values import HIDDEN
+from gatepost.settings.values import HIDDEN, split_address
 from gatepost.speedups import native
 from gatepost.store.second_factors import KEY_FILE
 
@@ -258,9 +259,31 @@ def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
         wanted.append(("guard", source.hosts, source.port, "scanSources.restApi.port"))
     if read.guard and (smtp := read.guard.scan_sources.smtp):
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp.port"))
+    if read.guard and (milter := read.guard.scan_sources.milter):
+        for address in milter.addresses:
+            if address.startswith(UNIX):
+                yield check_unix_socket(Path(address.removeprefix(UNIX)), data)
+            else:
+                host, milter_port = split_address(address, 0)
+                wanted.append(("milter", (host,), milter_port, "scanSources.milter.listen"))
     for service, hosts, port, key in wanted:
         shown = ", ".join(render_address(host, port) for host in hosts)
         yield check_port(service, shown, lambda: bind(hosts, port, key), data)  # noqa: B023
+
+
+def check_unix_socket(path: Path, data: DataFolder) -> DoctorRow:
+    """Check that the Unix socket of the milter source is in use by this service, or can be made."""
+    what, advice = "socket of milter", "correct scanSources.milter.listen, or give the folder to the user of Gatepost"
+    is_used = os.path.lexists(path) and not is_left_behind(str(path))
+    if data.is_locked("guard"):
+        if is_used:
+            return DoctorRow(what, "ok", f"{path}, in use by the Gatepost that runs")
+        return DoctorRow(what, "fail", f"{path} is gone, though Gatepost runs", "restart guard")
+    if is_used:
+        return DoctorRow(what, "fail", f"{path} belongs to another program", advice)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return DoctorRow(what, "fail", f"no file can be made in {path.parent}", advice)
+    return DoctorRow(what, "ok", f"{path} is free")
 
 
 def check_port(service: str, shown: str, take: Callable[[], tuple[socket.socket, ...]], data: DataFolder) -> DoctorRow:

@@ -1,4 +1,4 @@
-"""Checks of storage, and of the sender history and the feeds in it.
+"""Checks of storage, and of the sender history, the feeds and the nodes in it.
 
 A tenant with too short a history gets no findings from it, which is easily taken for a fault; the row says how many
 scopes have enough.
@@ -7,6 +7,7 @@ scopes have enough.
 import asyncio
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gatepost.sender_history import ALL_MAIL
@@ -18,12 +19,15 @@ from gatepost.settings.values import hide_credentials
 
 if TYPE_CHECKING:
     from gatepost.store.feeds import FeedRecord
+    from gatepost.store.publishing import NodeRecord, Rollout
 
 _DAY_SECONDS = 86_400
 # A deployment may have thousands of tenants; the doctor does not wait for all of them.
 MAX_TENANTS = 100
 # A feed is late if it was not read for so many times its interval.
 LATE = 3
+# A deployment may have had many nodes; those that were heard of last have a row.
+MAX_NODES = 50
 NO_RUN = "never run so far; it is run by hand"
 
 
@@ -105,6 +109,68 @@ def _describe_feed(feed: FeedSettings, record: "FeedRecord", now: datetime) -> D
     if feed.is_scheduled and minutes > LATE * feed.every:
         return DoctorRow(what, "warn", f"{found}; it should be read every {feed.every:,} minutes", "is abby running?")
     return DoctorRow(what, "ok", found)
+
+
+def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check every node of the deployment by what it said last, and whether the last version could be taken over; no
+    rows if storage cannot be read."""
+    from gatepost.store import open_store
+    from gatepost.store.errors import StorageError
+
+    if not read.storage or (read.storage.startswith("sqlite:") and not _sqlite_file(read.storage, data).exists()):
+        return
+
+    async def load_nodes() -> "tuple[Rollout, tuple[NodeRecord, ...]]":
+        store = open_store(read.storage, data.path)
+        try:
+            return await store.rollout(), await store.node_records()
+        finally:
+            await store.close()
+
+    try:
+        rollout, nodes = asyncio.run(load_nodes())
+    except StorageError:
+        return  # the row of the storage says so
+    own = {each for name in ("guard", "abby") if (each := _own_node(data, name)) and not data.is_locked(name)}
+    latest = sorted(nodes, key=lambda node: node.seen, reverse=True)[:MAX_NODES]
+    for node in sorted(latest, key=lambda node: node.name):
+        yield _describe_node(node, rollout, int(now.timestamp() * 1000), is_stopped=node.id in own)
+    if rollout.failed:
+        found = f"version {rollout.failed} failed on {rollout.failed_node}: {rollout.failed_reason}"
+        advice = "correct the files and publish again; the nodes run the version before"
+        yield DoctorRow("published version", "warn", found, advice)
+
+
+def _describe_node(node: "NodeRecord", rollout: "Rollout", moment: int, *, is_stopped: bool) -> DoctorRow:
+    """Return the row of a node; one of this machine that does not run at the moment is no fault."""
+    detail, health = node.detail, node.health(moment)
+    version = f"version {detail.version}" if detail.version else "its own files"
+    if detail.version != rollout.wanted:
+        version += f", wanted is version {rollout.wanted}" if rollout.wanted else ", wanted are its own files"
+    notes = [f"needs a restart: {', '.join(detail.waits_for_restart)}"] if detail.waits_for_restart else []
+    notes += [f"last error: {detail.error}"] if detail.error else []
+    heard = f"heard of {max(0, moment - node.seen) // 1_000:,} s ago"
+    what, found = f"node {node.name}", "; ".join([f"runs {version}", heard, *filter(None, [detail.reason]), *notes])
+    if health == "silent" and is_stopped:
+        return DoctorRow(what, "ok", f"does not run at the moment; {found}")
+    if health == "silent":
+        advice = f"start it; if it is gone for good: gatepost nodes --forget {node.id}"
+        return DoctorRow(what, "warn", f"silent; {found}", advice)
+    if health == "failed":
+        return DoctorRow(what, "fail", f"failed; {found}", "see its log, and gatepost doctor on that machine")
+    if health != "ok" or notes or detail.version != rollout.wanted:
+        return DoctorRow(what, "warn", f"{health}; {found}", "see gatepost nodes, and the log of the node")
+    return DoctorRow(what, "ok", found)
+
+
+def _own_node(data: DataFolder, service: str) -> str:
+    """Return the id of this machine's node of a service, "" if it never ran."""
+    file = data.path / f"{service}.node"
+    return file.read_text("ascii", "replace").strip() if file.exists() else ""
+
+
+def _sqlite_file(url: str, data: DataFolder) -> Path:
+    return data.path / url.removeprefix("sqlite:")
 
 
 def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:

@@ -35,7 +35,7 @@ DOCUMENTS: dict[str, tuple[Path, type[Section]]] = {
 }
 CONTENT = "version.bin"
 # Sections that are off where they are not written.
-SWITCHES = frozenset({"scanSources.restApi", "scanSources.smtp", "clamd"})
+SWITCHES = frozenset({"scanSources.restApi", "scanSources.smtp", "scanSources.milter", "clamd"})
 # Where a text is the path of a file, relative to the folder of its configuration file.
 PATH_KEYS = frozenset({"ca", "certificate", "file"})
 
