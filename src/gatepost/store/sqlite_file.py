@@ -101,8 +101,8 @@ def schema_version(connection: apsw.Connection) -> int:
 
 def read_usable_from(connection: apsw.Connection) -> int:
     """The lowest schema number that a program has to know; where nothing says that, it is that of the storage."""
-    rows = connection.execute(USABLE_FROM).fetchall()
-    return int(rows[0][0]) if rows else schema_version(connection)
+    found = connection.execute(USABLE_FROM).get
+    return int(found) if found else schema_version(connection)
 
 
 def _check_owner(connection: apsw.Connection, path: Path) -> None:
