@@ -22,6 +22,7 @@ class Cluster:
         self._server = ""
 
     def __enter__(self) -> "Cluster":
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._server = self._stack.enter_context(postgres_server(self._folder))
         self.url = asyncio.run(made(self._server, "gatepost"))
         return self

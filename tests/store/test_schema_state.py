@@ -1,6 +1,7 @@
 """The state of a storage is told without changing it, on both engines."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,7 @@ import pytest
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.schema_state import SchemaState, read_schema_state
-from gatepost.store.sqlite_file import APPLICATION_ID, schema_files
+from gatepost.store.sqlite_file import ADDITIVE, APPLICATION_ID, schema_files, usable_from
 
 
 def engine(url: str) -> str:
@@ -56,7 +57,8 @@ def test_nothing_is_there_yet(storage_url: str, tmp_path: Path) -> None:
 def test_a_storage_of_this_version(storage_url: str, tmp_path: Path) -> None:
     asyncio.run(open_store(storage_url, tmp_path).close())
     state = read_schema_state(storage_url, tmp_path)
-    assert state == SchemaState(newest(storage_url), newest(storage_url), state.size)
+    needed = usable_from(schema_files(engine(storage_url)))
+    assert state == SchemaState(newest(storage_url), newest(storage_url), state.size, False, needed, needed)
     assert state.size > 10_000
     assert not state.needs_upgrade
 
@@ -80,9 +82,50 @@ def test_entries_of_older_normal_forms(storage_url: str, tmp_path: Path) -> None
 
 def test_a_newer_storage(storage_url: str, tmp_path: Path) -> None:
     asyncio.run(open_store(storage_url, tmp_path).close())
-    run_statements(storage_url, tmp_path, "UPDATE meta SET value = '999' WHERE key = 'schema'")
+    run_statements(storage_url, tmp_path, "UPDATE meta SET value = '999' WHERE key IN ('schema', 'usable_from')")
     state = read_schema_state(storage_url, tmp_path)
     assert (state.present, state.is_newer, state.needs_upgrade) == (999, True, False)
+    with pytest.raises(StorageError, match="newer Gatepost"):
+        open_store(storage_url, tmp_path)
+    run_statements(storage_url, tmp_path, "DELETE FROM meta WHERE key = 'usable_from'")
+    assert read_schema_state(storage_url, tmp_path).is_newer, "where nothing is said, nothing may be assumed"
+
+
+def test_a_storage_to_which_a_newer_program_has_only_added(storage_url: str, tmp_path: Path) -> None:
+    """As in a rolling upgrade: this program goes on with it, starts again on it, and leaves its number alone."""
+    store = open_store(storage_url, tmp_path)
+    added = "ALTER TABLE tenants ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"
+    run_statements(storage_url, tmp_path, added, "UPDATE meta SET value = '999' WHERE key = 'schema'")
+    state = read_schema_state(storage_url, tmp_path)
+    assert (state.present, state.is_newer, state.needs_upgrade) == (999, False, False)
+
+    async def scenario() -> None:
+        await store.create_tenant("one")
+        await store.close()
+        again = open_store(storage_url, tmp_path)
+        await again.create_tenant("two")
+        assert [tenant.name for tenant in await again.tenants()] == ["one", "two"]
+        await again.close()
+
+    asyncio.run(scenario())
+    assert read_schema_state(storage_url, tmp_path).present == 999
+
+
+def test_an_upgrade_that_only_adds_says_so(storage_url: str, tmp_path: Path) -> None:
+    known = schema_files(engine(storage_url))
+    needed = usable_from(known)
+    assert SchemaState(needed, newest(storage_url), 1, False, needed, needed).is_additive
+    assert not SchemaState(needed - 1, newest(storage_url), 1, False, needed - 1, needed).is_additive
+    assert not SchemaState(needed, newest(storage_url), 1, True, needed, needed).is_additive
+    make_first_schema(storage_url, tmp_path)
+    assert not read_schema_state(storage_url, tmp_path).is_additive
+    for number, statements in known:
+        if not statements.startswith(ADDITIVE):
+            continue
+        code = re.sub(r"--[^\n]*", "", statements)
+        for statement in filter(None, map(str.strip, code.split(";"))):
+            allowed = r"CREATE (UNIQUE )?(TABLE|INDEX) |ALTER TABLE \w+ ADD COLUMN \w+ (?!.*NOT NULL$)"
+            assert re.match(allowed, statement, re.DOTALL), f"{number}: {statement}"
 
 
 def test_tables_of_another_program(storage_url: str, tmp_path: Path) -> None:

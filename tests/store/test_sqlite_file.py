@@ -41,7 +41,7 @@ def test_a_reader_cannot_write(tmp_path: Path) -> None:
 
 def _newer(path: Path) -> None:
     connection = sqlite_file.open_file(path)
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(NEWEST + 1),))
+    connection.execute("UPDATE meta SET value = ? WHERE key IN ('schema', 'usable_from')", (str(NEWEST + 1),))
     connection.close()
 
 

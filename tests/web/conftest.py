@@ -106,7 +106,7 @@ class Core:
 
     async def carry_out(self, order: HeldMailOrder[Any]) -> Any:
         if self.down and isinstance(order, ReleaseOrder | ExportOrder):
-            return Down("core", begun=False)
+            return Down("core", begun=False, core="guard2:9785")
         if isinstance(order, ReleaseOrder):
             self.orders.append(order)
             return await self._release(order)

@@ -226,6 +226,17 @@ def test_deleted_and_reported(site: Any, tenant: str) -> None:
     assert "/quarantine/work/" in visitor.post(f"/messages/{ggrid}/delete").headers["location"], "it says why not"
 
 
+def test_whoever_may_see_the_cores_is_told_which_one_has_the_message(site: Any, tenant: str, core: Any) -> None:
+    ggrid = site.message(tenant, held=True)
+    core.down = True
+    for visitor, is_named in ((site.visitor(), True), (site.visitor(tenant=tenant), False)):
+        source = visitor.get(f"/messages/{ggrid}/source")
+        assert source.status_code == 503
+        for said in (source.text, visitor.post(f"/messages/{ggrid}/release", SURE).text):
+            assert "is not answering" in said
+            assert ("guard2:9785" in said) == is_named
+
+
 def test_what_the_deployment_reports_is_kept_to_learn_from_and_what_a_tenant_reports_is_not(
     site: Any, tenant: str
 ) -> None:

@@ -66,9 +66,13 @@ def _check_schema(state: SchemaState, url: str) -> DoctorRow:
         return DoctorRow("database", "ok", f"{place} has no data yet; the first start makes schema {state.newest}")
     found = f"{place} has schema {state.present} of {state.newest}"
     if not state.needs_upgrade:
-        return DoctorRow("database", "ok", f"{found}; nothing to upgrade")
+        newer = "; a newer version has added to it" if state.present > state.newest else ""
+        return DoctorRow("database", "ok", f"{found}{newer}; nothing to upgrade")
     if state.present == state.newest:
         found += "; list entries are brought to new normal forms"
+    if state.is_additive:
+        advice = "the first start upgrades it; services of the version that runs now go on, and can be started again"
+        return DoctorRow("database", "ok", f"{found}; the upgrade only adds", advice)
     advice = "the first start upgrades it; older versions cannot open it afterwards"
     return DoctorRow("database", "warn", found, advice)
 
@@ -92,6 +96,8 @@ def _advise_backup(state: SchemaState) -> DoctorRow:
     advice = (
         "gatepost backup FILE with the version that runs now; keep a copy of totp.key and of the quarantine as well"
     )
+    if state.needs_upgrade and state.is_additive:
+        return DoctorRow("backup", "ok", "the version that runs now can open the database after the upgrade", advice)
     if state.needs_upgrade:
         return DoctorRow("backup", "warn", "the way back to the version that runs now is a backup", advice)
     return DoctorRow("backup", "ok", "the schema stays: the version that runs now can open the database again", advice)

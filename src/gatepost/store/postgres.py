@@ -24,7 +24,7 @@ from gatepost.background_work import background
 from gatepost.store.engine import Bulk, Engine, Many, Read, Rollback, Row, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
 from gatepost.store.normal_forms import has_current_forms, renew_normal_forms
-from gatepost.store.sqlite_file import schema_files
+from gatepost.store.sqlite_file import USABLE_FROM, schema_files, usable_from
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -52,7 +52,7 @@ _SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
 
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
 _VERSION = "SELECT value FROM meta WHERE key = 'schema'"
-_SET_VERSION = """INSERT INTO meta (key, value) VALUES ('schema', $1)
+_SET_META = """INSERT INTO meta (key, value) VALUES ($1, $2)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
 
@@ -330,6 +330,8 @@ async def _apply_schema_files(connection: Any, url: str) -> None:
     newest = known[-1][0]
     present = await read_schema_version(connection, url)
     if present > newest:
+        if await read_usable_from(connection, present) <= newest and await has_current_entries(connection):
+            return
         raise StorageError(
             f"{public_url(url)} was written by a newer Gatepost (schema {present}, this one knows {newest}); "
             "upgrade Gatepost."
@@ -339,7 +341,8 @@ async def _apply_schema_files(connection: Any, url: str) -> None:
             await connection.execute(statements)
     await _run_work(connection, renew_normal_forms())
     if present < newest:
-        await connection.execute(_SET_VERSION, str(newest))
+        await connection.execute(_SET_META, "schema", str(newest))
+        await connection.execute(_SET_META, "usable_from", str(usable_from(known)))
 
 
 async def read_schema_version(connection: Any, url: str) -> int:
@@ -349,6 +352,12 @@ async def read_schema_version(connection: Any, url: str) -> int:
     if await connection.fetchval("SELECT to_regclass('meta')") is None:
         raise StorageError(f"{public_url(url)} holds tables of another program; name another database in storage.url.")
     return int(await connection.fetchval(_VERSION))
+
+
+async def read_usable_from(connection: Any, present: int) -> int:
+    """The lowest schema number that a program has to know; where nothing says that, it is that of the storage."""
+    found = await connection.fetchval(USABLE_FROM)
+    return int(found) if found else present
 
 
 async def has_current_entries(connection: Any) -> bool:

@@ -22,6 +22,9 @@ from gatepost.store.normal_forms import has_current_forms, renew_normal_forms
 # "Gpst": tells our files from other programs' SQLite databases (`PRAGMA application_id`).
 APPLICATION_ID = 0x47707374
 BUSY_MILLISECONDS = 10_000
+# How a schema file begins that only adds to what is there.
+ADDITIVE = "-- Additive:"
+USABLE_FROM = "SELECT value FROM meta WHERE key = 'usable_from'"
 
 T = TypeVar("T")
 
@@ -38,6 +41,12 @@ def schema_files(engine: str = "sqlite") -> tuple[tuple[int, str], ...]:
     """Number and SQL of every schema file of an engine, in order."""
     found = (entry for entry in (files("gatepost.store") / "schema" / engine).iterdir() if entry.name.endswith(".sql"))
     return tuple(sorted((int(entry.name.split("_")[0]), entry.read_text("utf-8")) for entry in found))
+
+
+def usable_from(known: tuple[tuple[int, str], ...]) -> int:
+    """The number of the last of these files that changes what is there. Those after it only add (tables, columns that
+    have a default, indexes), so that programs which know this number can use a storage of all of them."""
+    return max(number for number, statements in known if not statements.startswith(ADDITIVE))
 
 
 def open_file(path: Path) -> apsw.Connection:
@@ -90,6 +99,12 @@ def schema_version(connection: apsw.Connection) -> int:
     return int(connection.execute("SELECT value FROM meta WHERE key = 'schema'").get)
 
 
+def read_usable_from(connection: apsw.Connection) -> int:
+    """The lowest schema number that a program has to know; where nothing says that, it is that of the storage."""
+    found = connection.execute(USABLE_FROM).get
+    return int(found) if found else schema_version(connection)
+
+
 def _check_owner(connection: apsw.Connection, path: Path) -> None:
     """Refuse a database of another program before anything in it is changed."""
     # In one transaction: between two reads another process could have made it a file of Gatepost.
@@ -126,6 +141,8 @@ def _upgrade(connection: apsw.Connection, path: Path) -> None:
     try:
         present = schema_version(connection)
         if present > newest:
+            if read_usable_from(connection) <= newest and run_work(connection, has_current_forms()):
+                return
             raise StorageError(
                 f"{path} was written by a newer Gatepost (schema {present}, this one knows {newest}); upgrade Gatepost."
             )
@@ -134,6 +151,7 @@ def _upgrade(connection: apsw.Connection, path: Path) -> None:
                 connection.execute(statements)
         run_work(connection, renew_normal_forms())
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (str(newest),))
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('usable_from', ?)", (str(usable_from(known)),))
         connection.pragma("application_id", APPLICATION_ID)
         connection.execute("COMMIT")
     finally:
