@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -237,7 +237,7 @@ class Load:
         self.failed: list[object] = []
         self._threads = [threading.Thread(target=each) for each in (self._scan, self._connect)]
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
