@@ -145,7 +145,7 @@ def test_the_timeline_of_a_message_over_attempts_and_hands(use: Use, new_record:
                 "Received over SMTP by the node mx1 from 192.0.2.9 (sending host 192.0.2.1) with the queue id 4Same.",
             ),
             ("throttled", "Waited 1,200 ms because the node was busy."),
-            ("analysed", "Analysed in 300 ms: the verdict is clean, the decision deliver. it adds up."),
+            ("analysed", "Analysed in 300 ms: the verdict is clean, the decision deliver."),
             (
                 "delivered",
                 f"Accepted by the next hop {HOP}: 250 2.0.0 Ok: queued as 4NeXt. Its id there is 4NeXt.",

@@ -48,7 +48,7 @@ def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[Timeli
     report = record.report
     throttled = record.receipt.throttled if record.receipt else 0
     took = max(0, record.completed - record.created - throttled)
-    text = f"Analysed in {took:,} ms: the verdict is {report.verdict}, the decision {report.decision}. {report.reason}."
+    text = f"Analysed in {took:,} ms: the verdict is {report.verdict}, the decision {report.decision}."
     yield TimelineStep(date_time(record.completed), "analysed", text)
     if step := _describe_decision(found):
         yield step
