@@ -216,7 +216,9 @@ class FlowControl:
         label = f"{limit.name} {limit.subject}{of_tenant}: {limit.maximum} {limit.what} in {limit.minutes} minutes"
         if not self.counters.mark(limit.key, limit.minutes, label) or not self._may_tell():
             return
-        log.warning("limit reached", limit=limit.name, subject=limit.subject[:254], maximum=limit.maximum)
+        # Addresses of people are not logged; the event and `gatepost flow` have them.
+        host = limit.subject if limit.name in ("host", "unknownRecipients") else ""
+        log.warning("limit reached", limit=limit.name, host=host, maximum=limit.maximum)
         self._events.emit(
             FlowLimited,
             tenant_uid=tenant,
