@@ -67,6 +67,7 @@ SMALL = {
     "background_work": "the rests of threads; storage and judging again share it",
     "auth.dns_names": "names and addresses as DNS is asked for them; every standard uses it",
     "cli.doctor": "one module for each command",
+    "cli.flow": "one module for each command",
     "cli.upgrade": "one module for each command",
     "cli.printing": "every command prints through it, and it has to load fast",
     "events.metrics": "counters of the stream; its outputs do not need Prometheus",

@@ -42,11 +42,13 @@ from gatepost.milter.protocol import (
     parse_texts,
 )
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
+from gatepost.scanning.request import first_received_id
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
+from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import BytesInPieces, leave_out, read_header
 from gatepost.speedups import native
@@ -230,6 +232,7 @@ def receive_data(data: bytes) -> object:
             rest += data[place + 7 :]
             break
     assert (body, rest) == first, "the pieces make another message"
+    first_received_id(data)
     stuffer = DotStuffer()
     sound = normalise_line_ends(data)
     sent = stuffer.feed(sound) + stuffer.end
@@ -242,7 +245,8 @@ def receive_data(data: bytes) -> object:
 
 def read_replies(data: bytes) -> object:
     try:
-        return [pass_on(each) for each in ReplyReader().feed(data)]
+        found = ReplyReader().feed(data)
+        return [(pass_on(each), find_queue_id(each), render_reply(each)) for each in found]
     except ValueError:
         return None
 

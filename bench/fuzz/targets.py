@@ -359,7 +359,12 @@ SERVICE: tuple[Target, ...] = (
     Target(
         "smtp-replies",
         readers.read_replies,
-        lines("250-a\r\n250 2.0.0 b\r\n", "421 4.3.2 \x01\r\n354 go\r\n"),
+        lines(
+            "250-a\r\n250 2.0.0 b\r\n",
+            "421 4.3.2 \x01\r\n354 go\r\n",
+            "250 2.0.0 Ok: queued as 4XyZ\r\n250 OK id=1tAbCd-0001-5x\r\n",
+            "250 2.6.0 <a@b> [InternalId=1234, Hostname=c]\r\n250 2.0.0 <d@e> fGhI Saved\r\n",
+        ),
         cheap=True,
         most=600,
     ),

@@ -119,6 +119,28 @@ def use(tmp_path: Path) -> Use:
     return used
 
 
+def test_the_timeline_of_a_message(use: Use) -> None:
+    async def scenario(api: Api) -> None:
+        ggrid = await api.add()
+        answer = await api.call("GET", f"/v1/messages/{ggrid.upper()}/timeline")
+        found = answer.json()
+        assert answer.status_code == 200
+        assert (found["ggrid"], found["envelopeRecipients"]) == (ggrid, ["bob@y.example"])
+        assert [step["event"] for step in found["steps"]] == ["received", "analysed", "held"]
+        missing = await api.call("GET", f"/v1/messages/{new_id()}/timeline")
+        assert (missing.status_code, missing.json()["error"]) == (404, "message_not_found")
+        assert (await api.call("GET", "/v1/messages/x/timeline")).status_code == 404
+        assert (await api.search(nextHopId="4NeXt"))["messages"] == []
+        assert (await api.search("heldMessages", queueId="4NeXt"))["messages"] == []
+        refused = await api.call("POST", "/v1/heldMessages/search", {"nextHopId": "4NeXt"})
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
+        refused = await api.call("POST", "/v1/messages/search", {"nextHopId": "x" * 101, "queueId": 5})
+        assert "nextHopId" in refused.json()["message"]
+        assert "queueId" in refused.json()["message"]
+
+    use(scenario)
+
+
 def test_each_operation_needs_its_permission(use: Use) -> None:
     async def scenario(api: Api) -> None:
         ggrid = await api.add()
@@ -127,6 +149,7 @@ def test_each_operation_needs_its_permission(use: Use) -> None:
             ("messages.search", "POST", "/v1/heldMessages/search", {}),
             ("messages.read", "GET", f"/v1/messages/{ggrid}", None),
             ("messages.read", "GET", f"/v1/messages/{ggrid}/text", None),
+            ("messages.read", "GET", f"/v1/messages/{ggrid}/timeline", None),
             ("messages.report", "POST", f"/v1/messages/{ggrid}/report", {"shouldHaveBeen": "held"}),
             ("messages.release", "POST", f"/v1/messages/{ggrid}/release", None),
             ("messages.delete", "POST", f"/v1/messages/{ggrid}/delete", None),

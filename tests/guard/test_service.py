@@ -14,7 +14,7 @@ from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.lists.unkeyed import UnkeyedLists
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Dns, DnsAnswer
 from gatepost.report import Report
@@ -130,11 +130,16 @@ def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> Non
         with Spool(tmp_path / "spool").new() as body:
             body.write(b"raw mail")
             body.finish()
-            asked = ScanRequest(new_id(), 999_000, Envelope("a@x.example"), body)
+            asked = ScanRequest(
+                new_id(), 999_000, Envelope("a@x.example"), body, client="192.0.2.9", queue_id="4BoRdEr"
+            )
             result = await deployment.guard.scan(asked)
-            assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT)
+            receipt = Receipt("", "192.0.2.9", "4BoRdEr")
+            assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT, receipt)
             record = await deployment.store.message(asked.ggrid)
-            expected = MessageRecord(asked.ggrid, 999_000, 1_000_000, asked.envelope, 8, body.sha256, REPORT)
+            expected = MessageRecord(
+                *(asked.ggrid, 999_000, 1_000_000, asked.envelope, 8, body.sha256, REPORT), receipt=receipt
+            )
             assert record == expected
         (job,) = deployment.pool.jobs
         assert (job.ggrid, job.envelope, job.now) == (asked.ggrid, asked.envelope, 1_000.0)

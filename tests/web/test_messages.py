@@ -132,3 +132,13 @@ def test_judged_again_with_the_lists_of_now(site: Any, tenant: str) -> None:
 def test_what_is_not_there(site: Any) -> None:
     for path in (f"/messages/{new_id()}", "/messages/x", f"/messages/{new_id()}/replay"):
         assert site.visitor().get(path).status_code == 404
+
+
+def test_the_way_of_a_message_is_told(site: Any, tenant: str) -> None:
+    ggrid = site.message(tenant, held=True, text="x")
+    page = html.unescape(site.visitor(tenant=tenant).get(f"/messages/{ggrid}").text)
+    timeline = page[page.index("Timeline") : page.index("Ledger")]
+    assert "Held in the quarantine." in timeline
+    assert "the verdict is spam, the decision quarantine" in timeline
+    for query in ("next_hop_id=4NeXt", "queue_id=4NeXt"):
+        assert titles(site.visitor(tenant=tenant).get(f"/messages?{query}").text) == [], query

@@ -203,6 +203,7 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
         _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
         _route("/v1/messages/search", messages.search, "POST"),
         _route("/v1/messages/{ggrid:message}", messages.read, "GET"),
+        _route("/v1/messages/{ggrid}/timeline", messages.show_timeline, "GET"),
         _route("/v1/messages/{ggrid}/text", held.show_text, "GET"),
         _route("/v1/messages/{ggrid}/release", held.release, "POST"),
         _route("/v1/messages/{ggrid}/delete", held.delete, "POST"),

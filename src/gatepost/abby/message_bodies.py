@@ -25,6 +25,7 @@ from gatepost.api.messages import (
     MAX_HOST,
     MAX_NAME,
     MAX_PAGE,
+    MAX_QUEUE_ID,
     MAX_SUBJECT,
     MAX_TAG,
     MESSAGE_CURSOR,
@@ -137,6 +138,7 @@ _FILTERS: dict[str, Collector] = {
     "messageId": _optional_text(MAX_NAME, 1),
     "headerFrom": _optional_text(MAX_NAME, 1),
     "anywhere": _optional_text(MAX_NAME, 1),
+    "queueId": _optional_text(MAX_QUEUE_ID, 1),
     "limit": _limit_faults,
 }
 _CURSOR = "the next of another page"
@@ -148,6 +150,7 @@ SEARCH = BodyReader(
         "decision": _one_of(get_args(Decision)),
         "tag": _optional_text(MAX_TAG),
         "ggrid": tenant_faults,
+        "nextHopId": _optional_text(MAX_QUEUE_ID, 1),
         "cursor": _checked_text(_CURSORS[SearchMessagesRequest].fullmatch, _CURSOR),
     },
     most=MAX_BODY,

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.json_bodies import BodyReader
+from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import MESSAGE_NOT_FOUND, TENANT_NOT_FOUND, Failure
 from gatepost.api.messages import (
@@ -59,6 +60,8 @@ from gatepost.store.store import Store
 from gatepost.store.tenants import TenantStore
 from gatepost.times import date_time, milliseconds
 
+NOT_ON_RECORD = Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
+
 S = TypeVar("S", SearchMessagesRequest, SearchHeldMessagesRequest)
 
 
@@ -80,8 +83,25 @@ class MessagesApi:
         ggrid = canonical(request.path_params["ggrid"])
         record = await self._store.message(ggrid) if ggrid else None
         if record is None:
-            return Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
+            return NOT_ON_RECORD
         return JsonResponse(encode_scanning(describe_message(record)))
+
+    async def show_timeline(self, request: Request) -> Response | Failure:
+        """Return the way of one message."""
+        caller = await self._authenticator.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        if refusal := caller.may("messages.read"):
+            return refusal
+        call = self._limits.begin("search", caller.party)
+        if isinstance(call, Failure):
+            return call
+        with call:
+            ggrid = canonical(request.path_params["ggrid"])
+            found = await self._store.message_timeline(ggrid) if ggrid else None
+        if found is None:
+            return NOT_ON_RECORD
+        return JsonResponse(encode_scanning(describe_timeline(found)))
 
     async def search(self, request: Request) -> Response | Failure | None:
         """Return a page of results, newest first."""
@@ -125,6 +145,7 @@ class MessagesApi:
             ggrid=body.ggrid,
             evidence=_to_evidence(body),
             anywhere=body.anywhere,
+            next_hop_id=body.next_hop_id,
         )
         page = await self._store.search_messages(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
@@ -159,7 +180,8 @@ def _to_time(text: str | None) -> int | None:
 
 def _to_evidence(body: SearchMessagesRequest | SearchHeldMessagesRequest) -> Evidence:
     return Evidence(
-        body.remote_address, body.link_host, body.file_name, body.file_hash, body.message_id, body.header_from
+        *(body.remote_address, body.link_host, body.file_name, body.file_hash, body.message_id, body.header_from),
+        queue_id=body.queue_id,
     )
 
 

@@ -40,6 +40,8 @@ from gatepost.api.messages import (
     TextLink,
     TextPart,
     TextPassage,
+    Timeline,
+    TimelineStep,
 )
 from gatepost.api.scanning import (
     AnalysedMessage,
@@ -157,6 +159,32 @@ TEXT = MessageText(
     links=(TextLink("bank.example", "https://evil.example/login", "evil.example", False),),
     parts=(TextPart("1", "text/html", 1_024, ()),),
     left_out=(),
+)
+TIMELINE = Timeline(
+    ggrid=_GGRID,
+    message_id="<1@example.org>",
+    tenant_uid=None,
+    envelope_from="ann@example.org",
+    envelope_recipients=("bob@example.com",),
+    subject="Your account",
+    steps=(
+        TimelineStep(
+            "2026-11-15T10:00:00.000Z",
+            "received",
+            "Received over SMTP by the node mx1 from 192.0.2.10 with the queue id 4XyZ.",
+            node="mx1",
+            queue_id="4XyZ",
+        ),
+        TimelineStep(
+            "2026-11-15T10:00:00.210Z",
+            "delivered",
+            "Accepted by the next hop smtp://127.0.0.1:10026: 250 2.0.0 Ok: queued as 4AbC. Its id there is 4AbC.",
+            next_hop="smtp://127.0.0.1:10026",
+            code=250,
+            reply="2.0.0 Ok: queued as 4AbC",
+            queue_id="4AbC",
+        ),
+    ),
 )
 REPORTING = ReportMessageRequest(should_have_been="held")
 REPORT = MessageReport(_GGRID, "held", "2026-11-15T10:00:00.000Z", True)

@@ -14,6 +14,7 @@ from gatepost.api.messages import (
     ReportMessageRequest,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
+    Timeline,
 )
 from gatepost.api.openapi import CALL_ERRORS, Operation, json_body, message_upload
 from gatepost.api.scanning import AnalysedMessage, MessageRelease
@@ -89,6 +90,23 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         answer=AnalysedMessage,
         parameters=(_GGRID,),
         errors=_ONE_MESSAGE,
+    ),
+    Operation(
+        method="get",
+        path="/v1/messages/{ggrid}/timeline",
+        id="getMessageTimeline",
+        tag="Messages",
+        example=examples.TIMELINE,
+        summary="Read the way of one message",
+        description=(
+            "Needs the permission `messages.read`. How the message came, what was decided, what next hops answered, "
+            "what people did with it since, and other attempts to send it. The replies of next hops are written within "
+            "a second; a node that is killed loses those of its last second, and the timeline then says that nothing "
+            "is on record."
+        ),
+        answer=Timeline,
+        parameters=(_GGRID,),
+        errors=(*_ONE_MESSAGE, errors.RATE_LIMITED, errors.OVERLOADED),
     ),
     Operation(
         method="get",

@@ -20,6 +20,7 @@ MAX_SUBJECT = 200
 MAX_TAG = 200
 MAX_HOST = 253
 MAX_NAME = 500
+MAX_QUEUE_ID = 100
 MESSAGE_CURSOR = r"[0-9]{1,18}\.[0-9]{1,18}"
 HELD_CURSOR = r"([0-9]{1,18}\.)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"
 FILE_HASH = "[0-9a-fA-F]{64}"
@@ -29,6 +30,7 @@ _Subject = Annotated[str, msgspec.Meta(max_length=MAX_SUBJECT)]
 _Tag = Annotated[str, msgspec.Meta(max_length=MAX_TAG)]
 _Host = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_HOST)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+_QueueId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_QUEUE_ID)]
 _Hash = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{FILE_HASH}$"})]
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)]
 _MessageCursor = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{MESSAGE_CURSOR}$"})]
@@ -48,8 +50,12 @@ _HEADER_FROM = msgspec.Meta(
 )
 _ANYWHERE = msgspec.Meta(
     description="A text that fits in whatever way it can be meant: address, domain, subject, display name, IP address, "
-    "link, file name or hash, Message-ID, ggrid or tag"
+    "link, file name or hash, Message-ID, queue id here or at the next hop, ggrid or tag"
 )
+_QUEUE_ID = msgspec.Meta(
+    description="Queue id of the message at the border MTA (XFORWARD IDENT, or its Received field)"
+)
+_NEXT_HOP_ID = msgspec.Meta(description="Id that a next hop gave the message: `queued as …` in its reply and its log")
 _LIMIT = msgspec.Meta(description=f"Most messages on the page; {DEFAULT_PAGE} by default")
 _CURSOR = msgspec.Meta(description="The `next` of the page before, with the same filters")
 
@@ -86,6 +92,8 @@ class SearchMessagesRequest(_Request, frozen=True, kw_only=True):
     message_id: Annotated[_Name | None, _MESSAGE_ID] = None
     header_from: Annotated[_Name | None, _HEADER_FROM] = None
     anywhere: Annotated[_Name | None, _ANYWHERE] = None
+    queue_id: Annotated[_QueueId | None, _QUEUE_ID] = None
+    next_hop_id: Annotated[_QueueId | None, _NEXT_HOP_ID] = None
     limit: Annotated[_Limit | None, _LIMIT] = None
     cursor: Annotated[_MessageCursor | None, _CURSOR] = None
 
@@ -107,6 +115,7 @@ class SearchHeldMessagesRequest(_Request, frozen=True, kw_only=True):
     message_id: Annotated[_Name | None, _MESSAGE_ID] = None
     header_from: Annotated[_Name | None, _HEADER_FROM] = None
     anywhere: Annotated[_Name | None, _ANYWHERE] = None
+    queue_id: Annotated[_QueueId | None, _QUEUE_ID] = None
     released: Annotated[bool | None, msgspec.Meta(description="Released messages instead of held ones")] = None
     limit: Annotated[_Limit | None, _LIMIT] = None
     cursor: Annotated[_HeldCursor | None, _CURSOR] = None
@@ -233,6 +242,50 @@ class MessageText(_Wire, frozen=True):
     left_out: Annotated[
         tuple[str, ...], msgspec.Meta(description="What is not shown or could not be read, as sentences")
     ]
+
+
+TimelineEvent = Literal[
+    "received", "throttled", "analysed", "answered", "held", "delivered", "deferred", "refused", "dropped", "unknown",
+    "released", "releaseFailed", "deleted", "restored", "reported", "lookedBack", "attempt",
+]  # fmt: skip
+
+
+class TimelineStep(_Wire, frozen=True, omit_defaults=True):
+    """One step on the way of a message."""
+
+    time: DateTime
+    event: Annotated[
+        TimelineEvent,
+        msgspec.Meta(
+            description="`delivered`, `deferred` and `refused` are replies of a next hop where `code` or `nextHop` is"
+            " set; `answered`: the decision was returned to the caller of the scanning API; `unknown`: nothing is on"
+            " record; `attempt`: another analysis of the same message, whose id is `ggrid`"
+        ),
+    ]
+    text: Annotated[str, msgspec.Meta(description="The step as a sentence")]
+    node: Annotated[str, msgspec.Meta(description="The node that received or released it")] = ""
+    by: Annotated[str, msgspec.Meta(description="Who did it")] = ""
+    next_hop: Annotated[str, msgspec.Meta(description="The address of the next hop")] = ""
+    code: Annotated[int | None, msgspec.Meta(description="The code of its reply")] = None
+    reply: Annotated[str, msgspec.Meta(description="The text of its reply, at most 300 characters")] = ""
+    queue_id: Annotated[
+        str, msgspec.Meta(description="The queue id at the border MTA (`received`) or at the next hop (`delivered`)")
+    ] = ""
+    ggrid: str = ""
+
+
+class Timeline(_Wire, frozen=True):
+    """The way of one message over all nodes, oldest step first. `isCut` says that there may be more attempts or actions
+    than these."""
+
+    ggrid: Uuid
+    message_id: str
+    tenant_uid: Uuid | None
+    envelope_from: str
+    envelope_recipients: tuple[str, ...]
+    subject: str
+    steps: tuple[TimelineStep, ...]
+    is_cut: bool = False
 
 
 class MessageDeletion(_Wire, frozen=True):

@@ -10,6 +10,7 @@ from gatepost.cli import (
     doctor,
     events,
     feeds,
+    flow,
     learn,
     lists,
     messages,
@@ -57,6 +58,7 @@ app.command("scan")(scan.scan)
 app.command("replay")(replay.replay)
 app.command("doctor")(doctor.doctor)
 app.command("nodes")(nodes.nodes)
+app.command("flow")(flow.flow)
 app.command("restart")(nodes.restart)
 app.add_typer(config.app, name="config")
 app.add_typer(lists.app, name="lists")

@@ -16,7 +16,7 @@ from gatepost.cli.api_client import CaOption, MessageService, NoVerifyOption, To
 from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid
 
 if TYPE_CHECKING:
-    from gatepost.api.messages import ActionResult, FoundHeldMessage, FoundMessage, MessageText
+    from gatepost.api.messages import ActionResult, FoundHeldMessage, FoundMessage, MessageText, Timeline
 
 app = typer.Typer(help="Messages on record and held mail, over the API.", no_args_is_help=True)
 
@@ -132,6 +132,83 @@ def show(
         print(msgspec.json.format(encode_scanning(found)).decode())
     else:
         ledger.show_ledger(console(), found.ggrid, found)
+
+
+@app.command("track")
+def track(
+    wanted: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEXT", help="Whatever is known: ggrid, Message-ID, queue id here or at the next hop, an address."
+        ),
+    ] = None,
+    message_id: Annotated[str | None, typer.Option(metavar="ID", help="The Message-ID.")] = None,
+    queue_id: Annotated[str | None, typer.Option(metavar="ID", help="Queue id at the border MTA.")] = None,
+    next_hop_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id that the next hop gave it: `queued as …` in its reply.")
+    ] = None,
+    recipient: Annotated[str | None, typer.Option(help="Envelope recipient: an address or a domain.")] = None,
+    sender: Annotated[str | None, typer.Option(help="Envelope sender: an address or a domain.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only mail since then.")] = None,
+    tenant: TenantOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of messages.")] = 5,
+    url: UrlOption = None,
+    token_file: TokenOption = None,
+    cacert: CaOption = None,
+    no_verify: NoVerifyOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the way of messages over all nodes: received, analysed, held or delivered, with the next hop's replies.
+
+    The newest come first. The token needs the permissions messages.search and messages.read.
+    """
+    from itertools import islice
+
+    from gatepost.api.scanning import encode_scanning
+    from gatepost.cli.options import render_time
+
+    stated = {
+        "anywhere": wanted,
+        "message_id": message_id,
+        "queue_id": queue_id,
+        "next_hop_id": next_hop_id,
+        "recipient": recipient,
+        "sender": sender,
+    }
+    if not any(stated.values()):
+        raise typer.BadParameter("say which message: a TEXT, or one of the options")
+    stated |= {
+        "since": render_time(parse_moment(since, "--since")) or None,
+        "tenant_uid": parse_tenant_uid(tenant),
+    }
+    filters: Any = {name: value for name, value in stated.items() if value is not None}
+    with MessageService(url, token_file, cacert, no_verify, config, data).connect() as client:
+        found = [client.message_timeline(each.ggrid) for each in islice(client.messages(**filters), limit)]
+    if json:
+        print(msgspec.json.format(encode_scanning(found)).decode())
+    else:
+        _print_timelines(found)
+    if not found:
+        raise typer.Exit(1)
+
+
+def _print_timelines(found: "Sequence[Timeline]") -> None:
+    from gatepost.cli.printing import escape
+
+    for each in found:
+        recipients = ", ".join(each.envelope_recipients[:3]) + (", …" if len(each.envelope_recipients) > 3 else "")
+        print(f"{each.ggrid}  {escape(each.subject) or '(no subject)'}")
+        print(f"  from {escape(each.envelope_from) or '(empty: a bounce)'} to {escape(recipients)}")
+        for step in each.steps:
+            other = f" ({step.ggrid})" if step.ggrid else ""
+            print(f"  {step.time}  {escape(step.text)}{other}")
+        if each.is_cut:
+            print("  There may be more attempts or actions than these.")
+        print()
+    if not found:
+        print("No such message is on record.")
 
 
 @app.command("text")

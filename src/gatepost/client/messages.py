@@ -22,6 +22,7 @@ from gatepost.api.messages import (
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
     ShouldHaveBeen,
+    Timeline,
 )
 from gatepost.api.scanning import AnalysedMessage, MessageRelease, encode_scanning
 from gatepost.client.exchange import Exchange, Retries, Send, build_multipart, call
@@ -46,6 +47,9 @@ class HeldFilters(TypedDict, total=False):
     file_name: str
     file_hash: str
     message_id: str
+    header_from: str
+    anywhere: str
+    queue_id: str
     released: bool
 
 
@@ -67,6 +71,10 @@ class MessageFilters(TypedDict, total=False):
     file_name: str
     file_hash: str
     message_id: str
+    header_from: str
+    anywhere: str
+    queue_id: str
+    next_hop_id: str
 
 
 class MessageCalls:
@@ -78,6 +86,10 @@ class MessageCalls:
     def read(self, ggrid: str) -> Exchange[AnalysedMessage]:
         """`GET /v1/messages/{ggrid}`."""
         return call(Send("GET", _path(ggrid)), AnalysedMessage, self._retries)
+
+    def timeline(self, ggrid: str) -> Exchange[Timeline]:
+        """`GET /v1/messages/{ggrid}/timeline`."""
+        return call(Send("GET", f"{_path(ggrid)}/timeline"), Timeline, self._retries)
 
     def text(self, ggrid: str) -> Exchange[MessageText]:
         """`GET /v1/messages/{ggrid}/text`."""
@@ -139,6 +151,10 @@ class MessageMethods:
     def message(self, ggrid: str) -> AnalysedMessage:
         """Return a stored analysis with its ledger (permission `messages.read`)."""
         return self._run(self._messages.read(ggrid))
+
+    def message_timeline(self, ggrid: str) -> Timeline:
+        """Return the way of one message (permission `messages.read`)."""
+        return self._run(self._messages.timeline(ggrid))
 
     def message_text(self, ggrid: str) -> MessageText:
         """Return a held message as plain text (permission `messages.read`)."""
@@ -212,6 +228,10 @@ class AsyncMessageMethods:
     async def message(self, ggrid: str) -> AnalysedMessage:
         """Return a stored analysis with its ledger (permission `messages.read`)."""
         return await self._run(self._messages.read(ggrid))
+
+    async def message_timeline(self, ggrid: str) -> Timeline:
+        """Return the way of one message (permission `messages.read`)."""
+        return await self._run(self._messages.timeline(ggrid))
 
     async def message_text(self, ggrid: str) -> MessageText:
         """Return a held message as plain text (permission `messages.read`)."""

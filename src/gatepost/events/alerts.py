@@ -220,6 +220,7 @@ def _title(kind: str, fields: dict[str, object]) -> str:
         "key.revoked": ("name",),
         "list.changed": ("list", "change"),
         "audit.recorded": ("action",),
+        "flow.limited": ("limit", "subject"),
         "message.held": ("verdict",),
     }.get(kind, ())
     words = [_show(fields[name]) for name in said if name in fields]

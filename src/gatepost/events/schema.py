@@ -255,6 +255,16 @@ class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True
     reason: Annotated[Text, Meta(description="what was seen")] = ""
 
 
+class FlowLimited(EventFields, tag="flow.limited", frozen=True, kw_only=True):
+    """A limit of `flowControl` was reached for the first time in its window; mail above it is put off. A node tells of
+    at most 60 in a minute."""
+
+    limit: Annotated[Text, Meta(description="`host`, `sender`, `senderDomain`, `recipient` or `unknownRecipients`")]
+    subject: Annotated[Text, Meta(description="the host, sender, domain or recipient")]
+    maximum: Annotated[int, Meta(ge=1, description="the limit")]
+    until: Annotated[str, Meta(description="when counting starts anew; a date-time")]
+
+
 Event: TypeAlias = (
     MessageScanned
     | MessageHeld
@@ -272,6 +282,7 @@ Event: TypeAlias = (
     | KeyRevoked
     | NodeState
     | HealthChanged
+    | FlowLimited
     | AuditRecorded
 )
 EVENTS: tuple[type[EventFields], ...] = get_args(Event)

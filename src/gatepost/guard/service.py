@@ -21,8 +21,18 @@ from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.learnt_models import NOTHING, LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.mail.message import Receipt
 from gatepost.report import Report, undecided
-from gatepost.scanning.request import SLOT_SECONDS, Condition, Full, Load, MessageBody, ScanRequest, ScanResult
+from gatepost.scanning.request import (
+    SLOT_SECONDS,
+    Condition,
+    Full,
+    Load,
+    MessageBody,
+    ScanRequest,
+    ScanResult,
+    first_received_id,
+)
 from gatepost.scanning.spool import SpooledBody, sha256
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading
@@ -65,7 +75,7 @@ def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
 
 class Guard:
     """One core, or one of its processes, of which the one that `purges` keeps history within its retention. Pool and
-    answerer start and end with it; the store is closed by its owner."""
+    answerer start and end with it; the store is closed by its owner. `node` is in the record of every message."""
 
     def __init__(
         self,
@@ -83,7 +93,9 @@ class Guard:
         clock: Callable[[], float] = time.time,
         purges: bool = True,
         condition: Condition | None = None,
+        node: str = "",
     ) -> None:
+        self._node = node
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock
@@ -172,7 +184,7 @@ class Guard:
             with slot:
                 if slot.delay:
                     await asyncio.sleep(slot.delay)
-                return await self._process(request, started)
+                return await self._process(request, started, round(slot.delay * 1_000))
         finally:
             self._present -= 1
             if not self._present:
@@ -206,11 +218,11 @@ class Guard:
         """Have a message read in a worker, to be shown. It takes no slot: mail on its way goes first."""
         return NotShown("the service is stopping") if self._stopping else await self._pool.show(job)
 
-    async def _process(self, request: ScanRequest, started: float) -> ScanResult:
+    async def _process(self, request: ScanRequest, started: float, throttled: int) -> ScanResult:
         if request.source == "report":
             return await self._read_reported(request)
         report = await self._analyse(request)
-        record = await self._record(request, report)
+        record = await self._record(request, report, throttled)
         seconds = time.perf_counter() - started
         if not request.is_trial:
             self._observe(record, seconds)
@@ -222,7 +234,7 @@ class Guard:
             size=record.size,
             milliseconds=round(seconds * 1_000, 1),
         )
-        return ScanResult(record.ggrid, record.created, record.completed, record.report)
+        return ScanResult(record.ggrid, record.created, record.completed, record.report, record.receipt)
 
     async def _read_reported(self, request: ScanRequest) -> ScanResult:
         """Read a message that came with a report, for what models learn from it. Nothing is asked, and nothing kept."""
@@ -277,8 +289,12 @@ class Guard:
             log.warning("comments could not be read", ggrid=request.ggrid, reason=str(fault))
             return report
 
-    async def _record(self, request: ScanRequest, report: Report) -> MessageRecord:
+    async def _record(self, request: ScanRequest, report: Report, throttled: int) -> MessageRecord:
         body = request.body
+        is_rest = request.source == "rest"
+        header = await _read_header(body) if self._settings.history.headers or is_rest else None
+        # The border MTA, which alone calls the scanning API, may have written its Received field already.
+        queue_id = first_received_id(header) if is_rest and header else request.queue_id
         digest = body.sha256 if isinstance(body, SpooledBody) else await asyncio.to_thread(sha256, body)
         record = MessageRecord(
             ggrid=request.ggrid,
@@ -289,7 +305,8 @@ class Guard:
             sha256=digest,
             report=report,
             source=request.source,
-            header=await _read_header(body) if self._settings.history.headers else None,
+            header=header if self._settings.history.headers else None,
+            receipt=Receipt(self._node, request.client, queue_id, throttled),
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.

@@ -21,6 +21,16 @@ class Envelope(msgspec.Struct, frozen=True):
     tenant: str | None = None
 
 
+class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How Gatepost got a message: the node, the client that sent it (an address; "" for the scanning API), the queue id
+    that the message has at that client, and how many milliseconds it was throttled."""
+
+    node: str = ""
+    client: str = ""
+    queue_id: str = ""
+    throttled: int = 0
+
+
 class Defect(msgspec.Struct, frozen=True):
     """Something odd, ambiguous or over a budget: `kind` is the id of the finding that it becomes."""
 

@@ -1,10 +1,11 @@
 """One message on its way through a core: the request, its body, the result, and the core itself as a protocol."""
 
+import re
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 
 # How long a core waits for a free slot when it is asked to say that it has one.
@@ -14,6 +15,30 @@ SLOT_SECONDS = 1.0
 # a person on the scan page, which is a trial; "" is not known. A message that came with a report is read for learning:
 # it is neither judged nor put on record.
 Source: TypeAlias = Literal["", "smtp", "milter", "rest", "page", "report"]
+
+
+_QUEUE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,99}", re.ASCII)
+# One Received field (RFC 5321 section 4.4) and the id in it; both are cut.
+_RECEIVED = re.compile(rb"(?:\A|\n)received[ \t]*+:([^\r\n]*+(?:\r?\n[ \t][^\r\n]*+)*+)", re.IGNORECASE)
+_RECEIVED_ID = re.compile(rb"[\s)]id[ \t\r\n]++([A-Za-z0-9][A-Za-z0-9._+/-]{0,99})(?=[\s;]|$)")
+MAX_RECEIVED = 2_000
+
+
+def is_queue_id(text: str) -> bool:
+    """Whether a text can be the id of a message in a queue."""
+    return bool(_QUEUE_ID.fullmatch(text))
+
+
+def received_id(field: bytes) -> str:
+    """Return the queue id that a Received field names; "" if it names none."""
+    found = _RECEIVED_ID.search(field[:MAX_RECEIVED])
+    return found[1].decode("ascii") if found else ""
+
+
+def first_received_id(head: bytes) -> str:
+    """Return the queue id that the topmost Received field at the beginning of a message names; "" if there is none."""
+    found = _RECEIVED.search(head[:MAX_RECEIVED])
+    return received_id(found[1]) if found else ""
 
 
 class MessageBody(Protocol):
@@ -30,7 +55,8 @@ class MessageBody(Protocol):
 class ScanRequest(msgspec.Struct, frozen=True):
     """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds;
     `source` decides whether the message may be released later. `unfit` is why the message cannot be sent on as it came,
-    "" if it can: then `deliver` and `bounce` become `quarantine`."""
+    "" if it can: then `deliver` and `bounce` become `quarantine`. `client` is the address that it came from over SMTP,
+    and `queue_id` the id that it has in the queue there."""
 
     ggrid: str
     created: int
@@ -38,6 +64,8 @@ class ScanRequest(msgspec.Struct, frozen=True):
     body: MessageBody
     source: Source = ""
     unfit: str = ""
+    client: str = ""
+    queue_id: str = ""
 
     @property
     def is_trial(self) -> bool:
@@ -52,6 +80,7 @@ class ScanResult(msgspec.Struct, frozen=True):
     created: int
     completed: int
     report: Report
+    receipt: Receipt | None = None
 
 
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -45,6 +45,8 @@ from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import SmtpSettings
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.delivery_log import DeliveryLog
+from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
@@ -83,6 +85,7 @@ async def open_quarantine(
         max_size=settings.quarantine.max_size,
         hostname=hostname(settings),
         tenancy=Tenancy(settings.tenants, store),
+        node=node_name(settings.events),
         metrics=metrics,
         events=events,
         core=name_core(settings, data),
@@ -174,6 +177,7 @@ def build_guard(
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=condition,
+        node=node_name(settings.events),
     )
 
 
@@ -236,6 +240,8 @@ class CoreParts(msgspec.Struct, frozen=True):
     routing: Routing | None
     own: OwnCore
     probe: Probe
+    deliveries: DeliveryLog
+    flow: FlowControl | None = None
 
     def describe_health(self) -> NodeHealth:
         """How the core is, for those who look after nodes."""
@@ -245,6 +251,9 @@ class CoreParts(msgspec.Struct, frozen=True):
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
     """Build a core and start its workers; the stack stops them."""
+    deliveries = DeliveryLog(shared.store)
+    deliveries.start()
+    stack.push_async_callback(deliveries.stop)
     routing = await stack.enter_async_context(open_routing(settings, plan.data))
     guard = build_guard(
         settings,
@@ -275,7 +284,25 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
     own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
-    return CoreParts(settings, guard, quarantine, routing, own, probe_core(guard))
+    flow = start_flow_control(settings, shared, stack)
+    return CoreParts(settings, guard, quarantine, routing, own, probe_core(guard), deliveries, flow)
+
+
+def start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:
+    """Build and start flow control, if there is a limit and an SMTP source; the stack stops it."""
+    source = settings.scan_sources.smtp
+    if source is None or not settings.flow_control.is_on:
+        return None
+    flow = FlowControl(
+        settings.flow_control,
+        shared.store,
+        defers=not source.after_queue,
+        purges=shared.node.is_first,
+        events=shared.events,
+    )
+    flow.start()
+    stack.push_async_callback(flow.stop)
+    return flow
 
 
 def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
@@ -342,6 +369,8 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         spool=shared.spool,
         hostname=hostname(core.settings),
         reports=build_report_intake(core, shared),
+        deliveries=core.deliveries,
+        flow=core.flow,
         limits=_smtp_limits(source),
         tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",

@@ -208,6 +208,11 @@ class Generations(Collector):
         part = self._current.smtp if self._current else None
         return part.services.routing.fault if part and part.services.routing else ""
 
+    def flow_fault(self) -> str:
+        """Return why limits of flow control do not hold; "" if they do or there are none."""
+        part = self._current.smtp if self._current else None
+        return part.services.flow.fault if part and part.services.flow else ""
+
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""
         if self._current and self._current.renew_delivery:

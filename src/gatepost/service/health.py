@@ -61,11 +61,20 @@ class ConditionWatch:
     the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told from.
 
     Storage has to keep a change, not only to answer: a full disk can still be read. `next_hop` returns why the next hop
-    of the SMTP source cannot be reached, "" if it can or if there is none.
+    of the SMTP source cannot be reached, "" if it can or if there is none; `flow` why limits of flow control do not
+    hold.
     """
 
-    def __init__(self, condition: Condition, store: Store, data: Path, next_hop: Callable[[], str]) -> None:
-        self._condition, self._store, self._data, self._next_hop = condition, store, data, next_hop
+    def __init__(
+        self,
+        condition: Condition,
+        store: Store,
+        data: Path,
+        next_hop: Callable[[], str],
+        flow: Callable[[], str] = str,
+    ) -> None:
+        self._condition, self._store, self._data = condition, store, data
+        self._next_hop, self._flow = next_hop, flow
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
 
@@ -78,6 +87,8 @@ class ConditionWatch:
     async def look(self) -> None:
         """Look once."""
         fault = self._check_disk() or await self._check_storage()
+        if fault and self._flow():
+            fault += "; limits of flow control do not hold"
         reason = self._next_hop()
         slowed = f"the next hop cannot be reached: {reason}" if reason else ""
         condition = self._condition

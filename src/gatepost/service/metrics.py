@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
     from gatepost.milter.intake import MilterIntake
     from gatepost.scanning.request import ScanResult
+    from gatepost.smtp.flow_control import FlowControl
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.routing import Routing
     from gatepost.smtp.services import Services
@@ -77,6 +78,19 @@ class GatewayMetrics(Collector):
         yield answers
         if routing:
             yield from _describe_next_hops(routing)
+        if self._services.flow:
+            yield from _describe_flow(self._services.flow)
+
+
+def _describe_flow(flow: "FlowControl") -> Iterator[Metric]:
+    refused = CounterMetricFamily("gatepost_flow_put_off", "Recipients and senders put off", labels=("limit",))
+    for limit, count in flow.refused.items():
+        refused.add_metric((limit,), count)
+    yield refused
+    yield GaugeMetricFamily("gatepost_flow_counters", "Counters of flow control in memory", value=flow.counters.size)
+    looked_up = flow.greylist.looked_up
+    yield CounterMetricFamily("gatepost_flow_greylist_lookups", "Look-ups of greylisting", value=looked_up)
+    yield GaugeMetricFamily("gatepost_flow_open", "Whether limits do not hold", value=float(bool(flow.fault)))
 
 
 class MilterMetrics(Collector):

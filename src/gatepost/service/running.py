@@ -79,7 +79,8 @@ async def run_plan(
         generations.take_over(await generations.build(plan))
         renew = generations.renew_delivery
         watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust, renew)
-        conditions = ConditionWatch(shared.condition, store, plan.data.path, generations.next_hop_fault)
+        faults = (generations.next_hop_fault, generations.flow_fault)
+        conditions = ConditionWatch(shared.condition, store, plan.data.path, *faults)
         await conditions.look()
         for run in (watch.run, conditions.run, trim_forever):
             stack.callback(asyncio.create_task(run()).cancel)

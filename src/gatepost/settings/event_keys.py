@@ -37,6 +37,7 @@ EventKind: TypeAlias = Literal[
     "key.revoked",
     "node.state",
     "health.changed",
+    "flow.limited",
     "audit.recorded",
 ]
 Severity: TypeAlias = Literal["info", "notice", "warning", "error"]

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from gatepost.settings.delivery import DeliverySettings
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
+from gatepost.settings.flow_control import FlowControlSettings
 from gatepost.settings.learning import LearningSettings
 from gatepost.settings.reputation import ReputationSettings
 from gatepost.settings.scan_sources import (
@@ -174,6 +175,9 @@ class GuardSettings(Section):
     unsealed: bool = Field(False, description="start even if workers cannot be sealed off from files and network")
     scan_sources: ScanSourcesSettings = Field(ScanSourcesSettings(), description="sources of messages")
     delivery: DeliverySettings = Field(DeliverySettings(), description="next hops of delivered mail")
+    flow_control: FlowControlSettings = Field(
+        FlowControlSettings(), description="rate limits and greylisting of SMTP clients; off by default"
+    )
     tls: TlsSettings | None = Field(
         None,
         description="certificate for STARTTLS and for `restApi`; by default a self-signed one is generated, and"

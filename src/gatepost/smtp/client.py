@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from gatepost.names import normal_domain
+from gatepost.scanning.request import is_queue_id
 from gatepost.smtp.commands import Attributes
 
 XFORWARD = "NAME ADDR PORT PROTO HELO IDENT SOURCE"
@@ -58,6 +59,12 @@ class SmtpClient(msgspec.Struct, frozen=True):
         if "HELO" in stated or "ADDR" in stated:
             return stated.get("HELO")
         return None if self.known else own
+
+    def queue_id(self, received: str) -> str:
+        """The queue id that the message has at the client: what XFORWARD says, or what a host of ours wrote into its
+        Received field."""
+        ident = self.xforward.get("IDENT") or (received if self.known else "")
+        return ident if is_queue_id(ident) else ""
 
     def with_attributes(self, attributes: Attributes) -> "SmtpClient | None":
         """Return the client with these attributes; None where they make no sense."""

@@ -27,7 +27,7 @@ class MessageReceiver:
 
     def holds(self, refusal: SmtpReply) -> bool:
         """Whether a message that gets this reply is held instead: behind a queue, where the reply is permanent."""
-        return self._services.handler.after_queue and refusal.code >= 500
+        return self._services.handler.holds(refusal)
 
     async def receive_data(self, body: SpooledBody) -> SmtpReply | None:
         """Read up to the lone dot; return the reply if the message is refused. Raises `ConnectionTimeoutError`."""

@@ -61,11 +61,11 @@ class Route:
                 failed = failed or fault
         raise failed or NextHopError("is not configured")
 
-    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
-        """Send a whole message, to all recipients or to none; return the last reply. A next hop that speaks LMTP takes
-        one recipient. Raises `NextHopError` where no next hop gave a reply."""
+    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> tuple[str, SmtpReply]:
+        """Send a whole message, to all recipients or to none; return the next hop and its last reply. One that speaks
+        LMTP takes one recipient. Raises `NextHopError` where no next hop gave a reply."""
         relay, link = await self.borrow()
-        return await send_message(relay, link, sender, recipients, raw)
+        return relay.url, await send_message(relay, link, sender, recipients, raw)
 
     @property
     def speaks_lmtp(self) -> bool:
@@ -98,10 +98,12 @@ class RouteRule(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What became of a message that was sent: the last reply, and the recipients whose next hop has it."""
+    """What became of a message that was sent: the last reply, and the recipients whose next hop has it. `answers` are
+    the replies of all next hops that gave one, each with its address."""
 
     reply: SmtpReply
     recipients: tuple[str, ...]
+    answers: tuple[tuple[str, SmtpReply], ...] = ()
 
 
 class Routing:
@@ -172,10 +174,12 @@ class Routing:
         first next hop that does not take it: then some recipients may have the message, and others not. Raises
         `NextHopError` where nobody has it and no next hop gave a reply."""
         sent: list[str] = []
+        answers: list[tuple[str, SmtpReply]] = []
         reply = NEXT_HOP_LOST
         for route, part in self._split(recipients, tenants):
             try:
-                reply = await route.send(sender, part, raw)
+                answers.append(await route.send(sender, part, raw))
+                reply = answers[-1][1]
             except NextHopError:
                 if not sent:
                     raise
@@ -183,7 +187,7 @@ class Routing:
             if not reply.positive:
                 break
             sent += part
-        return Sent(reply, tuple(sent))
+        return Sent(reply, tuple(sent), tuple(answers))
 
     def _split(
         self, recipients: Sequence[str], tenants: Mapping[str, str | None]

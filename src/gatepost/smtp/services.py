@@ -17,6 +17,8 @@ from gatepost.scanning.spool import Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.delivery_log import NotesDeliveries
+from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
@@ -45,6 +47,10 @@ class MessageHandler:
 
     def __init__(self, guard: SmtpCore, quarantine: HoldsMail, *, after_queue: bool = False) -> None:
         self._guard, self._quarantine, self.after_queue = guard, quarantine, after_queue
+
+    def holds(self, refusal: SmtpReply) -> bool:
+        """Whether a message that gets this reply is held instead: behind a queue, where the reply is permanent."""
+        return self.after_queue and refusal.code >= 500
 
     async def handle(self, request: ScanRequest, digest: str, deliver: Deliver) -> SmtpReply:
         """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
@@ -88,12 +94,14 @@ class Services:
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
         reports: ReportIntake | None = None,
+        deliveries: NotesDeliveries | None = None,
+        flow: FlowControl | None = None,
     ) -> None:
         self.guard, self.handler, self.routing = guard, handler, routing
         self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
         self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
-        self.reports = reports
+        self.reports, self.deliveries, self.flow = reports, deliveries, flow
         self.spooled = 0
         self.answers: Counter[str] = Counter()
         self._stopping = False

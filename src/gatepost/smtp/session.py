@@ -7,15 +7,11 @@ the client, and before any command whose meaning depends on them.
 
 import asyncio
 import contextlib
-import itertools
-import time
 from collections import deque
 
 import structlog
 
 from gatepost.ids import new_id
-from gatepost.scanning.request import ScanRequest, ScanResult
-from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import XCLIENT, XFORWARD, SmtpClient
 from gatepost.smtp.commands import (
@@ -31,11 +27,12 @@ from gatepost.smtp.commands import (
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
 from gatepost.smtp.content import LineEnds
+from gatepost.smtp.final_reply import Submission, find_final_reply
+from gatepost.smtp.flow_control import Attempt, is_unknown_recipient
 from gatepost.smtp.receiver import MessageReceiver
 from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
-from gatepost.smtp.trace import build_trace_fields, leave_out, read_header
 from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
 
@@ -248,6 +245,9 @@ class Session:
             refusal = replies.FULL
         if refusal is None and self._services.spooled >= self._limits.spooled:
             refusal = replies.NO_ROOM
+        if refusal is None and self._services.flow:
+            refusal = self._services.flow.check_client(self._client)
+            self._closing |= refusal is not None and refusal.code == 421
         if refusal is not None:
             self._mail_refused = True
             return refusal
@@ -276,7 +276,32 @@ class Session:
         fits = await self._fits(transaction, tenant, route)
         if self._transaction is None:  # the next hop refused the sender meanwhile
             return replies.OUT_OF_ORDER
-        return await transaction.add(rcpt, route, report) if fits else replies.SEPARATELY
+        if not fits:
+            return replies.SEPARATELY
+        if report is None and (refusal := await self._check_flow(transaction, rcpt, tenant)):
+            return refusal
+        answer = await transaction.add(rcpt, route, report)
+        if isinstance(answer, asyncio.Future) and self._services.flow:
+            answer.add_done_callback(self._count_unknown)
+        return answer
+
+    async def _check_flow(self, transaction: Transaction, rcpt: PathCommand, tenant: str | None) -> SmtpReply | None:
+        """Return the reply to a recipient that flow control puts off."""
+        flow = self._services.flow
+        if flow is None:
+            return None
+        if refusal := flow.check_client(self._client):
+            self._closing |= refusal.code == 421
+            return refusal
+        attempt = Attempt(self._client, transaction.sender, rcpt.address, tenant, is_first=not transaction.counted)
+        refusal = await flow.check_recipient(attempt)
+        transaction.counted |= refusal is None
+        return refusal
+
+    def _count_unknown(self, answer: asyncio.Future[SmtpReply]) -> None:
+        flow = self._services.flow
+        if flow and not answer.cancelled() and not answer.exception() and is_unknown_recipient(answer.result()):
+            flow.count_unknown(self._client)
 
     async def _find_tenant(self, transaction: Transaction, domain: str) -> str | None:
         if domain not in transaction.tenants:
@@ -349,40 +374,12 @@ class Session:
             except StorageError:
                 return replies.NO_ROOM
             self.deciding = True
-            return await self._decide(transaction, body, refusal)
+            how = Submission(self._client, body, refusal, extended=self._extended, encrypted=self._connection.encrypted)
+            return await find_final_reply(self._services, transaction, how)
         finally:
             self.deciding = False
             self._end_transaction()
             self._client = self._client.after_message()
-
-    async def _decide(self, transaction: Transaction, body: SpooledBody, refusal: SmtpReply | None) -> SmtpReply:
-        """Have a message analysed, and carry out the decision; one with a refusal is held (see `holds`)."""
-        services = self._services
-        header = read_header(body, services.hostname)
-        if header.hops > self._limits.hops:
-            refusal = refusal or replies.LOOP
-        if not header.whole:
-            refusal = refusal or replies.LONG_HEADER
-        if refusal and not self._receiver.holds(refusal):
-            return refusal
-        now = time.time()
-        unfit = refusal.text if refusal else ""
-        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp", unfit)
-
-        if transaction.report and services.reports:
-            answer = await services.reports.take(request, self._client, transaction.report)
-            services.count_reply(answer)
-            return answer
-
-        async def deliver(result: ScanResult) -> SmtpReply:
-            arrival = transaction.describe_arrival(now, extended=self._extended, encrypted=self._connection.encrypted)
-            top = build_trace_fields(result, services.hostname, arrival)
-            return await transaction.deliver(itertools.chain((top,), leave_out(body, header.claims)))
-
-        answer = await services.handler.handle(request, transaction.digest(body.sha256), deliver)
-        services.count_reply(answer)
-        log.info("message answered", ggrid=request.ggrid, code=answer.code, client=self._client.address)
-        return answer
 
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None

@@ -16,7 +16,7 @@ import msgspec
 from gatepost.auth.header import find_forged, format_header
 from gatepost.mail.message import Field
 from gatepost.report import Report
-from gatepost.scanning.request import ScanResult
+from gatepost.scanning.request import ScanResult, received_id
 
 PREFIX = b"x-gatepost-"
 AUTHENTICATION = b"authentication-results"
@@ -62,11 +62,13 @@ class Arrival(msgspec.Struct, frozen=True):
 
 class Header(msgspec.Struct, frozen=True):
     """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it. One
-    that is longer than what is read of it is not `whole`: it may hold more claims, and must not be sent on."""
+    that is longer than what is read of it is not `whole`: it may hold more claims, and must not be sent on. `queue_id`
+    is that of the host that wrote the topmost Received field, "" if it names none."""
 
     claims: tuple[tuple[int, int], ...]
     hops: int
     whole: bool = True
+    queue_id: str = ""
 
 
 def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
@@ -101,6 +103,7 @@ def read_header(body: InPieces, hostname: str) -> Header:
     start = next(body.chunks(MAX_HEADER), b"")
     claims: list[tuple[int, int]] = []
     hops = results = count = position = 0
+    queue_id = ""
     while position < len(start) and not start.startswith(b"\r\n", position) and count < MAX_FIELDS:
         count += 1
         match = _FIELD.match(start, position)
@@ -109,13 +112,15 @@ def read_header(body: InPieces, hostname: str) -> Header:
             position = line.end() if line else len(start)
             continue
         name = match[1].lower()
-        hops += name == b"received"
+        if name == b"received":
+            queue_id = queue_id if hops else received_id(match[0])
+            hops += 1
         results += name == AUTHENTICATION
         if is_claim(name, match[0], results, hostname):
             claims.append(match.span())
         position = match.end()
     is_whole = start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
-    return Header(tuple(claims), hops, is_whole)
+    return Header(tuple(claims), hops, is_whole, queue_id)
 
 
 def is_claim(name: bytes, raw: bytes, results: int, hostname: str) -> bool:

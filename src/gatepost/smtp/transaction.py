@@ -19,12 +19,14 @@ from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.commands import PathCommand, encode_xtext
+from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.routing import Route, Routing
 from gatepost.smtp.trace import Arrival
+from gatepost.store.deliveries import Delivery
 
 Pending = SmtpReply | asyncio.Future[SmtpReply]
 
@@ -60,6 +62,12 @@ class Transaction:
         self.report: ReportAddress | None = None
         self.body: SpooledBody | None = None
         self.refusal: SmtpReply | None = None
+        # Whether flow control has counted the message.
+        self.counted = False
+        # Which next hop was sent the message, and what it said; why it said nothing.
+        self._sent_to = ""
+        self._theirs: SmtpReply | None = None
+        self._silence = "no next hop is configured"
 
     async def begin(self) -> Pending:
         """Handle MAIL: pass it on, if it is known to which next hop."""
@@ -119,6 +127,11 @@ class Transaction:
     def started(self) -> bool:
         """Whether MAIL was accepted; known only when its reply is there."""
         return _current_reply(self._sender).positive
+
+    @property
+    def sender(self) -> str:
+        """The envelope sender."""
+        return self._mail.address
 
     @property
     def accepted(self) -> tuple[str, ...]:
@@ -191,10 +204,12 @@ class Transaction:
         self._stop_timer()
         assert link is not None
         assert self._relay is not None
+        self._sent_to, self._silence = self._relay.url, "the client closed the connection before there was a reply"
         link.transactions += 1
         try:
-            answer = await link.send_message(pieces)
-        except NextHopError:
+            answer = self._theirs = await link.send_message(pieces)
+        except NextHopError as fault:
+            self._silence = f"the next hop {fault}"
             return replies.NEXT_HOP_LOST
         finally:
             if not link.usable:
@@ -204,6 +219,13 @@ class Transaction:
         else:
             self._relay.abandon(link)
         return pass_on(answer)
+
+    def describe_delivery(self, ggrid: str, time: int) -> Delivery:
+        """Return what became of a message that `deliver` was called for."""
+        theirs = self._theirs
+        if theirs is None:
+            return Delivery(ggrid, time, self._sent_to, 0, self._silence)
+        return Delivery(ggrid, time, self._sent_to, theirs.code, render_reply(theirs), find_queue_id(theirs))
 
     def end(self) -> None:
         """Close the body and end the transaction at the next hop, whether completed or not."""

@@ -16,6 +16,7 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.audit_notes import AuditNotes
+from gatepost.store.deliveries import Delivery, DeliveryStore, blank_replies, insert_deliveries
 from gatepost.store.engine import (
     Bulk,
     Many,
@@ -30,9 +31,9 @@ from gatepost.store.engine import (
     search,
     storable,
 )
-from gatepost.store.held_search import HeldFilter, normalize_address, plan_newer, plan_search
-from gatepost.store.message_evidence import Evidence, has_evidence
-from gatepost.store.message_terms import Term, domain_of, fits_record, fold, parse_term
+from gatepost.store.held_search import HeldFilter, has_wanted, normalize_address, plan_newer, plan_search
+from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_terms import Term, domain_of, fold, parse_term
 from gatepost.store.messages import MessageRecord, Release, parse_record, parse_release
 from gatepost.store.paging import ROW_BUDGET, Keys, find_page
 from gatepost.store.record_packing import pack
@@ -135,7 +136,7 @@ class HeldCounts(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-class HeldMailStore(AuditNotes):
+class HeldMailStore(AuditNotes, DeliveryStore):
     """The records of the quarantine. `tenant` None means any; the raw bytes are in the raw store."""
 
     @change
@@ -146,7 +147,8 @@ class HeldMailStore(AuditNotes):
         sender = normalize_address(envelope.sender)
         row = (
             *(ggrid, record.created, record.completed, now(), envelope.tenant, record.report.verdict),
-            *(sender, domain_of(sender), record.size, record.sha256, pack(envelope, record.report, record.source)),
+            *(sender, domain_of(sender), record.size, record.sha256),
+            pack(envelope, record.report, record.source, record.receipt),
             *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score, storable(core)),
         )
         if not (yield Write(_INSERT, row)):
@@ -193,7 +195,7 @@ class HeldMailStore(AuditNotes):
         keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted or term else 1)
         for row in keys.rows:
             found = yield from find_held(row[len(plan.order) - 1], None)
-            if found and _fits(found.record, wanted.evidence, term):
+            if found and has_wanted(found.record, wanted.evidence, term):
                 return found.record.ggrid
         return None
 
@@ -224,9 +226,15 @@ class HeldMailStore(AuditNotes):
 
     @change
     def mark_released(
-        self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str | None = None
+        self,
+        ggrid: str,
+        recipients: Sequence[str],
+        by: Actor,
+        release_id: str | None = None,
+        deliveries: Sequence[Delivery] = (),
     ) -> Work[Release]:
-        """Add a release to the record and the audit trail, once; returns the one that is stored.
+        """Add a release to the record and the audit trail, once; returns the one that is stored. `deliveries` are what
+        the next hops answered.
 
         The audit record names the message, the id that the released message carries, and every recipient.
 
@@ -245,6 +253,7 @@ class HeldMailStore(AuditNotes):
             # A release says that the message was wanted, and its sender is one to hear from.
             yield from teach_record(scope, by, record, "release", unwanted=False)
             yield from note_release(scope, record.report)
+            yield from insert_deliveries(deliveries)
             return release
         return (rows and _held_message(rows[0]).release) or release
 
@@ -330,7 +339,8 @@ def rewrite_held(mail: HeldMessage, envelope: Envelope, report: Report, release:
     ggrid, sender = mail.record.ggrid, normalize_address(envelope.sender)
     subject = fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
     released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
-    detail = pack(envelope, report, mail.record.source)
+    detail = pack(envelope, report, mail.record.source, mail.record.receipt)
+    yield from blank_replies(ggrid)
     yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, detail, *released))
     yield Write(_DELETE[0], (Many((ggrid,)),))
     yield from _insert_recipients(ggrid, envelope.recipients)
@@ -349,23 +359,11 @@ def _select_by_record(
     some were passed over says how far it reached."""
     chosen: list[HeldMessage] = []
     for row, key in zip(rows, keys.rows, strict=True):
-        if _fits(row.record, evidence, term):
+        if has_wanted(row.record, evidence, term):
             chosen.append(row)
             if len(chosen) == limit:
                 return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
     return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
-
-
-def _fits(record: MessageRecord, evidence: Evidence, term: Term | None) -> bool:
-    envelope, report = record.envelope, record.report
-    if not has_evidence(envelope, report, evidence):
-        return False
-    if term is None or term.ggrid:
-        return term is None or term.ggrid == record.ggrid
-    addresses = map(normalize_address, (envelope.sender, *envelope.recipients))
-    if term.address and term.address in addresses:
-        return True
-    return fits_record(term, envelope, report)
 
 
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:

@@ -8,8 +8,9 @@ import msgspec
 
 from gatepost.ids import canonical
 from gatepost.store.engine import Read, Work, storable
-from gatepost.store.message_evidence import Evidence
-from gatepost.store.message_terms import fold
+from gatepost.store.message_evidence import Evidence, has_evidence
+from gatepost.store.message_terms import Term, fits_record, fold
+from gatepost.store.messages import MessageRecord
 from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range
 
 # What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
@@ -173,3 +174,16 @@ def _normalize_pattern(text: str) -> str:
     """An address or a domain as it is stored for searching."""
     address = normalize_address(text)
     return address if _is_address(text) else address.removeprefix("@").rstrip(".")
+
+
+def has_wanted(record: MessageRecord, evidence: Evidence, term: Term | None) -> bool:
+    """Whether a message has the evidence, and fits the text in one of its meanings."""
+    envelope, report, queue_id = record.envelope, record.report, record.queue_id
+    if not has_evidence(envelope, report, evidence, queue_id):
+        return False
+    if term is None or term.ggrid:
+        return term is None or term.ggrid == record.ggrid
+    addresses = map(normalize_address, (envelope.sender, *envelope.recipients))
+    if term.address and term.address in addresses:
+        return True
+    return fits_record(term, envelope, report, queue_id)

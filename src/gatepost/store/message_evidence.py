@@ -1,5 +1,5 @@
 """Evidence of a message that investigations ask for: the sender as its reader sees it, sending host, link hosts, names
-and hashes of files, Message-ID.
+and hashes of files, Message-ID, queue id at the border MTA.
 
 "Who else got a link to this host?" must not read every record of a month. So the narrow row of a message has a digest
 of 48 bits for each of its values, and a search compares digests in narrow rows. What they find is compared once more
@@ -33,7 +33,7 @@ _PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[
 
 _WORD = re.compile(r"[^\W_]{2,40}")
 
-EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id", "from", "word"]
+EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id", "from", "word", "queue"]
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Evidence(msgspec.Struct, frozen=True):
     `link_host` is the host of a link or a name above it, up to the domain that was registered. `file_name` is a whole
     name, and `file_hash` a SHA-256 in hex; both hold for files inside of files too. `message_id` comes with or without
     angle brackets. `header_from` is an address of the From field, its domain or a name above that, or a word of a
-    display name.
+    display name. `queue_id` is that of the border MTA.
     """
 
     remote_address: str | None = None
@@ -51,6 +51,7 @@ class Evidence(msgspec.Struct, frozen=True):
     file_hash: str | None = None
     message_id: str | None = None
     header_from: str | None = None
+    queue_id: str | None = None
 
     @property
     def wanted(self) -> tuple[tuple[EvidenceKind, str], ...]:
@@ -61,15 +62,16 @@ class Evidence(msgspec.Struct, frozen=True):
             ("name", _fold(self.file_name)),
             ("hash", _fold(self.file_hash)),
             ("id", _normalise_id(self.message_id)),
+            ("queue", None if self.queue_id is None else self.queue_id.strip()[:MAX_TEXT]),
         )
         found = [(kind, value) for kind, value in stated if value is not None]
         return (*found, *([] if self.header_from is None else from_values(self.header_from)))
 
 
-def index_evidence(envelope: Envelope, report: Report) -> str | None:
+def index_evidence(envelope: Envelope, report: Report, queue_id: str = "") -> str | None:
     """The digests of a message as its narrow row has them; None where it has too many."""
     digests: dict[str, None] = {}
-    for kind, value in _list_values(envelope, report):
+    for kind, value in _list_values(envelope, report, queue_id):
         digests[_digest(kind, value)] = None
         if len(digests) > MAX_VALUES:
             return None
@@ -95,18 +97,20 @@ def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> Condition:
     return Condition(f"({' OR '.join(parts)})", (*others, *words))
 
 
-def has_any_evidence(envelope: Envelope, report: Report, values: Sequence[tuple[EvidenceKind, str]]) -> bool:
+def has_any_evidence(
+    envelope: Envelope, report: Report, values: Sequence[tuple[EvidenceKind, str]], queue_id: str = ""
+) -> bool:
     """Whether a message has one of these values, or all words of the display name."""
-    there = set(_list_values(envelope, report))
+    there = set(_list_values(envelope, report, queue_id))
     words = {each for each in values if each[0] == "word"}
     return bool(words and words <= there) or any(each in there for each in values if each[0] != "word")
 
 
-def has_evidence(envelope: Envelope, report: Report, evidence: Evidence) -> bool:
+def has_evidence(envelope: Envelope, report: Report, evidence: Evidence, queue_id: str = "") -> bool:
     """Whether a message has everything that matters."""
     missing = set(evidence.wanted)
     if missing:
-        for each in _list_values(envelope, report):
+        for each in _list_values(envelope, report, queue_id):
             missing.discard(each)
             if not missing:
                 break
@@ -134,8 +138,10 @@ def _list_senders(report: Report) -> Iterator[tuple[EvidenceKind, str]]:
             yield "word", word
 
 
-def _list_values(envelope: Envelope, report: Report) -> Iterator[tuple[EvidenceKind, str]]:
+def _list_values(envelope: Envelope, report: Report, queue_id: str) -> Iterator[tuple[EvidenceKind, str]]:
     yield from _list_senders(report)
+    if queue_id:
+        yield "queue", queue_id
     for address in (envelope.remote_address, report.authentication.host):
         if address:
             yield "host", _normalise_address(address) or ""

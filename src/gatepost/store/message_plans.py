@@ -1,9 +1,10 @@
 """Which index serves a search of messages.
 
 A search reads by the best index, tests further conditions in narrow rows, and reads the page from the long rows. The
-indexes in their order: a whole recipient, then the domain of the sender, the tenant, the verdict, else time. Where one
-tenant's messages are searched, rows of other tenants are passed over, never shown. A text that can mean several things
-has a query for each meaning that has an index, and one query that tests narrow rows for all the others.
+indexes in their order: the id that a next hop gave a message, a whole recipient, then the domain of the sender, the
+tenant, the verdict, else time. Where one tenant's messages are searched, rows of other tenants are passed over, never
+shown. A text that can mean several things has a query for each meaning that has an index, and one query that tests
+narrow rows for all the others.
 """
 
 from typing import Literal
@@ -22,6 +23,10 @@ COVERED_REACH = 4.0
 _INDEX = "message_search"
 _RECIPIENTS = "message_recipients AS r"
 _RECIPIENTS_AND_INDEX = "message_recipients AS r CROSS JOIN message_search AS s"
+_DELIVERIES = "deliveries AS r"
+_DELIVERIES_AND_INDEX = "deliveries AS r CROSS JOIN message_search AS s"
+# Indexes of something that a message can have several of, and the same with the narrow rows of the messages.
+_WITH_INDEX = {_RECIPIENTS: _RECIPIENTS_AND_INDEX, _DELIVERIES: _DELIVERIES_AND_INDEX}
 _JOINED = Condition("s.completed = r.completed AND s.id = r.id", ())
 
 
@@ -31,7 +36,7 @@ class MessageFilter(msgspec.Struct, frozen=True):
     Sender and recipient are an address, a domain (`example.org` or `@example.org`), or a part of an address (no dot in
     it, or a `*` around it: `*example*`). `tag` is one tag, or all of an area (`rule:`). `subject` is words that must
     all occur. Times are `since` <= completed < `until`. `anywhere` is a text for which a message fits in whatever way
-    it can mean it (`message_terms`).
+    it can mean it (`message_terms`). `next_hop_id` is the id that a next hop gave the message.
     """
 
     tenant: str | None = None
@@ -46,6 +51,7 @@ class MessageFilter(msgspec.Struct, frozen=True):
     ggrid: str | None = None
     evidence: Evidence = Evidence()
     anywhere: str | None = None
+    next_hop_id: str | None = None
 
 
 class _AddressPattern(msgspec.Struct, frozen=True):
@@ -67,10 +73,12 @@ def plan_search(
         plans.append(_plan(msgspec.structs.replace(wanted, anywhere=None, sender=sender), before))
     if term.address:
         plans.append(_plan(msgspec.structs.replace(wanted, anywhere=None, recipient=term.address), before))
+    if term.next_id and not wanted.next_hop_id:
+        plans.append(_plan(msgspec.structs.replace(wanted, anywhere=None, next_hop_id=term.next_id), before))
     rest = _plan(wanted, before, exact=exact)
-    prefix = "s." if rest.source == _RECIPIENTS_AND_INDEX or rest.source == _RECIPIENTS else ""
-    if rest.source == _RECIPIENTS:
-        rest = msgspec.structs.replace(rest, source=_RECIPIENTS_AND_INDEX, within=[*rest.within, _JOINED])
+    prefix = "" if rest.source == _INDEX else "s."
+    if rest.source in _WITH_INDEX:
+        rest = msgspec.structs.replace(rest, source=_WITH_INDEX[rest.source], within=[*rest.within, _JOINED])
     tested = (*rest.tested, *(f"{prefix}{column}" for column in TESTED))
     condition = match_rows(term, exact=exact)
     return (*plans, msgspec.structs.replace(rest, tests=(*rest.tests, condition), tested=tested, reach=1.0))
@@ -82,8 +90,11 @@ def _plan(wanted: MessageFilter, before: str | None, *, exact: bool = False) -> 
         tests["evidence"] = Condition(f"evidence IS NOT NULL AND {tests['evidence'].sql}", tests["evidence"].values)
     recipient = _parse_address(wanted.recipient)
     sender = _parse_address(wanted.sender)
+    if wanted.next_hop_id:
+        return _plan_by_key(_DELIVERIES, {"r.queue_id": storable(wanted.next_hop_id.strip())}, wanted, before, tests)
     if recipient and recipient.kind == "address":
-        return _plan_by_recipient(recipient.text, wanted, before, tests)
+        tests.pop("recipients", None)
+        return _plan_by_key(_RECIPIENTS, {"r.address": recipient.text}, wanted, before, tests)
     lead = _choose_lead(sender, tests)
     within = _within(lead, ("completed", "id"), wanted, before)
     reach = COVERED_REACH if "tenant" in lead and tests.keys() <= COVERED else 1.0
@@ -106,17 +117,16 @@ def _within(
     return key_range(lead, order, start, parse_time_cursor(before, wanted.until))
 
 
-def _plan_by_recipient(
-    address: str, wanted: MessageFilter, before: str | None, tests: dict[str, Condition]
+def _plan_by_key(
+    source: str, lead: dict[str, object], wanted: MessageFilter, before: str | None, tests: dict[str, Condition]
 ) -> PageQuery:
-    lead: dict[str, object] = {"r.address": address}
+    """The plan where a table leads from one value to the messages that have it."""
     order = ("r.completed", "r.id")
     within = _within(lead, order, wanted, before)
-    tests.pop("recipients", None)
     if not tests:
-        return PageQuery(_RECIPIENTS, order, within, lead=tuple(lead))
+        return PageQuery(source, order, within, lead=tuple(lead))
     tested = [f"s.{column}" for column in tests]
-    return PageQuery(_RECIPIENTS_AND_INDEX, order, [*within, _JOINED], tuple(tests.values()), tested, tuple(lead))
+    return PageQuery(_WITH_INDEX[source], order, [*within, _JOINED], tuple(tests.values()), tested, tuple(lead))
 
 
 def _tests(wanted: MessageFilter) -> dict[str, Condition]:

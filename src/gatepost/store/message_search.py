@@ -17,6 +17,7 @@ import msgspec
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import traffic
+from gatepost.store.deliveries import delete_deliveries
 from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, query, search, storable
 from gatepost.store.message_evidence import Evidence, has_evidence
 from gatepost.store.message_plans import MessageFilter, plan_search
@@ -136,7 +137,14 @@ def insert(messages: Sequence[IndexedMessage]) -> Work[None]:
 
 
 def delete(messages: Iterable[Row]) -> Work[None]:
-    """Take deleted messages out of the index: id, completed and recipients (as JSON) of each."""
+    """Take deleted messages out of the index, with their deliveries: id, completed and recipients (as JSON) of each."""
+    rows = list(messages)
+    yield from remove_from_index(rows)
+    yield from delete_deliveries((completed, uid) for uid, completed, _ in rows)
+
+
+def remove_from_index(messages: Iterable[Row]) -> Work[None]:
+    """Take messages out of the index, whose records stay: id, completed and recipients (as JSON) of each."""
     keys, addresses = [], []
     for uid, completed, recipients in messages:
         keys.append((completed, uid))
@@ -193,6 +201,7 @@ _SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
 _SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
 _SELECT_PACKED = "SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1)"
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
+_DELIVERED_AS = "SELECT id FROM deliveries WHERE queue_id = $1 AND id = ANY($2)"
 
 
 class MessageSummary(msgspec.Struct, frozen=True):
@@ -249,7 +258,8 @@ class MessageSearch(Operations):
             return (yield from _find_by_ggrid(wanted, before))
         is_examined = bool(wanted.evidence.wanted or (term and term.values))
         keys = yield from find_any(plan_search(wanted, before, term), min(limit, EXAMINED) if is_examined else limit)
-        ids = yield from _select_by_record(tuple(row[1] for row in keys.rows), wanted.evidence, term)
+        # A message is there twice where a next hop gave it the same id twice.
+        ids = yield from _select_by_record(tuple({row[1]: None for row in keys.rows}), wanted.evidence, term)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
         return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
 
@@ -277,19 +287,22 @@ def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePag
 
 
 def _select_by_record(ids: tuple[int, ...], evidence: Evidence, term: Term | None) -> Work[tuple[int, ...]]:
-    """Those of the messages whose record fits; digests say so only nearly."""
+    """Those of the messages whose record fits; digests say so only nearly. What a next hop called a message is not in
+    its record."""
     if not ids or not (evidence.wanted or (term and term.values)):
         return ids
     details = dict((yield Read(_SELECT_DETAILS, (Many(ids),))))
+    delivered = (yield Read(_DELIVERED_AS, (term.next_id, Many(ids)))) if term and term.next_id else ()
+    known = {row[0] for row in delivered}
     unpacked = ((uid, unpack(details[uid])) for uid in ids if uid in details)
-    return tuple(uid for uid, detail in unpacked if _fits(detail, evidence, term))
+    return tuple(uid for uid, detail in unpacked if _fits(detail, evidence, None if uid in known else term))
 
 
 def _fits(detail: Detail, evidence: Evidence, term: Term | None) -> bool:
-    envelope, report = detail.envelope, detail.report
-    if not has_evidence(envelope, report, evidence):
+    envelope, report, queue_id = detail.envelope, detail.report, detail.queue_id
+    if not has_evidence(envelope, report, evidence, queue_id):
         return False
-    return term is None or _has_address(term, envelope) or fits_record(term, envelope, report)
+    return term is None or _has_address(term, envelope) or fits_record(term, envelope, report, queue_id)
 
 
 def _has_address(term: Term, envelope: Envelope) -> bool:

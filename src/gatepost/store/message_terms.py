@@ -1,4 +1,5 @@
-"""What a text in the one search field can mean: an id, an address, a domain, a tag, a link, a file, or words.
+"""What a text in the one search field can mean: an id, an address, a domain, a tag, a link, a file, or words. Ids are
+those of messages here, and of queues before and behind.
 
 People paste whatever they have been told. So a text is taken for everything that it can be, and a message fits if one
 of the meanings does: `report.example` is a domain of senders, recipients and links, and may be the name of a file.
@@ -24,6 +25,7 @@ MAX_TERM = 500
 MAX_ADDRESS = 254
 _HOST = re.compile(r"(?:[\w-]{1,63}\.)+[\w-]{2,63}\.?")
 _TAG = re.compile(r"[a-z][a-z0-9-]{1,30}:[a-z0-9][a-z0-9.-]{0,100}", re.ASCII)
+_QUEUE_ID = re.compile(r"[A-Za-z0-9][\w.+/=-]{4,99}", re.ASCII)
 _SCHEME = re.compile(r"(?:h(?:tt|xx)ps?|ftp)://", re.IGNORECASE)
 
 
@@ -45,7 +47,7 @@ def domain_of(address: str) -> str:
 
 class Term(msgspec.Struct, frozen=True):
     """The meanings of a text, folded; those that it cannot have are None or empty. `values` are evidence, `words` must
-    all occur in a subject, `part` is a part of an address."""
+    all occur in a subject, `part` is a part of an address, `next_id` an id as a next hop gave it to a message."""
 
     ggrid: str | None = None
     address: str | None = None
@@ -54,6 +56,7 @@ class Term(msgspec.Struct, frozen=True):
     part: str | None = None
     words: tuple[str, ...] = ()
     values: tuple[tuple[EvidenceKind, str], ...] = ()
+    next_id: str | None = None
 
 
 def parse_term(text: str) -> Term:
@@ -77,11 +80,13 @@ def parse_term(text: str) -> Term:
         values = (*from_values(address), *Evidence(message_id=plain, file_name=plain).wanted)
         return Term(address=address, words=words, values=values)
     host = known.removeprefix("@").removeprefix("*.")
+    queue_id = plain if _QUEUE_ID.fullmatch(plain) else None
+    others = Evidence(file_name=plain, message_id=plain, queue_id=queue_id).wanted if plain else ()
     if _HOST.fullmatch(host):
-        values = (*from_values(host), *Evidence(link_host=host, file_name=plain, message_id=plain).wanted)
-        return Term(domain=normal_domain(host), words=words, values=values)
-    values = (*from_values(folded), *Evidence(file_name=plain, message_id=plain).wanted) if plain else ()
-    return Term(words=words, part=folded.strip("*") if words and len(words) == 1 else None, values=values)
+        values = (*from_values(host), *Evidence(link_host=host).wanted, *others)
+        return Term(domain=normal_domain(host), words=words, values=values, next_id=queue_id)
+    part = folded.strip("*") if words and len(words) == 1 else None
+    return Term(words=words, part=part, values=(*from_values(folded), *others) if plain else (), next_id=queue_id)
 
 
 def is_ip_address(text: str) -> bool:
@@ -120,9 +125,9 @@ def match_rows(term: Term, *, exact: bool = False) -> Condition:
     return Condition(f"({' OR '.join(parts)})" if parts else "1 = 0", tuple(values))
 
 
-def fits_record(term: Term, envelope: Envelope, report: Report) -> bool:
+def fits_record(term: Term, envelope: Envelope, report: Report, queue_id: str = "") -> bool:
     """Whether a record fits, as far as narrow rows say so only nearly."""
-    if term.values and has_any_evidence(envelope, report, term.values):
+    if term.values and has_any_evidence(envelope, report, term.values, queue_id):
         return True
     subject = report.subject.casefold()
     if term.words and all(word in subject for word in term.words):

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import message_search, traffic
+from gatepost.store.deliveries import blank_replies
 from gatepost.store.engine import (
     Many,
     Read,
@@ -102,8 +103,8 @@ class Release(msgspec.Struct, frozen=True):
 
 class MessageRecord(msgspec.Struct, frozen=True):
     """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
-    changes. `source` is that of the scan request; "" where the record is older than this field. `header` is the raw
-    header section of a new record; records that are read come without it (`message_header`)."""
+    changes. `source` is that of the scan request; "" where the record is older than this field, as `receipt` is None.
+    `header` is the raw header section of a new record; records that are read come without it (`message_header`)."""
 
     ggrid: str
     created: int
@@ -115,11 +116,17 @@ class MessageRecord(msgspec.Struct, frozen=True):
     release: Release | None = None
     source: str = ""
     header: bytes | None = None
+    receipt: Receipt | None = None
 
     @property
     def is_trial(self) -> bool:
         """Did a person upload it on the scan page? Then it is no mail: it is neither counted nor held nor learnt."""
         return self.source == TRIAL
+
+    @property
+    def queue_id(self) -> str:
+        """The queue id of the message at the client that sent it."""
+        return self.receipt.queue_id if self.receipt else ""
 
 
 class RecordRow(msgspec.Struct, frozen=True):
@@ -223,12 +230,13 @@ def find_message(ggrid: str) -> Work[MessageRecord | None]:
 
 def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[None]:
     """Replace envelope and report of a result, as the erasure of an address does; its index row follows. The header
-    section goes: an address can be written in it in too many ways to be sure of."""
-    record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report)
+    section goes, and so do the texts of replies: an address can be written there in too many ways to be sure of."""
+    record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report, receipt=detail.receipt)
     row = dict(zip(COLUMNS, _row(record), strict=True))
     texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
     recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
-    yield from message_search.delete([(uid, before.completed, recipients)])
+    yield from message_search.remove_from_index([(uid, before.completed, recipients)])
+    yield from blank_replies(before.ggrid)
     yield Write(_REWRITE, (uid, *texts, row["detail"]))
     yield from message_search.insert([_index_message(uid, prepare_row(record))])
 
@@ -243,7 +251,11 @@ def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
 def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
     """The record of a row."""
     detail = unpack(packed)
-    return MessageRecord(ggrid, created, completed, detail.envelope, size, sha256, detail.report, source=detail.source)
+    return MessageRecord(
+        *(ggrid, created, completed, detail.envelope, size, sha256, detail.report),
+        source=detail.source,
+        receipt=detail.receipt,
+    )
 
 
 def _parse_mail(rows: Sequence[Row]) -> list[MessageRecord]:
@@ -331,7 +343,7 @@ def _index_message(uid: int, row: RecordRow) -> IndexedMessage:
 
 def _texts(record: MessageRecord) -> IndexedTexts:
     envelope, report = record.envelope, record.report
-    evidence = index_evidence(envelope, report)
+    evidence = index_evidence(envelope, report, record.queue_id)
     # The mark of a trial is in the index alone: `trial` finds it like a tag, and is none of the report's.
     tags = (TRIAL_TAG, *report.tags) if record.is_trial else report.tags
     return index_texts(envelope.sender, envelope.recipients, report.subject, tags, evidence)
@@ -361,6 +373,6 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         report.subject[:MAX_TEXT],
         record.size,
         record.sha256,
-        pack(envelope, report, record.source),
+        pack(envelope, report, record.source, record.receipt),
         pack_header(record.header),
     )

@@ -159,7 +159,7 @@ class PrivacyStore(Operations):
                 return "kept"
             yield from rewrite_held(mail, msgspec.structs.replace(envelope, recipients=others), report)
             return "changed"
-        clean = person.erase_from(Detail(envelope, report, mail.record.source), pseudonym)
+        clean = person.erase_from(Detail(envelope, report, mail.record.source, mail.record.receipt), pseudonym)
         release = mail.release and Release(
             mail.release.time,
             person.replace(mail.release.by, pseudonym),

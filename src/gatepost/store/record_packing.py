@@ -10,7 +10,7 @@ import zlib
 import msgspec
 import zstandard
 
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 
 PLAIN, DEFLATED, ZSTANDARD = b"\x00", b"\x01", b"\x02"
@@ -20,11 +20,17 @@ _LEVEL = 1
 
 
 class Detail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is packed. `source` is that of the scan request; "" where the record is older than this field."""
+    """What is packed. `source` is that of the scan request; "" and None where the record is older than the field."""
 
     envelope: Envelope
     report: Report
     source: str = ""
+    receipt: Receipt | None = None
+
+    @property
+    def queue_id(self) -> str:
+        """The queue id of the message at the client that sent it."""
+        return self.receipt.queue_id if self.receipt else ""
 
 
 class _Compressors(threading.local):
@@ -40,9 +46,9 @@ _decoder = msgspec.msgpack.Decoder(Detail)
 _own = _Compressors()
 
 
-def pack(envelope: Envelope, report: Report, source: str = "") -> bytes:
-    """Envelope, report and source as they are stored in a row."""
-    return compress(_encoder.encode(Detail(envelope, report, source)))
+def pack(envelope: Envelope, report: Report, source: str = "", receipt: Receipt | None = None) -> bytes:
+    """Envelope, report, source and receipt as they are stored in a row."""
+    return compress(_encoder.encode(Detail(envelope, report, source, receipt)))
 
 
 def compress(plain: bytes) -> bytes:

@@ -13,10 +13,12 @@ from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.feed_definitions import FeedDefinitionStore
 from gatepost.store.feedback import FeedbackStore
 from gatepost.store.feeds import FeedStore
+from gatepost.store.flow_counts import FlowStore
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.learnt_models import LearntModelStore
 from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
+from gatepost.store.message_timeline import TimelineStore
 from gatepost.store.messages import MessageStore
 from gatepost.store.own_rules import OwnRuleStore
 from gatepost.store.privacy import PrivacyStore
@@ -35,6 +37,7 @@ from gatepost.store.users import UserStore
 
 class Store(
     MessageStore,
+    TimelineStore,
     HeldMailStore,
     FeedbackStore,
     CampaignStore,
@@ -44,6 +47,7 @@ class Store(
     TrafficStore,
     TopValueStore,
     SightingStore,
+    FlowStore,
     TenantStore,
     FeedStore,
     FeedDefinitionStore,

@@ -1,7 +1,7 @@
 """Every table of a storage with its columns, the same on both engines, in an order in which rows can be copied: a table
 stands after those that its rows refer to. The files in `schema` make them; a test compares."""
 
-from gatepost.store import held_mail, message_search, messages, traffic
+from gatepost.store import deliveries, held_mail, message_search, messages, traffic
 
 # Every table but `meta`, which says which schema this is.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -55,9 +55,12 @@ TABLES: dict[str, tuple[str, ...]] = {
     "bulk_actions": ("id", "user_uid", "action", "items", "results", "created", "finished", "lease"),
     "message_search": message_search.COLUMNS,
     "message_recipients": message_search.RECIPIENT_COLUMNS,
+    "deliveries": deliveries.COLUMNS,
     "unsearched": ("upto",),
     "traffic": traffic.COLUMNS,
     "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
+    "flow_counts": ("key", "start", "count", "expires", "label"),
+    "greylist": ("key", "first", "passed", "expires"),
     "campaign_marks": ("id", "scope", "ggrid", "says", "signature", "created"),
     "training_reports": (
         *("id", "scope", "reporter", "message", "unwanted", "source"),

@@ -24,7 +24,7 @@ SORTS = ("newest", "score", "sender")
 # The fields that stand behind "more"; where one is set, they are shown.
 MORE_FIELDS = (
     *("sender", "from", "recipient", "subject", "verdict", "decision", "tag", "ggrid", "host", "link", "file"),
-    *("message_id", "since", "until", "since-time", "until-time", "last", "tenant", "state"),
+    *("message_id", "queue_id", "next_hop_id", "since", "until", "since-time", "until-time", "last", "tenant", "state"),
 )
 
 
@@ -51,6 +51,7 @@ def parse_message_filter(request: SignedInRequest, now: int) -> MessageFilter | 
         ggrid=query.text("ggrid", 60) or None,
         evidence=_parse_evidence(query),
         anywhere=query.text("q", 500) or None,
+        next_hop_id=query.text("next_hop_id", 100) or None,
     )
 
 
@@ -97,4 +98,5 @@ def _parse_evidence(query: Form) -> Evidence:
         file_hash=file if is_hash else None,
         message_id=query.text("message_id", 500) or None,
         header_from=query.text("from", 320) or None,
+        queue_id=query.text("queue_id", 100) or None,
     )

@@ -80,8 +80,8 @@ class _HeldBytes(msgspec.Struct, frozen=True):
 
 class Quarantine:
     """The held mail that this process can reach, `HoldsMail` and `CarriesOutOrders`. At `max_size` bytes it takes no
-    more: the sender tries again. Without a `viewer` it shows no message. `hostname` and `tenancy` are for releases.
-    `core` is the name of this core in records, where others cannot reach the bytes."""
+    more: the sender tries again. Without a `viewer` it shows no message. `hostname`, `tenancy` and `node` are for
+    releases. `core` is the name of this core in records, where others cannot reach the bytes."""
 
     def __init__(
         self,
@@ -93,6 +93,7 @@ class Quarantine:
         max_size: int | None = None,
         hostname: str = "localhost",
         tenancy: FindsTenants | None = None,
+        node: str = "",
         metrics: QuarantineMetrics | None = None,
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
@@ -101,7 +102,7 @@ class Quarantine:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._events, self._core = events, core
         self._metrics = metrics or QuarantineMetrics(store, max_size)
-        self._releaser = Releaser(store, raw, routing, clock, hostname, tenancy)
+        self._releaser = Releaser(store, raw, routing, clock, hostname, tenancy, node)
         self._size = 0
         self._summed: float | None = None
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
@@ -133,6 +134,7 @@ class Quarantine:
             sha256=digest,
             report=result.report,
             source=request.source,
+            receipt=result.receipt,
         )
         if await self._store.hold(record, self._core):
             self._size += raw.size

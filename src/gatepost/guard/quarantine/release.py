@@ -34,11 +34,13 @@ from gatepost.scanning.held_mail import (
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
+from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.trace import Arrival, BytesInPieces, build_release_fields, leave_out, read_header
 from gatepost.store.audit import Actor
+from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.messages import MessageRecord, Release
@@ -63,7 +65,8 @@ log = structlog.get_logger("gatepost.guard")
 
 class Releaser:
     """Releases messages, by the routes of other mail; without a next hop it releases none. `hostname` is the name of
-    this server in trace fields; without `tenancy` no domain belongs to a tenant."""
+    this server in trace fields; without `tenancy` no domain belongs to a tenant. `node` is in the record of a
+    delivery."""
 
     def __init__(
         self,
@@ -73,7 +76,9 @@ class Releaser:
         clock: Callable[[], float],
         hostname: str,
         tenancy: FindsTenants | None,
+        node: str = "",
     ) -> None:
+        self._node = node
         self._store, self._raw, self._routing, self._clock = store, raw, routing, clock
         self._hostname, self._tenancy = hostname, tenancy
         self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
@@ -148,9 +153,13 @@ class Releaser:
         """Send a message that is claimed; the id of the claim is that of the release."""
         envelope, ggrid = mail.record.envelope, mail.record.ggrid
         wanted = order.recipients or envelope.recipients
+        deliveries: list[Delivery] = []
         try:
             content = await asyncio.to_thread(self._with_trace, mail.record, raw, holder, wanted)
-            failure = content if isinstance(content, NotSent) else await self._send(envelope.sender, wanted, content)
+            if isinstance(content, NotSent):
+                failure: NotSent | None = content
+            else:
+                failure = await self._send(mail.record, wanted, content, deliveries)
         except BaseException:
             await self._store.give_back(ggrid, holder)
             raise
@@ -158,8 +167,10 @@ class Releaser:
             log.warning("not released", ggrid=ggrid, reason=failure.reason)
             await self._store.give_back(ggrid, holder)
             await self._note_failure(mail.record, order.by, failure)
+            if deliveries:
+                await self._store.record_deliveries(deliveries)
             return failure
-        release = await self._record(ggrid, wanted, order.by, holder)
+        release = await self._record(ggrid, wanted, order.by, holder, deliveries)
         log.info("released", ggrid=ggrid, by=release.by, count=len(release.recipients))
         await self._discard(ggrid)
         return _as_released(mail, release)
@@ -188,9 +199,13 @@ class Releaser:
         top = build_release_fields(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock())
         return b"".join((top, *leave_out(body, header.claims)))
 
-    async def _send(self, sender: str, recipients: Sequence[str], content: bytes) -> NotSent | None:
-        """Send the message; return None if the next hop has taken it."""
+    async def _send(
+        self, record: MessageRecord, recipients: Sequence[str], content: bytes, deliveries: list[Delivery]
+    ) -> NotSent | None:
+        """Send the message; return None if the next hop has taken it. What next hops answer is added to
+        `deliveries`."""
         assert self._routing is not None
+        sender = record.envelope.sender
         if not _is_smtp_address("MAIL FROM", sender):
             return NotSent("its sender is not an address that SMTP can carry")
         if not recipients or not all(_is_smtp_address("RCPT TO", recipient) for recipient in recipients):
@@ -203,6 +218,15 @@ class Releaser:
             return NotSent("the next hop did not answer in time")
         except NextHopError as fault:
             return NotSent(f"the next hop {fault}")
+        now = int(self._clock() * 1_000)
+        deliveries += [
+            Delivery(
+                *(record.ggrid, now, next_hop, reply.code, render_reply(reply), find_queue_id(reply)),
+                node=self._node,
+                released=True,
+            )
+            for next_hop, reply in sent.answers
+        ]
         if sent.reply.positive:
             return None
         partly = f"; {len(sent.recipients)} of {len(recipients)} recipients have it already" if sent.recipients else ""
@@ -213,15 +237,17 @@ class Releaser:
         domains = {normal_domain(recipient.rpartition("@")[2]) for recipient in recipients}
         return {domain: await self._tenancy.tenant_of(domain) for domain in domains} if self._tenancy else {}
 
-    async def _record(self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str) -> Release:
+    async def _record(
+        self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str, deliveries: Sequence[Delivery]
+    ) -> Release:
         """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
         for attempt in range(RECORD_ATTEMPTS - 1):
             try:
-                return await self._store.mark_released(ggrid, recipients, by, release_id)
+                return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
             except StorageError as fault:
                 log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        return await self._store.mark_released(ggrid, recipients, by, release_id)
+        return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
 
     async def _discard(self, ggrid: str) -> None:
         try:

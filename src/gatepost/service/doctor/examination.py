@@ -31,7 +31,13 @@ from gatepost.service.doctor.machine import (
 )
 from gatepost.service.doctor.mail_path import check_certificates, check_mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
-from gatepost.service.doctor.storage import check_feeds, check_nodes, check_sender_history, check_storage
+from gatepost.service.doctor.storage import (
+    check_feeds,
+    check_flow_control,
+    check_nodes,
+    check_sender_history,
+    check_storage,
+)
 from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import find_warnings
@@ -70,8 +76,8 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
             *check_mail_path(read, data, now),
             *check_certificates(read, data, now),
         ]
-        rows += [*check_sender_history(read, data, now), *check_feeds(read, data, now), *check_nodes(read, data, now)]
-        rows += check_ports(read, data)
+        rows += [*check_sender_history(read, data, now), *check_flow_control(read, data, now)]
+        rows += [*check_feeds(read, data, now), *check_nodes(read, data, now), *check_ports(read, data)]
     return tuple(rows)
 
 

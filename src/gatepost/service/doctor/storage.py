@@ -71,6 +71,39 @@ async def _count_sightings(
         await store.close()
 
 
+def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
+    from gatepost.smtp.greylisting import MAX_ENTRIES
+    from gatepost.store import open_store
+    from gatepost.store.errors import StorageError
+
+    if read.guard is None or not read.guard.flow_control.is_on:
+        return
+    url = read.guard.storage.url
+    if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
+        return
+
+    async def count() -> tuple[int, int]:
+        store = open_store(url, data.path)
+        try:
+            limited = await store.limited_now(int(now.timestamp() * 1_000))
+            return len(limited), await store.greylist_size(MAX_ENTRIES)
+        finally:
+            await store.close()
+
+    try:
+        limited, entries = asyncio.run(count())
+    except StorageError:
+        return  # the row of the storage says so
+    found = f"{limited:,} limits are reached now; greylisting knows {entries:,} senders and networks"
+    if entries >= MAX_ENTRIES:
+        yield DoctorRow(
+            "flow control", "warn", f"{found}, which is the most", "nothing more is greylisted until some expire"
+        )
+    else:
+        yield DoctorRow("flow control", "ok", found)
+
+
 def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Check that every feed was read lately; no rows if storage cannot be read."""
     from gatepost.store import open_store

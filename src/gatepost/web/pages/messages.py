@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from gatepost.abby.core_state import Down
 from gatepost.abby.held_mail import explain_absence
+from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.ids import canonical
 from gatepost.lists.links import split_url
@@ -32,6 +33,7 @@ from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_search import MessageSummary
 from gatepost.store.messages import MessageRecord
+from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS, parse_query
@@ -186,6 +188,7 @@ async def render_message(
     view = await context.held_mail.carry_out(order) if found.is_held else NotHeld()
     if isinstance(view, View):
         await context.store.note_view(record.ggrid, record.envelope.tenant, request.actor)
+    way = await context.store.message_timeline(record.ggrid, request.user.tenant)
     return await context.renderer.render_in_turns(
         "message.html",
         request,
@@ -202,6 +205,8 @@ async def render_message(
         defang=defang,
         said=await context.store.report_state(record.ggrid, request.user.tenant),
         neighbours=await _find_neighbours(context, request, found),
+        timeline=describe_timeline(way, shows_hosts=request.user.tenant is None) if way else None,
+        milliseconds=milliseconds,
         silent=[line for line in report.lines if not line.counted and not line.conclusive],
         view=view if isinstance(view, View) else None,
         missing_text=_explain_missing_text(request, found, view),

@@ -1,0 +1,130 @@
+"""What next hops answered, kept for those who track a message: the reply, and the id in it.
+
+A reply comes after the record of its message is on disk, and the client waits for it to be passed on. Writing it down
+must not make the client wait for one more commit: replies are gathered and written once a second, all in one
+transaction. A process that is killed loses those of the last second; their messages then have no delivery on record,
+which is what storage says of them. The log line of each message has the reply too.
+
+While storage is away, replies wait in memory, up to `MAX_WAITING`; the oldest are dropped first.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
+from gatepost.store.deliveries import MAX_REPLY, Delivery
+from gatepost.store.errors import StorageError
+
+FLUSH_SECONDS = 1.0
+MAX_WAITING = 20_000
+# Deliveries of one transaction: other changes wait for it.
+BATCH = 500
+
+# An id is one word; what else a reply says is not one.
+_ID = r"([A-Za-z0-9][A-Za-z0-9._+/-]{3,99})"
+_FORMS = tuple(
+    re.compile(form, re.ASCII | re.IGNORECASE)
+    for form in (
+        rf"\bqueued as {_ID}",  # Postfix, amavis, rspamd
+        rf"\bid={_ID}",  # Exim: OK id=1tAbCd-00000001234-5xYz
+        rf"\[InternalId={_ID}",  # Exchange
+        rf"\breference {_ID}",  # Gatepost
+        rf"\b(?:with|queue) id:? {_ID}",  # Stalwart, MailEnable
+        rf"\bqueued \({_ID}\)",  # Haraka
+        rf"^{_ID} Message accepted for delivery",  # sendmail, OpenSMTPD
+        rf"^<[^<>]{{1,320}}> {_ID} Saved",  # Dovecot over LMTP
+        rf"^ok:? +Message {_ID} accepted",  # Cisco
+        r"^ok +(\d{6,12} qp \d{1,10})\b",  # qmail
+        rf"^ok +\d{{6,12}} {_ID} - gsmtp",  # Google
+    )
+)
+_ODD = re.compile(r"[^ -~]")
+
+log = structlog.get_logger("gatepost.guard")
+
+
+def render_reply(reply: SmtpReply) -> str:
+    """Return the text of a reply on one line, cut, and without characters that a terminal would obey."""
+    text = b" ".join(reply.lines)[: MAX_REPLY * 2].decode("utf-8", "replace")
+    return _ODD.sub("?", text)[:MAX_REPLY].strip()
+
+
+def find_queue_id(reply: SmtpReply) -> str:
+    """Return the id that a server gave a message that it has accepted; "" if its reply names none."""
+    if not reply.positive:
+        return ""
+    for line in reply.lines[:5]:
+        text = ENHANCED_STATUS.sub(b"", line[:MAX_REPLY].strip(), count=1).decode("ascii", "replace").strip()
+        for form in _FORMS:
+            if found := form.search(text):
+                return found[1].rstrip(".")
+    return ""
+
+
+class NotesDeliveries(Protocol):
+    """Where replies of next hops are kept; `DeliveryLog` is one."""
+
+    def note(self, delivery: Delivery) -> None: ...
+
+
+class KeepsDeliveries(Protocol):
+    """The store, as far as the log needs it."""
+
+    async def record_deliveries(self, deliveries: Sequence[Delivery]) -> None: ...
+
+
+class DeliveryLog:
+    """Gathers replies, and writes them from `start` to `stop`. It belongs to one event loop."""
+
+    def __init__(self, store: KeepsDeliveries) -> None:
+        self._store = store
+        self._waiting: deque[Delivery] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._failing = False
+        self.written = self.dropped = 0
+
+    def note(self, delivery: Delivery) -> None:
+        """Keep a reply; it is written within a second."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._waiting.append(delivery)
+
+    def start(self) -> None:
+        """Write from now on."""
+        self._writing = asyncio.create_task(self._write_forever())
+
+    async def stop(self) -> None:
+        """Write what is left, and end."""
+        self._ended.set()
+        if self._writing:
+            await self._writing
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write what was noted; what storage does not take now is tried again."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            try:
+                await self._store.record_deliveries(batch)
+            except StorageError as fault:
+                self._waiting.extendleft(reversed(batch))
+                if not self._failing:
+                    log.warning("replies of next hops wait to be written", count=len(batch), reason=str(fault))
+                self._failing = True
+                return
+            self.written += len(batch)
+            self._failing = False
+
+    async def _write_forever(self) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), FLUSH_SECONDS)
+            await self.flush()

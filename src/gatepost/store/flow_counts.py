@@ -1,0 +1,158 @@
+"""What flow control knows of hosts, senders and recipients, shared by all nodes: counts of a window, and greylisting.
+
+A key is a digest: without knowing an address nobody finds its row. A counter that has passed its limit also has a
+`label`, so that people can see what is limited now; it is gone when its window is over. Nodes add up what they count
+and write it once a second. Rows that are over are deleted in small steps.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, change, query, search, storable
+
+PURGE_BATCH = 2_000
+# As many as a node writes or asks for at once.
+MAX_KEYS = 5_000
+MAX_LABEL = 300
+MAX_SHOWN = 1_000
+
+_ADD = Bulk(
+    """INSERT INTO flow_counts (key, start, count, expires, label) VALUES (?1, ?2, ?3, ?4, ?5)
+    ON CONFLICT (key, start) DO UPDATE SET count = count + excluded.count,
+    label = CASE WHEN excluded.label = '' THEN label ELSE excluded.label END""",
+    """INSERT INTO flow_counts (key, start, count, expires, label)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
+    ON CONFLICT (key, start) DO UPDATE SET count = flow_counts.count + excluded.count,
+    label = CASE WHEN excluded.label = '' THEN flow_counts.label ELSE excluded.label END""",
+    (),
+)
+_COUNTS = "SELECT key, start, count FROM flow_counts WHERE key = ANY($1)"
+_LIMITED = """SELECT label, count, expires FROM flow_counts
+WHERE label <> '' AND expires > $1 ORDER BY expires DESC, label LIMIT $2"""
+_DELETE_COUNTS = """DELETE FROM flow_counts WHERE (key, start) IN
+(SELECT key, start FROM flow_counts WHERE expires <= $1 ORDER BY expires LIMIT $2)"""
+_GREYLIST = "SELECT key, first, passed, expires FROM greylist WHERE key = ANY($1) AND expires > $2"
+_WAIT = Bulk(
+    """INSERT INTO greylist (key, first, passed, expires) VALUES (?1, ?2, 0, ?3)
+    ON CONFLICT (key) DO UPDATE SET first = excluded.first, passed = 0, expires = excluded.expires
+    WHERE expires <= excluded.first""",
+    """INSERT INTO greylist (key, first, passed, expires)
+    SELECT key, first, 0, expires FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS w (key, first, expires)
+    ON CONFLICT (key) DO UPDATE SET first = excluded.first, passed = 0, expires = excluded.expires
+    WHERE greylist.expires <= excluded.first""",
+    (),
+)
+_PASS = Bulk(
+    """INSERT INTO greylist (key, first, passed, expires) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (key) DO UPDATE SET passed = passed + excluded.passed, expires = max(expires, excluded.expires)""",
+    """INSERT INTO greylist (key, first, passed, expires)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
+    ON CONFLICT (key) DO UPDATE SET passed = greylist.passed + excluded.passed,
+    expires = GREATEST(greylist.expires, excluded.expires)""",
+    (),
+)
+_DELETE_GREYLIST = """DELETE FROM greylist WHERE key IN
+(SELECT key FROM greylist WHERE expires <= $1 ORDER BY expires LIMIT $2)"""
+_GREYLIST_SIZE = "SELECT count(*) FROM (SELECT 1 FROM greylist LIMIT $1) AS counted"
+
+
+class FlowCount(msgspec.Struct, frozen=True):
+    """What a node has counted of a key in the window that begins at `start`."""
+
+    key: int
+    start: int
+    count: int
+    expires: int
+    label: str = ""
+
+
+class LimitedNow(msgspec.Struct, frozen=True):
+    """A limit that was reached: of what, how much was counted, and until when."""
+
+    label: str
+    count: int
+    expires: int
+
+
+class GreylistEntry(msgspec.Struct, frozen=True):
+    """A sender or a network: when it was first seen, how often it has passed, and until when it is known."""
+
+    first: int
+    passed: int
+    expires: int
+
+
+class FlowStore(Operations):
+    """Counts and greylisting of flow control."""
+
+    @change
+    def add_flow_counts(self, counts: Sequence[FlowCount], keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
+        """Add to counters; returns what all nodes have counted, of these keys too."""
+        if counts:
+            # One order for all writers.
+            rows = sorted((each.key, each.start, each.count, each.expires, _label(each.label)) for each in counts)
+            yield msgspec.structs.replace(_ADD, rows=rows)
+        return (yield from _read_counts([*(each.key for each in counts), *keys]))
+
+    @query
+    def flow_counts(self, keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
+        """What all nodes have counted of these keys, by key and beginning of the window."""
+        return (yield from _read_counts(keys))
+
+    @search
+    def limited_now(self, now: int) -> Work[tuple[LimitedNow, ...]]:
+        """Limits that were reached in a window that is not over."""
+        rows = yield Read(_LIMITED, (now, MAX_SHOWN))
+        return tuple(LimitedNow(*row) for row in rows)
+
+    async def greylist_entries(self, keys: Sequence[int], now: int) -> dict[int, GreylistEntry]:
+        """Those of the keys that are known."""
+        return await self._engine.glance(partial(_find_entries, tuple(keys), now)) if keys else {}
+
+    @change
+    def record_greylist(
+        self, waiting: Mapping[int, tuple[int, int]], passed: Mapping[int, tuple[int, int, int]]
+    ) -> Work[None]:
+        """Add keys that were seen first (when, and until when they are known), and keys that have passed (when, how
+        often, and until when they are known)."""
+        if waiting:
+            rows: list[Row] = sorted((key, *each) for key, each in waiting.items())
+            yield msgspec.structs.replace(_WAIT, rows=rows)
+        if passed:
+            rows = sorted((key, *each) for key, each in passed.items())
+            yield msgspec.structs.replace(_PASS, rows=rows)
+
+    @search
+    def greylist_size(self, most: int) -> Work[int]:
+        """How many keys greylisting has, counted up to a number."""
+        return int((yield Read(_GREYLIST_SIZE, (most,)))[0][0])
+
+    async def purge_flow(self, now: int) -> int:
+        """Delete what is over; returns how many rows."""
+        counts = await self._repeat(partial(_delete, _DELETE_COUNTS, now))
+        return counts + await self._repeat(partial(_delete, _DELETE_GREYLIST, now))
+
+
+def _read_counts(keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
+    found: dict[tuple[int, int], int] = {}
+    wanted = tuple(dict.fromkeys(keys))
+    if wanted:
+        for key, start, count in (yield Read(_COUNTS, (Many(wanted),))):
+            found[key, start] = int(count)
+    return found
+
+
+def _find_entries(keys: tuple[int, ...], now: int) -> Work[dict[int, GreylistEntry]]:
+    rows = yield Read(_GREYLIST, (Many(keys), now))
+    return {row[0]: GreylistEntry(*row[1:]) for row in rows}
+
+
+def _delete(statement: str, now: int) -> Work[int]:
+    deleted: int = yield Write(statement, (now, PURGE_BATCH))
+    return deleted
+
+
+def _label(text: str) -> str:
+    return storable(text[:MAX_LABEL])

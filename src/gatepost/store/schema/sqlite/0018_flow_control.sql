@@ -1,0 +1,23 @@
+-- What flow control has counted of hosts, senders and recipients in a window that begins at `start`. `key` is a digest;
+-- `label` says what it is once a limit was reached.
+CREATE TABLE flow_counts (
+    key INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    label TEXT NOT NULL,
+    PRIMARY KEY (key, start)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX flow_counts_by_expiry ON flow_counts (expires);
+CREATE INDEX flow_counts_limited ON flow_counts (expires, label) WHERE label <> '';
+
+-- Greylisting: senders that wait or have passed, and networks. `key` is a digest.
+CREATE TABLE greylist (
+    key INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    passed INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX greylist_by_expiry ON greylist (expires);
