@@ -24,7 +24,9 @@ from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.web.context import FeedLine, Installation
+from gatepost.web.openid.client import OpenidClient
 from gatepost.web.registry import build_site
+from gatepost.web.sign_in_rules import SignInRules
 
 if TYPE_CHECKING:
     from gatepost.service.core import OwnCore
@@ -44,6 +46,11 @@ class ApiParts(msgspec.Struct, frozen=True):
         fault = self.condition.fault or ("" if self.cores.answering else "no core answers")
         state = "failed" if fault else COLOURS[self.cores.colour]
         return NodeHealth(state, fault, sum(each.in_processing for each in loads), sum(each.maximum for each in loads))
+
+
+def _build_openid(settings: AbbySettings) -> OpenidClient | None:
+    provider = settings.sign_in.openid_connect
+    return OpenidClient(provider, settings.public_url) if provider and settings.public_url else None
 
 
 async def _find_fault(condition: Condition) -> str | None:
@@ -68,7 +75,13 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         calls=node.calls(),
         guesses=node.guesses(),
     )
-    site = build_site(services, _describe_installation(plan, settings), events=shared.events)
+    site = build_site(
+        services,
+        _describe_installation(plan, settings),
+        events=shared.events,
+        rules=SignInRules(settings.sign_in),
+        openid=_build_openid(settings),
+    )
     app = create_app(
         services,
         tokens=settings.static_api_tokens,

@@ -76,6 +76,8 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
     yield from _find_event_faults(abby.events, has_next_hop=False)
     yield from _find_repeated_tokens(abby)
     yield from _find_repeated_feeds(abby)
+    if abby.sign_in.openid_connect and abby.public_url is None:
+        yield ("signIn", "openidConnect"), "needs publicUrl, the address that the provider sends users back to"
     core = abby.service_providers.core
     at = ("serviceProviders", "core")
     away = [(index, url) for index, url in enumerate(core.hosts) if not is_this_machine(host_and_port(url)[0])]

@@ -24,6 +24,7 @@ from gatepost.settings.scan_sources import (
     TlsSettings,
 )
 from gatepost.settings.section import Section
+from gatepost.settings.sign_in import SignInSettings
 from gatepost.settings.values import (
     Bytes,
     ClamdAddress,
@@ -43,6 +44,7 @@ from gatepost.settings.values import (
     Secret,
     StorageUrl,
     TenantUid,
+    WebUrl,
 )
 
 _FRONTS = "number of processes that take connections; by default one for every three cores of the machine"
@@ -293,6 +295,10 @@ class AbbySettings(Section):
     )
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
+    public_url: WebUrl | None = Field(
+        None, description="address at which people reach the web interface, such as `https://mail.example.com`"
+    )
+    sign_in: SignInSettings = Field(SignInSettings(), description="signing in to the web interface")
     feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = Field(
         [], description="lists that are filled from elsewhere; none by default"
     )

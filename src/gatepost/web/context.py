@@ -27,8 +27,10 @@ from gatepost.store.traffic import TrafficBucket
 from gatepost.web.bulk_work import BulkWork
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.health_notes import SlowChecks
+from gatepost.web.openid.client import OpenidClient
 from gatepost.web.rendering import PageRenderer
 from gatepost.web.request import GLOBAL, SignedInRequest
+from gatepost.web.sign_in_rules import SignInRules
 
 
 class Diagnosis(Protocol):
@@ -107,6 +109,8 @@ class WebContext(msgspec.Struct, frozen=True):
     installation: Installation
     scan_seconds: float
     bulk_work: BulkWork = msgspec.field(default_factory=BulkWork)
+    sign_in: SignInRules = SignInRules()
+    openid: OpenidClient | None = None
     events: Emits = NO_EVENTS
     health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time
@@ -118,6 +122,12 @@ class WebContext(msgspec.Struct, frozen=True):
     def policies(self) -> Policies:
         """The policies that hold now."""
         return self.in_force.now
+
+    @property
+    def sign_in_ways(self) -> dict[str, str | bool]:
+        """What the page for signing in offers: the name of the OpenID provider, if there is one, and passwords."""
+        provider = self.openid.settings.provider_name if self.openid else ""
+        return {"provider": provider, "passwords": self.sign_in.has_local}
 
     def now(self) -> int:
         """Unix milliseconds."""

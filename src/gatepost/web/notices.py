@@ -35,7 +35,7 @@ NOTICES = {
     "feeds-changed": "The feed was changed meanwhile; nothing was saved. Look at it and try again.",
     "session-ended": "Session ended.",
     "sessions-ended": "All other sessions ended.",
-    "totp-on": "Signing in now requires a code from your app. All other sessions of this user have ended.",
+    "recovery-code": "You signed in with a recovery code, and {0} are left. Set up a second factor anew under Account.",
     "totp-off": "Signing in no longer requires a code. All other sessions of this user have ended.",
     "zone": "Time zone saved.",
     "key-revoked": "Key revoked. It no longer works.",
