@@ -23,7 +23,7 @@ from gatepost.store.audit import CLI
 from gatepost.store.store import Store
 from gatepost.store.users import Role
 
-TOKEN = "browser-tests"
+TOKEN = "a-token-for-tests-in-a-browser-of-some-length"
 PASSWORD = "six words for a small test"
 # The shell draws the same pages and has no window, no tabs and no toolbar, which take half of the CPU of a test.
 SHELL = "chromium-headless-shell"

@@ -39,6 +39,9 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.publishing.drafts import NodePublisher
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
@@ -46,6 +49,7 @@ from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 from gatepost.web import credentials
+from gatepost.web.configuration import Publisher
 from gatepost.web.context import FeedLine, Installation
 from gatepost.web.openid.client import OpenidClient
 from gatepost.web.registry import build_site
@@ -68,6 +72,13 @@ REPORT = Report(
     senders=("ann@example.org",),
     subjects=(Subject("from", "ann@example.org", "From"), Subject("link", "http://evil.example/x", "1")),
 )
+
+
+# The files of a node, of which its pages publish versions.
+GUARD = "scanSources: {restApi: {host: 127.0.0.1, port: 9785}}\n"
+ABBY = """listen: {host: 127.0.0.1, port: 9081}
+serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}
+"""
 
 
 class PlainCore:
@@ -143,6 +154,14 @@ class Core:
     store: Store
 
 
+def new_publisher(folder: Path, guard: str = GUARD, abby: str = ABBY) -> NodePublisher:
+    """What a node with these files publishes."""
+    for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
+        (folder / "config" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "config" / name).write_text(text)
+    return NodePublisher(folder / "config", DataFolder(folder / "data"))
+
+
 def notice_cookie(answer: httpx.Response) -> str:
     """The notice that an answer sets, as a cookie; "" without one."""
     return next((each.partition(";")[0] for each in answer.headers.get_list("set-cookie") if "-notice=" in each), "")
@@ -211,9 +230,14 @@ class Site:
     password = PASSWORD
 
     def __init__(
-        self, folder: Path, rules: SignInRules | None = None, openid: OpenidConnectSettings | None = None
+        self,
+        folder: Path,
+        rules: SignInRules | None = None,
+        openid: OpenidConnectSettings | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
         self._folder, self._rules, self._openid = folder, rules, openid
+        self._publisher = publisher or new_publisher(folder)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         # httpx reads all certificates of the system for each client, unless told that none are needed.
@@ -239,7 +263,9 @@ class Site:
         )
         feeds = (FeedLine("test-feed", None, "blocked-urls", "https://feeds.example", "plain", 60),)
         learn = lambda raw, wanted: self.learnt.append((raw, wanted))  # noqa: E731
-        installation = Installation(learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed)
+        installation = Installation(
+            learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed, publisher=self._publisher
+        )
         openid = OpenidClient(self._openid, self.url) if self._openid else None
         pages = build_site(services, installation, rules=self._rules, openid=openid)
         app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)

@@ -17,6 +17,7 @@ from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
+from gatepost.service.publishing.drafts import NodePublisher
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -137,6 +138,7 @@ def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
         feeds=tuple(_describe_feed(feed) for feed in settings.feeds),
         try_feed=partial(try_feed, plan.config, plan.data.path) if plan.config else None,
         data=plan.data.path,
+        publisher=NodePublisher(plan.local or plan.config, plan.data) if plan.config else None,
         learn=partial(_save_feedback, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )

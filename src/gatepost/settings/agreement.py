@@ -135,7 +135,7 @@ def _describe_sqlite_fault(url: str) -> str:
 
 
 def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
-    seen: dict[str, str] = {}
+    seen: dict[bytes, str] = {}
     names: set[str] = set()
     for index, entry in enumerate(abby.static_api_tokens):
         if entry.name in names:
@@ -144,9 +144,9 @@ def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
                 "is the name of another token as well; logs could not tell them apart",
             )
         names.add(entry.name)
-        if entry.token in seen:
-            yield ("staticApiTokens", index, "token"), f"is the token of {seen[entry.token]} as well"
-        seen.setdefault(entry.token, entry.name)
+        if entry.digest in seen:
+            yield ("staticApiTokens", index, "token"), f"is the token of {seen[entry.digest]} as well"
+        seen.setdefault(entry.digest, entry.name)
 
 
 def _find_repeated_feeds(abby: AbbySettings) -> Iterator[Disagreement]:

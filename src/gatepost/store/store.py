@@ -9,6 +9,7 @@ from gatepost.store.api_keys import ApiKeyStore
 from gatepost.store.audit import AuditStore
 from gatepost.store.bulk_actions import BulkActionStore
 from gatepost.store.campaigns import CampaignStore
+from gatepost.store.config_drafts import ConfigDraftStore
 from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.external_users import ExternalUserStore
 from gatepost.store.feed_definitions import FeedDefinitionStore
@@ -63,6 +64,7 @@ class Store(
     AuditStore,
     PrivacyStore,
     PublishingStore,
+    ConfigDraftStore,
 ):
     """All that is stored. Every operation that changes something returns only when the change survives a kill.
 

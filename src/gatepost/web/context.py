@@ -25,6 +25,7 @@ from gatepost.store.tenants import Tenant
 from gatepost.store.top_values import TopValues
 from gatepost.store.traffic import TrafficBucket
 from gatepost.web.bulk_work import BulkWork
+from gatepost.web.configuration import Publisher
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.health_notes import SlowChecks
 from gatepost.web.openid.client import OpenidClient
@@ -79,7 +80,8 @@ class Installation(msgspec.Struct, frozen=True):
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
     keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files.
     `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
-    operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder."""
+    operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder; `publisher`
+    knows the files of this node."""
 
     version: str = __version__
     started: float = 0.0
@@ -90,6 +92,7 @@ class Installation(msgspec.Struct, frozen=True):
     certificate: str = ""
     try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
     data: Path | None = None
+    publisher: Publisher | None = None
 
 
 class WebContext(msgspec.Struct, frozen=True):

@@ -20,7 +20,10 @@ from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
     api_keys,
+    api_tokens,
     audit,
+    checklist,
+    configuration,
     custom_lists,
     feeds,
     learning,
@@ -74,6 +77,9 @@ PAGES: tuple[WebRoute, ...] = (
     *tenants.PAGES,
     *users.PAGES,
     *audit.PAGES,
+    *checklist.PAGES,
+    *configuration.PAGES,
+    *api_tokens.PAGES,
     *system.PAGES,
 )
 
