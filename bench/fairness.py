@@ -94,7 +94,7 @@ def _service(folder: Path, nameserver: str) -> Iterator[tuple[Place, str, psutil
 
         flooding, other = command("tenant", "create", "a"), command("tenant", "create", "b")
         key = command("apikey", "create", "a", "--tenant", flooding)
-        command("user", "create", "flood", "--role", "analyst", "--tenant", flooding, stdin=PASSWORD)
+        command("user", "create", "flood", "--role", "analyst", "--final", "--tenant", flooding, stdin=PASSWORD)
         yield Place(f"https://127.0.0.1:{port}", flooding, key), other, psutil.Process(process.pid)
     finally:
         process.terminate()

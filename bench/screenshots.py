@@ -69,6 +69,10 @@ def _choose(page: Page) -> None:
 
 
 # Every page that there is, by a name for its picture.
+def _set_retention(value: str) -> Callable[[Page], object]:
+    return lambda page: page.locator('[name="guard.yml history.retention"]').fill(value)
+
+
 PAGES: dict[str, Opened] = {
     "overview": at("/"),
     "overview-week": at("/?span=week&tenant={tenant}"),
@@ -130,6 +134,18 @@ PAGES: dict[str, Opened] = {
     "audit-record": _after("/audit?action=entries.", lambda page: page.locator("tbody a").first.click()),
     "system": at("/system"),
     "system-examined": _after("/system", _press("Run health check")),
+    "configuration": at("/configuration"),
+    "configuration-draft": _after(
+        "/configuration",
+        lambda page: page.locator('[name="guard.yml history.retention"]').fill("60"),
+        _press("Save draft"),
+    ),
+    "configuration-wrong": _after(
+        "/configuration",
+        lambda page: page.locator('[name="guard.yml history.retention"]').fill("x"),
+        _press("Save draft"),
+    ),
+    "tokens": at("/tokens"),
     "account": at("/account"),
     "account-second-factor": _after("/account", _press("Set up")),
     "not-found": at("/nothing/here"),

@@ -90,7 +90,7 @@ class SoakNode:
         for name in ("alpha", "beta"):
             self.tenants[name] = self._command("tenant", "create", name)
             self.keys[name] = self._command("apikey", "create", name, "--tenant", self.tenants[name])
-        self._command("user", "create", "soak", "--role", "administrator", stdin=PASSWORD)
+        self._command("user", "create", "soak", "--role", "administrator", "--final", stdin=PASSWORD)
 
     def _command(self, *words: str, stdin: str = "") -> str:
         places = ("--config", str(self.folder / "configuration"), "--data", str(self.data))

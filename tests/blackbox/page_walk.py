@@ -19,7 +19,8 @@ ENTRIES = 3_000
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 
 # They end the walk itself, or what it walks over; a password that is changed costs a hash and ends sessions.
-LEFT_OUT = ("/sign-out", "/account/sessions/end", "/account/password", "/tenants/{uid}/delete")
+# What would end the walk, or have the service take another configuration over.
+LEFT_OUT = ("/sign-out", "/account/sessions/end", "/account/password", "/tenants/{uid}/delete", "/tokens")
 FIELDS = {
     "entries": "new.example\nother.example\n",
     "key": "h7.example",
@@ -140,7 +141,7 @@ class Walker:
         parts = self._parts
         uid = parts.tenant if path.startswith("/tenants") else parts.uid
         values = {"scope": parts.tenant, "name": "blocked-urls", "ggrid": parts.ggrid, "index": "0", "uid": uid}
-        values |= {"id": parts.id, "version": "1", "kind": "text:urgency", "number": "1"}
+        values |= {"id": parts.id, "version": "1", "kind": "text:urgency", "number": "1", "published": "1"}
         replace: Callable[[re.Match[str]], str] = lambda match: values[match[1]] or "none"  # noqa: E731
         return re.sub(r"\{(\w+)\}", replace, path)
 

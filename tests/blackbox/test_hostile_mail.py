@@ -222,7 +222,8 @@ def walk_pages(service: Service) -> list[tuple[str, int]]:
     data = ("--data", service.output.parent)
     tenant = run_command("tenant", "create", "walked", *data)[1].strip()
     key = run_command("apikey", "create", "walk", "--tenant", tenant, *data)[1].strip()
-    code, _, fault = run_command("user", "create", "walker", "--role", "administrator", *data, stdin=PASSWORD.encode())
+    words = ("user", "create", "walker", "--role", "administrator", "--final")
+    code, _, fault = run_command(*words, *data, stdin=PASSWORD.encode())
     assert code == 0, fault
     with contextlib.closing(Walker(str(service.client.base_url), tenant, key)) as walker:
         walker.walk("walker")

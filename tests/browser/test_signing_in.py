@@ -55,7 +55,10 @@ def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     )
     page.locator("#p2").fill(password)
     page.get_by_role("button", name="Turn on").click()
-    expect(page.get_by_text("Signing in now requires a code from your app.")).to_be_visible()
+    expect(page.get_by_role("heading", name="Your recovery codes")).to_be_visible()
+    code = page.locator("#codes").inner_text().split()[0]
+    page.get_by_role("link", name="I have kept them").click()
+    expect(page.get_by_text("10 recovery codes are left")).to_be_visible()
     other = browser.page(None, script=script)
     other.goto("/sign-in")
     other.get_by_label("Name").fill(name)
@@ -66,6 +69,33 @@ def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     )
     other.get_by_role("button", name="Continue").click()
     expect(other.get_by_role("heading", name="Overview")).to_be_visible()
+    lost = browser.page(None, script=script)
+    lost.goto("/sign-in")
+    lost.get_by_label("Name").fill(name)
+    lost.get_by_label("Password").fill(password)
+    lost.get_by_role("button", name="Sign in").click()
+    lost.get_by_text("Lost the device?").click()
+    lost.get_by_label("Recovery code").fill(code)
+    lost.get_by_role("button", name="Use it").click()
+    expect(lost.get_by_text("You signed in with a recovery code, and 9 are left.")).to_be_visible()
+
+
+def test_a_password_that_was_handed_over_is_changed_first(browser: Any, service: Any) -> None:
+    admin = browser.page()
+    admin.goto("/users")
+    admin.get_by_label("Name").fill("handed-over")
+    admin.get_by_role("button", name="Create user").click()
+    given = admin.locator("#secret").inner_text()
+    page = browser.page("handed-over", given, fresh=True)
+    expect(page.get_by_role("heading", name="Before you start")).to_be_visible()
+    page.goto("/quarantine")
+    expect(page.get_by_role("heading", name="Before you start")).to_be_visible()
+    page.get_by_label("Password that you were given").fill(given)
+    page.get_by_label("New password", exact=True).fill("words of their own choice")
+    page.get_by_label("Repeat new password").fill("words of their own choice")
+    page.get_by_role("button", name="Change password").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(page.get_by_text("Password changed.")).to_be_visible()
 
 
 def test_no_page_can_be_framed(browser: Any, service: Any) -> None:

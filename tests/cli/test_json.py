@@ -59,7 +59,11 @@ def test_users(run: Run) -> None:
     assert (made["name"], made["role"], len(made["password"]) > 10) == ("ann", "administrator", True)
     typed = run("user", "create", "bob", stdin=b"correct horse battery staple\n")
     assert "password" not in typed
+    assert {made["passwordState"], typed["passwordState"]} == {"to be changed"}, "somebody else knows it"
+    assert run("user", "create", "eve", "--final", stdin=b"correct horse battery staple\n")["passwordState"] == "set"
     assert run("user", "password", "ann")["password"] != made["password"]
+    run("user", "password", "ann", "--final", stdin=b"correct horse battery staple\n")
+    assert {each["name"]: each["passwordState"] for each in run("user", "list")}["ann"] == "set"
     assert run("user", "disable", "bob") == {"name": "bob", "state": "disabled"}
     assert run("user", "disable", "bob", "--enable") == {"name": "bob", "state": "active"}
     assert run("user", "forget-second-factor", "ann") == {"name": "ann", "secondFactor": "off"}

@@ -12,7 +12,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.store import open_store
-from gatepost.store.audit import Actor
+from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import NotFound, StorageError
 from gatepost.store.second_factors import KEY_FILE, PREFIX, TotpKey
 from gatepost.store.sessions import WebSession
@@ -208,3 +208,27 @@ def test_a_store_without_second_factors_makes_no_key(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert not (tmp_path / KEY_FILE).exists()
+
+
+def test_recovery_codes_are_counted_used_once_and_go_with_the_factor(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        ann, bob = await made(store, "ann"), await made(store, "bob")
+        assert await store.renew_recovery_codes(ann.uid, ["d1"], ROOT) == NotFound("user"), "without a second factor"
+        await store.set_totp(ann.uid, SECRET, ROOT, recovery=["d1", "d2", "d3"])
+        await store.set_totp(bob.uid, SECRET, ROOT, recovery=["e1"])
+        assert await store.count_recovery_codes(ann.uid.upper()) == 3
+        used = await asyncio.gather(*(store.use_recovery_code(ann, "d2", "192.0.2.1") for _ in range(5)))
+        assert sorted(used) == [False, False, False, False, True], "of many at once, one"
+        assert not await store.use_recovery_code(bob, "d1", ""), "it is not theirs"
+        assert await store.count_recovery_codes(ann.uid) == 2
+        assert isinstance(await store.renew_recovery_codes(ann.uid, ["f1", "f2"], ROOT), User)
+        assert not await store.use_recovery_code(ann, "d1", ""), "it was replaced"
+        await store.set_totp(ann.uid, None, ROOT)
+        assert await store.count_recovery_codes(ann.uid) == 0
+        await store.delete_user(bob.uid, ROOT)
+        assert await store.count_recovery_codes(bob.uid) == 0
+        actions = [each.action for each in (await store.audit_page(AuditFilter(), limit=50)).rows]
+        assert actions.count("user.recoveryCode") == 1
+        assert actions.count("user.recoveryCodes") == 1
+
+    use(scenario)

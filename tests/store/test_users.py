@@ -150,3 +150,22 @@ def test_a_hash_is_renewed_unless_the_password_was_changed(use: Use) -> None:
         assert found.password == "renewed"
 
     use(scenario)
+
+
+def test_a_password_of_somebody_else_s_choice_is_marked(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        given = await store.create_user("given", "analyst", None, "h", ROOT, must_change=True)
+        assert isinstance(given, User)
+        assert given.must_change
+        assert await store.user(given.uid) == given
+        changed = await store.set_password(given.uid, "own", ROOT)
+        assert isinstance(changed, User)
+        found = await store.user(given.uid)
+        assert found
+        assert not found.must_change
+        await store.set_password(given.uid, "again", ROOT, must_change=True)
+        found = await store.user(given.uid)
+        assert found
+        assert found.must_change
+
+    use(scenario)

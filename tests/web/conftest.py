@@ -39,14 +39,21 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.publishing.drafts import NodePublisher
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 from gatepost.web import credentials
+from gatepost.web.configuration import Publisher
 from gatepost.web.context import FeedLine, Installation
+from gatepost.web.openid.client import OpenidClient
 from gatepost.web.registry import build_site
+from gatepost.web.sign_in_rules import SignInRules
 
 PASSWORD = "four quiet words here"
 _quick_hasher = partial(PasswordHasher, time_cost=1, memory_cost=64)
@@ -65,6 +72,13 @@ REPORT = Report(
     senders=("ann@example.org",),
     subjects=(Subject("from", "ann@example.org", "From"), Subject("link", "http://evil.example/x", "1")),
 )
+
+
+# The files of a node, of which its pages publish versions.
+GUARD = "scanSources: {restApi: {host: 127.0.0.1, port: 9785}}\n"
+ABBY = """listen: {host: 127.0.0.1, port: 9081}
+serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}
+"""
 
 
 class PlainCore:
@@ -140,6 +154,14 @@ class Core:
     store: Store
 
 
+def new_publisher(folder: Path, guard: str = GUARD, abby: str = ABBY) -> NodePublisher:
+    """What a node with these files publishes."""
+    for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
+        (folder / "config" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "config" / name).write_text(text)
+    return NodePublisher(folder / "config", DataFolder(folder / "data"))
+
+
 def notice_cookie(answer: httpx.Response) -> str:
     """The notice that an answer sets, as a cookie; "" without one."""
     return next((each.partition(";")[0] for each in answer.headers.get_list("set-cookie") if "-notice=" in each), "")
@@ -158,7 +180,9 @@ class Visitor:
         assert answer.status_code == 303, answer.text
         self._client.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
         self._client.cookies.clear()
-        found = _CSRF.search(self.get("/account").text)
+        page = self.get("/account")
+        # Somebody whose password was handed over gets no further than this page.
+        found = _CSRF.search((self.get(page.headers["location"]) if page.is_redirect else page).text)
         assert found
         self.csrf = html.unescape(found[1])
 
@@ -205,8 +229,15 @@ class Site:
 
     password = PASSWORD
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        rules: SignInRules | None = None,
+        openid: OpenidConnectSettings | None = None,
+        publisher: Publisher | None = None,
+    ) -> None:
+        self._folder, self._rules, self._openid = folder, rules, openid
+        self._publisher = publisher or new_publisher(folder)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         # httpx reads all certificates of the system for each client, unless told that none are needed.
@@ -214,7 +245,7 @@ class Site:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
         self._visitors: dict[tuple[str, str | None], Visitor] = {}
-        self._entered: list[Visitor] = []
+        self._entered: list[Visitor | httpx.Client] = []
         self.learnt: list[tuple[bytes, bool]] = []
         self.tried: list[str] = []
         self.feed_outcome = (False, "the host was not found")
@@ -232,7 +263,11 @@ class Site:
         )
         feeds = (FeedLine("test-feed", None, "blocked-urls", "https://feeds.example", "plain", 60),)
         learn = lambda raw, wanted: self.learnt.append((raw, wanted))  # noqa: E731
-        pages = build_site(services, Installation(learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed))
+        installation = Installation(
+            learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed, publisher=self._publisher
+        )
+        openid = OpenidClient(self._openid, self.url) if self._openid else None
+        pages = build_site(services, installation, rules=self._rules, openid=openid)
         app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)
@@ -287,6 +322,10 @@ class Site:
         visitor = Visitor(self, name, password)
         self._entered.append(visitor)
         return visitor
+
+    def close_later(self, client: httpx.Client) -> None:
+        """Close a client of a test's own with the site."""
+        self._entered.append(client)
 
     def visitor(self, role: Any = "administrator", tenant: str | None = None) -> Visitor:
         """Somebody of that role who is signed in; the same one each time."""

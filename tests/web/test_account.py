@@ -1,11 +1,15 @@
 """One's own account: the password, the second factor, the sessions."""
 
+import html
 import re
 import time
 from typing import Any
 
+import httpx
 import pytest
 
+from gatepost.ids import new_id
+from gatepost.store.audit import AuditFilter
 from gatepost.web import credentials
 from gatepost.web.credentials import generate_password, password_fault
 
@@ -31,6 +35,7 @@ def test_another_password_ends_the_other_sessions(site: Any, visitor: Any) -> No
     [
         ({"password": "wrong"}, "current password is wrong"),
         ({"again": "typed otherwise"}, "new passwords differ"),
+        ({"password": NEW}, "is the current one"),
         ({"new": "short", "again": "short"}, "at least 12"),
         ({"new": "ababababababab", "again": "ababababababab"}, "too few different"),
     ],
@@ -70,8 +75,14 @@ def second_factor(site: Any, visitor: Any) -> str:
     """The secret of a second factor that was set up in the browser; the code of this moment is used up."""
     secret = offered_secret(visitor)
     fields = {"secret": secret, "code": code_of(secret), "password": site.password}
-    assert site.went(visitor.post("/account/totp/confirm", fields)) == "/account totp-on"
+    assert len(shown_codes(visitor.post("/account/totp/confirm", fields))) == 10
     return secret
+
+
+def shown_codes(answer: Any) -> list[str]:
+    """The recovery codes that a page shows."""
+    assert answer.status_code == 200
+    return re.findall(r"\b[a-z2-7]{4}-[a-z2-7]{4}-[a-z2-7]{4}-[a-z2-7]{4}\b", answer.text)
 
 
 def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
@@ -82,7 +93,7 @@ def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
     assert visitor.post("/account/totp/confirm", {**confirm, "code": "000000"}).status_code == 400
     assert not site.run(site.store.credentials(visitor.who)).user.totp
     assert elsewhere.get("/account").status_code == 200
-    assert site.went(visitor.post("/account/totp/confirm", confirm)) == "/account totp-on"
+    assert len(set(shown_codes(visitor.post("/account/totp/confirm", confirm)))) == 10
     kept = site.run(site.store.credentials(visitor.who))
     assert kept.user.totp
     assert kept.totp_step > 0, "the code that proved it is used up"
@@ -112,8 +123,81 @@ def test_a_new_second_factor_needs_a_code_of_the_old_one(site: Any, visitor: Any
         assert "current second factor is wrong" in answer.text
     assert site.run(site.store.credentials(visitor.who)).totp_secret == before
     right = {**fields, "old-code": code_of(second_factor, 1)}
-    assert site.went(visitor.post("/account/totp/confirm", right)) == "/account totp-on"
+    assert len(shown_codes(visitor.post("/account/totp/confirm", right))) == 10
     assert site.run(site.store.totp_secret(site.run(site.store.credentials(visitor.who)))) == new
+
+
+def browser_of(site: Any) -> httpx.Client:
+    """A browser in which nobody is signed in."""
+    return httpx.Client(base_url=site.url, headers={"Accept": "text/html"}, trust_env=False, verify=site.no_tls)
+
+
+def enter_with_code(site: Any, name: str, code: str) -> httpx.Response:
+    """Sign in with the password and a code, in a browser of its own."""
+    with browser_of(site) as client:
+        first = client.post("/sign-in", data={"name": name, "password": site.password})
+        assert "Lost the device?" in first.text
+        cookie = {"Cookie": first.headers["set-cookie"].partition(";")[0]}
+        return client.post("/sign-in/code", data={"code": code}, headers=cookie)
+
+
+def test_a_recovery_code_works_once_instead_of_a_code(site: Any, visitor: Any) -> None:
+    secret = offered_secret(visitor)
+    confirm = {"secret": secret, "code": code_of(secret), "password": site.password}
+    codes = shown_codes(visitor.post("/account/totp/confirm", confirm))
+    uid = site.run(site.store.credentials(visitor.who)).user.uid
+    assert ">10</span> recovery codes are left" in visitor.get("/account").text
+    entered = enter_with_code(site, visitor.who, f" {codes[3].upper().replace('-', ' ')} ")
+    assert site.went(entered) == "/ recovery-code~9"
+    assert enter_with_code(site, visitor.who, codes[3]).status_code == 401, "it was used"
+    assert enter_with_code(site, visitor.who, "aaaa-bbbb-cccc-dddd").status_code == 401
+    assert site.run(site.store.count_recovery_codes(uid)) == 9
+    trail = site.run(site.store.audit_page(AuditFilter(actor=f"user:{visitor.who}"), limit=20)).rows
+    assert [each.sample[1] for each in trail if each.action == "user.recoveryCode"] == ["9 left"]
+    assert "recovery code" in next(each.sample for each in trail if each.action == "user.signIn")
+    assert not any(code in str(trail) for code in codes)
+
+
+def test_new_recovery_codes_void_the_old_ones(site: Any, visitor: Any, second_factor: str) -> None:
+    wrong = {"password": site.password, "old-code": "000000"}
+    assert visitor.post("/account/recovery-codes", wrong).status_code == 400
+    right = {"password": site.password, "old-code": code_of(second_factor, 1)}
+    new = shown_codes(visitor.post("/account/recovery-codes", right))
+    assert len(new) == 10
+    newer = shown_codes(visitor.post("/account/recovery-codes", {"password": site.password, "old-code": new[0]}))
+    assert set(new).isdisjoint(newer)
+    assert visitor.post("/account/recovery-codes", {"password": site.password, "old-code": new[1]}).status_code == 400
+    turned_off = visitor.post("/account/totp/remove", {"password": site.password, "old-code": newer[0]})
+    assert turned_off.status_code == 303
+    uid = site.run(site.store.credentials(visitor.who)).user.uid
+    assert site.run(site.store.count_recovery_codes(uid)) == 0, "they go with the second factor"
+
+
+def test_a_password_that_was_handed_over_has_to_be_changed_first(site: Any) -> None:
+    made = site.visitor().post("/users", {"name": f"new {new_id()}", "role": "analyst", "scope": "global"}).text
+    name, password = re.search(r"Password of ([^<]+)<", made), re.search(r'id="secret">([^<]+)<', made)
+    assert name
+    assert password
+    listed = site.visitor().get("/users").text
+    assert f'<strong>{name[1]}</strong> <span class="badge warn">password to be changed' in listed
+    with browser_of(site) as client:
+        first = client.post("/sign-in", data={"name": name[1], "password": password[1], "next": "/quarantine"})
+        cookie = {"Cookie": first.headers["set-cookie"].partition(";")[0]}
+        for path in ("/", "/quarantine", "/account", "/overview/live", "/messages/export"):
+            assert client.get(path, headers=cookie).headers["location"] == "/account/setup"
+        page = client.get("/account/setup", headers=cookie).text
+        assert "Password that you were given" in page
+        assert 'href="/quarantine"' not in page
+        csrf = re.search(r'name="csrf" value="([^"]+)"', page)
+        assert csrf
+        form = {"csrf": html.unescape(csrf[1])}
+        assert client.post("/scan", data=form, headers=cookie).headers["location"] == "/account/setup"
+        same = {**form, "password": password[1], "new": password[1], "again": password[1]}
+        assert client.post("/account/password", data=same, headers=cookie).status_code == 400
+        right = {**form, "password": password[1], "new": NEW, "again": NEW}
+        assert client.post("/account/password", data=right, headers=cookie).headers["location"] == "/account/setup"
+        assert client.get("/account/setup", headers=cookie).headers["location"] == "/"
+        assert client.get("/quarantine", headers=cookie).status_code == 200
 
 
 def test_a_secret_of_somebody_s_own_is_not_taken(site: Any, visitor: Any) -> None:

@@ -14,6 +14,7 @@ from gatepost.lists.subjects import Subject
 from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import NewEntry
+from gatepost.store.publishing import VersionContent
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PageRoute
 
@@ -72,7 +73,12 @@ def places(site: Any) -> dict[str, str]:
     proof = Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True, reason=HOSTILE)
     version = site.run(site.store.keep_model(None, msgspec.json.encode(proof), b"", CLI))
     changed = site.run(site.store.audit_page(AuditFilter(action="entries.add", list=definition.name))).rows[0]
+    content = VersionContent({"guard.yml": {"log": HOSTILE}}, {"policy/deployment.toml": HOSTILE.encode()})
+    published = site.run(site.store.publish_version(content, "digest", HOSTILE, CLI)).number
+    # Back to the files of the node, which can be edited.
+    site.run(site.store.fail_rollout("node", HOSTILE, published, 0, HOSTILE))
     return {
+        "published": str(published),
         "number": str(changed.id),
         "version": str(version),
         "ggrid": ggrid,
@@ -102,8 +108,8 @@ def test_every_page(site: Any, places: dict[str, str], path: str) -> None:
     }
     if path.endswith(("/entry", "/hits")):
         query["entry"] = "hostile.example"
-    if path.endswith(("/export", "/picture/{index}")):
-        return  # files, not pages
+    if path.endswith(("/export", "/picture/{index}", "/setup")):
+        return  # files, not pages, and a page for those who have something to do first
     visitor = site.visitor()
     if not path.endswith(("/entry", "/hits")):
         check(visitor.get(real))
@@ -145,6 +151,10 @@ def test_what_is_typed_and_shown_again(site: Any, places: dict[str, str]) -> Non
     check(visitor.post(f"/lists/global/{name}/delete", {"key": ["hostile.example", HOSTILE]}))
     check(visitor.post("/lists/global", {"name": HOSTILE, "display-name": HOSTILE, "kind": "url"}))
     check(visitor.post("/tenants", {"name": ""}))
+    check(visitor.post("/tokens", {"name": HOSTILE}))
+    visitor.post("/configuration", {"revision": "0", "guard.yml history.retention": HOSTILE, "policy ": HOSTILE})
+    check(visitor.get("/configuration"))
+    check(visitor.post("/configuration/try"))
     check(visitor.post(f"/tenants/{places['uid']}/domains", {"domains": f"{HOSTILE}\nb.example"}))
     check(visitor.post("/keys", {"name": HOSTILE, "scope": "global"}))
     check(visitor.post("/users", {"name": f"{HOSTILE} {new_id()}", "role": "analyst", "scope": "global"}))

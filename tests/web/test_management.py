@@ -87,13 +87,16 @@ def test_a_user_is_made_changed_and_deleted(site: Any, tenant: str) -> None:
     made = visitor.post("/users", {"name": name, "role": "auditor", "scope": tenant})
     password = secret_of(made.text)
     bob = site.enter(name, password)
+    assert bob.get("/messages").headers["location"] == "/account/setup"
+    own = {"password": password, "new": "words of his own choice", "again": "words of his own choice"}
+    assert bob.post("/account/password", own).status_code == 303
     assert bob.get("/messages").status_code == 200
     uid = site.run(site.store.credentials(name)).user.uid
     assert site.went(visitor.post(f"/users/{uid}", {"role": "analyst"})) == "/users changed"
     assert site.run(site.store.user(uid)).role == "analyst"
     renewed = secret_of(visitor.post(f"/users/{uid}/password").text)
     assert bob.get("/messages").status_code == 303
-    assert site.enter(name, renewed).get("/messages").status_code == 200
+    assert site.enter(name, renewed).get("/messages").headers["location"] == "/account/setup"
     visitor.post(f"/users/{uid}", {"disabled": "yes"})
     assert site.run(site.store.user(uid)).disabled
     assert site.went(visitor.post(f"/users/{uid}/delete")) == "/users user-deleted"

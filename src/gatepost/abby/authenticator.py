@@ -68,10 +68,7 @@ class Tokens:
     """The static tokens of the configuration, as digests."""
 
     def __init__(self, tokens: Iterable[StaticApiTokenSettings]) -> None:
-        self._callers = tuple(
-            Caller(token.name, frozenset(token.permissions), _hash_token(token.token.encode("utf-8")))
-            for token in tokens
-        )
+        self._callers = tuple(Caller(token.name, frozenset(token.permissions), token.digest) for token in tokens)
 
     def find(self, presented: bytes) -> Caller | None:
         """Return the caller that has this token. Every token is compared, whichever matches."""

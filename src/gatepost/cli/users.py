@@ -21,6 +21,9 @@ RoleOption = Annotated[
         help="An administrator may do everything, an analyst handles mail and lists, an auditor can only read."
     ),
 ]
+FinalOption = Annotated[
+    bool, typer.Option("--final", help="Do not make the user change the password at the next sign-in.")
+]
 
 
 @app.command("create")
@@ -28,11 +31,15 @@ def create(
     name: NameArgument,
     role: RoleOption = "analyst",
     tenant: Annotated[str | None, typer.Option(metavar="UID", help="Limit the user to this tenant.")] = None,
+    final: FinalOption = False,
     config: ConfigOption = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Create a user. The password is read from standard input, or generated and printed once."""
+    """Create a user. The password is read from standard input, or generated and printed once.
+
+    The user has to change it at the first sign-in, unless it is --final.
+    """
     from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
     from gatepost.store.errors import NameTaken, NotFound
@@ -42,7 +49,9 @@ def create(
     uid = parse_tenant_uid(tenant) if tenant else None
     password, invented = _read_password(name)
     kept = _hash_password(password)
-    user = with_store(config, data, lambda store: store.create_user(name.strip(), role, uid, kept, CLI))
+    user = with_store(
+        config, data, lambda store: store.create_user(name.strip(), role, uid, kept, CLI, must_change=not final)
+    )
     if isinstance(user, NotFound):
         raise StartError(f"There is no tenant {uid}.")
     if isinstance(user, NameTaken):
@@ -61,24 +70,31 @@ def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
         print_json([_describe(user) for user in users])
         return
     lines = [tuple(str(value) for value in _describe(user).values()) for user in users]
-    console().print(rows(table("name", "role", "tenant", "state", "second factor", "last sign-in"), lines))
+    console().print(rows(table("name", "role", "tenant", "state", "password", "second factor", "last sign-in"), lines))
 
 
 @app.command("password")
 def password(
-    name: NameArgument, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
+    name: NameArgument,
+    final: FinalOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Set a new password for a user, lift a lock-out and end all sessions.
 
-    The password is read from standard input, or generated and printed once.
+    The password is read from standard input, or generated and printed once. The user has to change it at the next
+    sign-in, unless it is --final.
     """
     from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
 
     user = _find_user(name, config, data)
+    if user.external:
+        raise StartError(f"{user.name} signs in through OpenID Connect and has no password here.")
     new, invented = _read_password(user.name)
     kept = _hash_password(new)
-    with_store(config, data, lambda store: store.set_password(user.uid, kept, CLI))
+    with_store(config, data, lambda store: store.set_password(user.uid, kept, CLI, must_change=not final))
     text = f"The password of {user.name} was changed."
     print_result(json, {"name": user.name, **_new_password(new, invented)}, _add_password(text, new, invented))
 
@@ -164,6 +180,7 @@ def _describe(user: "User") -> dict[str, Any]:
         "role": user.role,
         "tenant": user.tenant or "",
         "state": "disabled" if user.disabled else "active",
+        "passwordState": "external" if user.external else "to be changed" if user.must_change else "set",
         "secondFactor": "on" if user.totp else "off",
         "lastSignIn": render_time(user.last_sign_in) if user.last_sign_in else "never",
     }

@@ -17,6 +17,7 @@ from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
+from gatepost.service.publishing.drafts import NodePublisher
 from gatepost.settings.agreement import is_own_core
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -24,7 +25,9 @@ from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.web.context import FeedLine, Installation
+from gatepost.web.openid.client import OpenidClient
 from gatepost.web.registry import build_site
+from gatepost.web.sign_in_rules import SignInRules
 
 if TYPE_CHECKING:
     from gatepost.service.core import OwnCore
@@ -44,6 +47,11 @@ class ApiParts(msgspec.Struct, frozen=True):
         fault = self.condition.fault or ("" if self.cores.answering else "no core answers")
         state = "failed" if fault else COLOURS[self.cores.colour]
         return NodeHealth(state, fault, sum(each.in_processing for each in loads), sum(each.maximum for each in loads))
+
+
+def _build_openid(settings: AbbySettings) -> OpenidClient | None:
+    provider = settings.sign_in.openid_connect
+    return OpenidClient(provider, settings.public_url) if provider and settings.public_url else None
 
 
 async def _find_fault(condition: Condition) -> str | None:
@@ -68,7 +76,13 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         calls=node.calls(),
         guesses=node.guesses(),
     )
-    site = build_site(services, _describe_installation(plan, settings), events=shared.events)
+    site = build_site(
+        services,
+        _describe_installation(plan, settings),
+        events=shared.events,
+        rules=SignInRules(settings.sign_in),
+        openid=_build_openid(settings),
+    )
     app = create_app(
         services,
         tokens=settings.static_api_tokens,
@@ -117,6 +131,7 @@ def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
         feeds=tuple(_describe_feed(feed) for feed in settings.feeds),
         try_feed=partial(try_feed, plan.config, plan.data.path) if plan.config else None,
         data=plan.data.path,
+        publisher=NodePublisher(plan.local or plan.config, plan.data) if plan.config else None,
         learn=partial(_save_feedback, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )

@@ -127,4 +127,5 @@ async def create_administrator(store: "UserStore", password: str) -> None:
     from gatepost.store.audit import SYSTEM
     from gatepost.web.credentials import PasswordHashes
 
-    await store.create_user(ADMINISTRATOR, "administrator", None, await PasswordHashes().hash(password), SYSTEM)
+    hashed = await PasswordHashes().hash(password)
+    await store.create_user(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, must_change=True)

@@ -103,6 +103,8 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
     yield from _find_event_faults(abby.events, has_next_hop=False)
     yield from _find_repeated_tokens(abby)
     yield from _find_repeated_feeds(abby)
+    if abby.sign_in.openid_connect and abby.public_url is None:
+        yield ("signIn", "openidConnect"), "needs publicUrl, the address that the provider sends users back to"
     core = abby.service_providers.core
     at = ("serviceProviders", "core")
     away = [(index, url) for index, url in enumerate(core.hosts) if not is_this_machine(host_and_port(url)[0])]
@@ -160,7 +162,7 @@ def _describe_sqlite_fault(url: str) -> str:
 
 
 def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
-    seen: dict[str, str] = {}
+    seen: dict[bytes, str] = {}
     names: set[str] = set()
     for index, entry in enumerate(abby.static_api_tokens):
         if entry.name in names:
@@ -169,9 +171,9 @@ def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
                 "is the name of another token as well; logs could not tell them apart",
             )
         names.add(entry.name)
-        if entry.token in seen:
-            yield ("staticApiTokens", index, "token"), f"is the token of {seen[entry.token]} as well"
-        seen.setdefault(entry.token, entry.name)
+        if entry.digest in seen:
+            yield ("staticApiTokens", index, "token"), f"is the token of {seen[entry.digest]} as well"
+        seen.setdefault(entry.digest, entry.name)
 
 
 def _find_repeated_feeds(abby: AbbySettings) -> Iterator[Disagreement]:

@@ -14,7 +14,7 @@ from gatepost.settings.faults import render_key
 from gatepost.settings.section import Section
 from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
 
-SECRET_KEYS = frozenset({"secret", "token", "password", "queryKey"})
+SECRET_KEYS = frozenset({"secret", "token", "password", "queryKey", "clientSecret"})
 
 
 def differing_settings(settings: Section) -> dict[str, Any]:

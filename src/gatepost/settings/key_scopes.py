@@ -36,7 +36,7 @@ LOCAL_KEYS: Mapping[str, tuple[str, ...]] = {
     ),
     "abby.yml": (
         *("listen", "tls", "frontProcesses", "storage", "metrics.listen", "serviceProviders.core.ca"),
-        *("events.node", "events.file", "events.syslog.ca"),
+        *("events.node", "events.file", "events.syslog.ca", "signIn.openidConnect.ca"),
     ),
 }
 

@@ -4,11 +4,12 @@ The reference page is generated from here. Keys are written in camelCase in the 
 names here (`main_worker_count`).
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
 from gatepost.settings.delivery import DeliverySettings
@@ -25,6 +26,7 @@ from gatepost.settings.scan_sources import (
     TlsSettings,
 )
 from gatepost.settings.section import Section
+from gatepost.settings.sign_in import SignInSettings
 from gatepost.settings.values import (
     Bytes,
     ClamdAddress,
@@ -44,6 +46,7 @@ from gatepost.settings.values import (
     Secret,
     StorageUrl,
     TenantUid,
+    WebUrl,
 )
 
 _FRONTS = "number of processes that take connections; by default one for every three cores of the machine"
@@ -267,6 +270,7 @@ class ServiceProvidersSettings(Section):
     core: CoreSettings = Field(description="the cores")
 
 
+TokenHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 TokenPermission: TypeAlias = Literal[
     "messages.search", "messages.read", "messages.release", "messages.releaseDangerous", "messages.delete",
     "messages.report",
@@ -277,13 +281,30 @@ class StaticApiTokenSettings(Section):
     """One user of the Email Scanning API."""
 
     name: Annotated[str, Field(min_length=1)] = Field(description="name of the user")
-    token: Secret = Field(description="the bearer token; 64 hex digits are recommended")
+    token: Secret | None = Field(None, description="the bearer token; 64 hex digits are recommended")
+    token_hash: TokenHash | None = Field(
+        None, description="SHA-256 of the token in hex, in place of `token`; the web interface writes this"
+    )
+    made: Annotated[str, Field(max_length=40)] | None = Field(None, description="when it was made, for people")
     permissions: list[TokenPermission] = Field(
         [],
         description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release`,"
         " `messages.releaseDangerous` (with it, malware and phishing too),"
         " `messages.delete` and `messages.report`, each for the mail of all tenants",
     )
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 of the token."""
+        if self.token_hash:
+            return bytes.fromhex(self.token_hash)
+        return hashlib.sha256((self.token or "").encode("utf-8")).digest()
+
+    @model_validator(mode="after")
+    def _check_token(self) -> "StaticApiTokenSettings":
+        if (self.token is None) == (self.token_hash is None):
+            raise ValueError("must have either a token or a tokenHash")
+        return self
 
 
 class AbbySettings(Section):
@@ -297,6 +318,10 @@ class AbbySettings(Section):
     )
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
+    public_url: WebUrl | None = Field(
+        None, description="address at which people reach the web interface, such as `https://mail.example.com`"
+    )
+    sign_in: SignInSettings = Field(SignInSettings(), description="signing in to the web interface")
     feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = Field(
         [], description="lists that are filled from elsewhere; none by default"
     )

@@ -227,6 +227,18 @@ def _check_webhook(text: str) -> str:
     return text
 
 
+def _check_web_url(text: str) -> str:
+    parts = _split_url(text)
+    host = parts.hostname or ""
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not have a user or password in it")
+    if not _is_host(host) or parts.query or parts.fragment or not (text.isascii() and text.isprintable()):
+        raise ValueError("must be of the form https://host or https://host/path")
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1")):
+        raise ValueError("must be of the form https://host; http:// is accepted for 127.0.0.1 and localhost only")
+    return text
+
+
 def hide_path(url: str) -> str:
     """Return the address of a webhook without its path and query, which may be its only secret."""
     parts = urlsplit(url)
@@ -357,6 +369,7 @@ TenantUid = Annotated[str, AfterValidator(_check_uid)]
 Secret = Annotated[str, Field(min_length=1), AfterValidator(_check_header_text)]
 SyslogAddress = Annotated[str, AfterValidator(_check_syslog)]
 WebhookUrl = Annotated[str, AfterValidator(_check_webhook)]
+WebUrl = Annotated[str, AfterValidator(_check_web_url)]
 MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
 NodeName = Annotated[str, Field(min_length=1), AfterValidator(_check_node)]
 NewFile = Annotated[str, AfterValidator(_check_new_file)]

@@ -56,7 +56,7 @@ def find_abby_warnings(abby: AbbySettings, guard: GuardSettings | None) -> Itera
     if not abby.static_api_tokens and (guard is None or guard.scan_sources.rest_api):
         yield ("staticApiTokens",), f"has no token, so nobody can use the Email Scanning API; {_ADVICE}"
     for index, entry in enumerate(abby.static_api_tokens):
-        if weakness := describe_weakness(entry.token):
+        if entry.token and (weakness := describe_weakness(entry.token)):
             yield ("staticApiTokens", index, "token"), f"of {entry.name} {weakness}; {_ADVICE}"
     secret = abby.service_providers.core.secret
     if secret and (weakness := describe_weakness(secret)):

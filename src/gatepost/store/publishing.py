@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Operations, Read, Rollback, Row, Work, Write, change, now, query, storable
 
 MAX_HISTORY = 200
 # A node says every two seconds how it is.
@@ -122,15 +122,19 @@ class PublishingStore(Operations):
     ) -> Work[VersionInfo]:
         """Store the next version and have all nodes take it over."""
         yield Write(_LOCK)
-        last = yield Read(_LAST)
-        moment, number = now(), (last[0][0] if last else 0) + 1
-        info = VersionInfo(number, moment, by.label, storable(reason), origin, digest)
-        packed = msgspec.msgpack.encode(content)
-        yield Write(_INSERT, (number, moment, info.actor, info.reason, origin, digest, packed))
-        yield Write(_WANT, (number,))
-        action = "config.rollback" if origin else "config.publish"
-        yield from write_audit(moment, by, action, None, "", number, [str(number), reason[:200]])
-        return info
+        return (yield from _publish(content, digest, reason, by, origin))
+
+    @change
+    def publish_over(
+        self, running: int, content: VersionContent, digest: str, reason: str, by: Actor, origin: int = 0
+    ) -> Work[VersionInfo | None]:
+        """Publish a content that was made from the version that all nodes run; None where they run another one by now,
+        so that nobody takes back unseen what somebody else has published."""
+        yield Write(_LOCK)
+        rows = yield Read(_ROLLOUT)
+        if rows[0][0] != running:
+            raise Rollback(None)
+        return (yield from _publish(content, digest, reason, by, origin))
 
     @query
     def version_history(self, limit: int = MAX_HISTORY) -> Work[tuple[VersionInfo, ...]]:
@@ -207,6 +211,19 @@ class PublishingStore(Operations):
     async def watch_rollout(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever the rollout changes. It ends where the engine cannot tell, or not any more."""
         await self._engine.listen("rollout", wake)
+
+
+def _publish(content: VersionContent, digest: str, reason: str, by: Actor, origin: int) -> Work[VersionInfo]:
+    """Store the next version; the row of the rollout is locked."""
+    last = yield Read(_LAST)
+    moment, number = now(), (last[0][0] if last else 0) + 1
+    info = VersionInfo(number, moment, by.label, storable(reason), origin, digest)
+    packed = msgspec.msgpack.encode(content)
+    yield Write(_INSERT, (number, moment, info.actor, info.reason, origin, digest, packed))
+    yield Write(_WANT, (number,))
+    action = "config.rollback" if origin else "config.publish"
+    yield from write_audit(moment, by, action, None, "", number, [str(number), reason[:200]])
+    return info
 
 
 def _read_node(row: Row) -> NodeRecord:

@@ -13,6 +13,7 @@ import base64
 import hashlib
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Work, Write, change, now, query, storable
 from gatepost.store.errors import NotFound, StorageError
+from gatepost.store.recovery_codes import replace_recovery_codes
 from gatepost.store.sign_in_attempts import forget_browsers
 from gatepost.store.users import SELECT_USER, Credentials, User, delete_sessions, parse_user
 
@@ -125,13 +127,15 @@ class SecondFactorStore(Operations):
         *,
         keep: str | None = None,
         keep_browser: str | None = None,
+        recovery: Sequence[str] = (),
     ) -> User | NotFound:
         """Set or remove the second factor; codes up to `step` (the one that proved it) are used up already. All
         sessions of the user end but the one with the id `keep`, since they began with other proofs, and all known
-        browsers are forgotten but `keep_browser`."""
+        browsers are forgotten but `keep_browser`. `recovery` are the digests of the recovery codes that go with it;
+        those of the factor before are void."""
         name = storable(uid.lower())
         stored = None if secret is None else await self._encrypt(name, secret)
-        return await self._set_totp(name, stored, by, step, keep, keep_browser)
+        return await self._set_totp(name, stored, by, step, keep, keep_browser, tuple(recovery))
 
     async def totp_secret(self, found: Credentials) -> str | None:
         """Return the secret of a user in clear, None if there is none. Raises `StorageError` without the right key."""
@@ -179,7 +183,14 @@ class SecondFactorStore(Operations):
 
     @change
     def _set_totp(
-        self, uid: str, stored: str | None, by: Actor, step: int, keep: str | None, keep_browser: str | None
+        self,
+        uid: str,
+        stored: str | None,
+        by: Actor,
+        step: int,
+        keep: str | None,
+        keep_browser: str | None,
+        recovery: tuple[str, ...],
     ) -> Work[User | NotFound]:
         if not (yield Write(_SET_TOTP, (uid, stored, step))):
             return NotFound("user")
@@ -187,6 +198,7 @@ class SecondFactorStore(Operations):
         user = parse_user(rows[0])
         yield from delete_sessions(user.uid, keep)
         yield from forget_browsers(user.uid, keep_browser)
+        yield from replace_recovery_codes(user.uid, recovery)
         sample = (f"{user.name} {user.uid}", user.role, "set" if stored else "removed")
         yield from write_audit(now(), by, "user.totp", user.tenant, count=1, sample=sample)
         return user

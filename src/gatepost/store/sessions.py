@@ -24,8 +24,9 @@ _SELECT = f"""SELECT id, sessions.created, seen, expires, address, agent, csrf, 
 FROM sessions JOIN users ON users.uid = user_uid"""  # noqa: S608
 _SELECT_DIGEST = _SELECT + " WHERE digest = $1"
 _SELECT_USER = _SELECT + " WHERE user_uid = $1 AND expires > $2 ORDER BY seen DESC, id"
-_INSERT = """INSERT INTO sessions (digest, id, user_uid, created, seen, expires, address, agent, csrf, strong)
-VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9)"""
+_INSERT = """INSERT INTO sessions
+(digest, id, user_uid, created, seen, expires, address, agent, csrf, strong, provider_session)
+VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10)"""
 _LOCK_PROOFS = "SELECT password, totp_secret FROM users WHERE uid = $1 AND disabled = 0 FOR UPDATE"
 _SET_SEEN = "UPDATE sessions SET seen = $2 WHERE id = $1 AND seen < $2"
 _OWNER = "SELECT user_uid, users.name, tenant FROM sessions JOIN users ON users.uid = user_uid WHERE id = $1"
@@ -63,16 +64,18 @@ class SessionStore(Operations):
         *,
         strong: bool = False,
         proven: Credentials | None = None,
+        provider_session: str = "",
     ) -> Work[WebSession | NotFound]:
         """A new session; `digest` is the SHA-256 of its cookie's secret in hex. A disabled user is `NotFound`, and so
         is one whose password or second factor is no longer what was `proven`: a change of either ends all sessions,
-        also one that is about to begin."""
+        also one that is about to begin. `provider_session` is the `sid` of an OpenID provider."""
         uid, created = storable(user_uid.lower()), now()
         proofs = yield Read(_LOCK_PROOFS, (uid,))
         if not proofs or (proven and tuple(proofs[0]) != (proven.password, proven.totp_secret)):
             return NotFound("user")
         client = (storable(address[:MAX_TEXT]), storable(agent[:MAX_TEXT]))
-        row = (storable(digest), new_id(), uid, created, expires, *client, secrets.token_urlsafe(32), int(strong))
+        proofs_shown = (int(strong), storable(provider_session[:MAX_TEXT]))
+        row = (storable(digest), new_id(), uid, created, expires, *client, secrets.token_urlsafe(32), *proofs_shown)
         yield Write(_INSERT, row)
         rows = yield Read(_SELECT_DIGEST, (storable(digest),))
         return _session(rows[0])

@@ -9,7 +9,9 @@ from gatepost.store.api_keys import ApiKeyStore
 from gatepost.store.audit import AuditStore
 from gatepost.store.bulk_actions import BulkActionStore
 from gatepost.store.campaigns import CampaignStore
+from gatepost.store.config_drafts import ConfigDraftStore
 from gatepost.store.engine import Engine, StoreCounters
+from gatepost.store.external_users import ExternalUserStore
 from gatepost.store.feed_definitions import FeedDefinitionStore
 from gatepost.store.feedback import FeedbackStore
 from gatepost.store.feeds import FeedStore
@@ -23,6 +25,7 @@ from gatepost.store.messages import MessageStore
 from gatepost.store.own_rules import OwnRuleStore
 from gatepost.store.privacy import PrivacyStore
 from gatepost.store.publishing import PublishingStore
+from gatepost.store.recovery_codes import RecoveryCodeStore
 from gatepost.store.saved_searches import SavedSearchStore
 from gatepost.store.second_factors import KEY_FILE, SecondFactorStore, TotpKey
 from gatepost.store.sessions import SessionStore
@@ -55,7 +58,9 @@ class Store(
     ListLookup,
     ApiKeyStore,
     UserStore,
+    ExternalUserStore,
     SecondFactorStore,
+    RecoveryCodeStore,
     SignInAttemptStore,
     SessionStore,
     SavedSearchStore,
@@ -63,6 +68,7 @@ class Store(
     AuditStore,
     PrivacyStore,
     PublishingStore,
+    ConfigDraftStore,
 ):
     """All that is stored. Every operation that changes something returns only when the change survives a kill.
 

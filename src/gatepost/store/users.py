@@ -1,9 +1,10 @@
 """Users of the web interface: their role, and what they prove themselves by.
 
-A user without a tenant works on all tenants. There must always be an administrator of all tenants. Changes that could
-take this role from a user lock the rows of all such users first, in one order, so that of two administrators who
-disable each other one stays. Of a password there is only an argon2 hash; second factors are the subject of
-`second_factors`, and failed attempts of `sign_in_attempts`.
+A user without a tenant works on all tenants. There must always be an administrator of all tenants who has a password
+here: users of an OpenID provider do not count, since the provider can be gone. Changes that could take this role from a
+user lock the rows of all such users first, in one order, so that of two administrators who disable each other one
+stays. Of a password there is only an argon2 hash; second factors are the subject of `second_factors`, failed attempts
+of `sign_in_attempts`, and users of an OpenID provider of `external_users`.
 """
 
 from collections.abc import Sequence
@@ -32,13 +33,15 @@ from gatepost.store.sign_in_attempts import forget_attempts, forget_browsers
 from gatepost.store.tenants import tenant_exists
 
 USER_COLUMNS = (
-    "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in, zone"
+    "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in, zone,"
+    " must_change, external"
 )
 MAX_ZONE = 100
 USER_WIDTH = USER_COLUMNS.count(",") + 1
 
-_INSERT = """INSERT INTO users (uid, name, folded, role, tenant, created, disabled, password, totp_step)
-VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0) ON CONFLICT (folded) DO NOTHING"""
+_INSERT = """INSERT INTO users
+(uid, name, folded, role, tenant, created, disabled, password, totp_step, must_change)
+VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, $8) ON CONFLICT (folded) DO NOTHING"""
 _SELECT_ALL = f"SELECT {USER_COLUMNS} FROM users ORDER BY folded"  # noqa: S608
 _SELECT_TENANT = f"SELECT {USER_COLUMNS} FROM users WHERE tenant = $1 ORDER BY folded"  # noqa: S608
 SELECT_USER = f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1"  # noqa: S608
@@ -46,11 +49,12 @@ _LOCK = SELECT_USER + " FOR UPDATE"
 _CREDENTIALS = f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step
 FROM users WHERE folded = $1"""  # noqa: S608
 _LOCK_ADMINISTRATORS = """SELECT uid FROM users
-WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 ORDER BY uid FOR UPDATE"""
+WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 AND external IS NULL ORDER BY uid FOR UPDATE"""
 _UPDATE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1"
 _DELETE = "DELETE FROM users WHERE uid = $1"
 _DELETE_SEARCHES = "DELETE FROM saved_searches WHERE user_uid = $1"
-_SET_PASSWORD = "UPDATE users SET password = $2 WHERE uid = $1"  # noqa: S105
+_DELETE_CODES = "DELETE FROM recovery_codes WHERE user_uid = $1"
+_SET_PASSWORD = "UPDATE users SET password = $2, must_change = $3 WHERE uid = $1"  # noqa: S105
 _RENEW_PASSWORD = "UPDATE users SET password = $3 WHERE uid = $1 AND password = $2"  # noqa: S105
 _SET_ZONE = "UPDATE users SET zone = $2 WHERE uid = $1"
 _SET_SIGN_IN = "UPDATE users SET last_sign_in = $2 WHERE uid = $1"
@@ -61,7 +65,8 @@ Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
 
 class User(msgspec.Struct, frozen=True):
     """A person who may sign in. `tenant` None is all tenants; `totp` says whether a second factor is set; `zone` is
-    the name of the time zone in which times are shown, "" for UTC."""
+    the name of the time zone in which times are shown, "" for UTC. `must_change` says that somebody else chose the
+    password; `external` is the issuer and the subject of a user of an OpenID provider."""
 
     uid: str
     name: str
@@ -72,6 +77,8 @@ class User(msgspec.Struct, frozen=True):
     totp: bool = False
     last_sign_in: int | None = None
     zone: str = ""
+    must_change: bool = False
+    external: str | None = None
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -88,14 +95,15 @@ class UserStore(Operations):
 
     @change
     def create_user(
-        self, name: str, role: Role, tenant: str | None, password: str, by: Actor
+        self, name: str, role: Role, tenant: str | None, password: str, by: Actor, *, must_change: bool = False
     ) -> Work[User | NameTaken | NotFound]:
-        """A new user. Names are compared without regard to case; `password` is an argon2 hash."""
+        """A new user. Names are compared without regard to case; `password` is an argon2 hash, which the user
+        `must_change` where somebody else knows the password."""
         owner = normalize_scope(tenant)
-        user = User(new_id(), storable(name.strip()), role, owner, now())
+        user = User(new_id(), storable(name.strip()), role, owner, now(), must_change=must_change)
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
-        row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password))
+        row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password), int(must_change))
         if not (yield Write(_INSERT, row)):
             return NameTaken(name)
         yield from _write_audit(user.created, by, "user.create", user)
@@ -167,6 +175,7 @@ class UserStore(Operations):
         yield from delete_sessions(user.uid)
         yield from forget_attempts(user.uid)
         yield from forget_browsers(user.uid)
+        yield Write(_DELETE_CODES, (user.uid,))
         yield Write(_DELETE_SEARCHES, (user.uid,))
         yield Write(_DELETE, (user.uid,))
         yield from _write_audit(now(), by, "user.delete", user)
@@ -174,15 +183,22 @@ class UserStore(Operations):
 
     @change
     def set_password(
-        self, uid: str, password: str, by: Actor, keep: str | None = None, keep_browser: str | None = None
+        self,
+        uid: str,
+        password: str,
+        by: Actor,
+        keep: str | None = None,
+        keep_browser: str | None = None,
+        *,
+        must_change: bool = False,
     ) -> Work[User | NotFound]:
         """Set another argon2 hash, lift all locks, end all sessions but the one with the id `keep`, and forget all
-        known browsers but `keep_browser`."""
+        known browsers but `keep_browser`. A user of an OpenID provider has no password, and is `NotFound`."""
         rows = yield Read(_LOCK, (_normalize_uid(uid),))
-        if not rows:
+        user = parse_user(rows[0]) if rows else None
+        if user is None or user.external:
             return NotFound("user")
-        user = parse_user(rows[0])
-        yield Write(_SET_PASSWORD, (user.uid, storable(password)))
+        yield Write(_SET_PASSWORD, (user.uid, storable(password), int(must_change)))
         yield from delete_sessions(user.uid, keep)
         yield from forget_attempts(user.uid)
         yield from forget_browsers(user.uid, keep_browser)
@@ -200,13 +216,14 @@ class UserStore(Operations):
         yield Write(_SET_ZONE, (_normalize_uid(uid), storable(zone[:MAX_ZONE])))
 
     @change
-    def note_sign_in(self, uid: str, now: int, address: str = "") -> Work[None]:
-        """Store when a user last signed in, and put it on the audit trail with the address."""
+    def note_sign_in(self, uid: str, now: int, address: str = "", proof: str = "") -> Work[None]:
+        """Store when a user last signed in, and put it on the audit trail with the address and with what was shown
+        besides the password, or instead of it."""
         rows = yield Read(SELECT_USER, (_normalize_uid(uid),))
         if not rows or not (yield Write(_SET_SIGN_IN, (_normalize_uid(uid), now))):
             raise Rollback(None)
         user = parse_user(rows[0])
-        by, sample = Actor("user", user.name, user.uid), (storable(address), *(("second factor",) if user.totp else ()))
+        by, sample = Actor("user", user.name, user.uid), (storable(address), *((proof,) if proof else ()))
         yield from write_audit(now, by, "user.signIn", user.tenant, count=1, sample=sample)
 
 
@@ -218,12 +235,14 @@ def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
 
 def parse_user(row: Row) -> User:
     """The user of a row with `USER_COLUMNS`."""
-    uid, name, role, tenant, created, disabled, totp, last, zone = row
-    return User(uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone)
+    uid, name, role, tenant, created, disabled, totp, last, zone, must_change, external = row
+    return User(
+        uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone, bool(must_change), external or None
+    )
 
 
 def _administers_all(user: User) -> bool:
-    return user.role == "administrator" and user.tenant is None and not user.disabled
+    return user.role == "administrator" and user.tenant is None and not user.disabled and not user.external
 
 
 def _fold_name(name: str) -> str:

@@ -25,10 +25,13 @@ from gatepost.store.tenants import Tenant
 from gatepost.store.top_values import TopValues
 from gatepost.store.traffic import TrafficBucket
 from gatepost.web.bulk_work import BulkWork
+from gatepost.web.configuration import Publisher
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.health_notes import SlowChecks
+from gatepost.web.openid.client import OpenidClient
 from gatepost.web.rendering import PageRenderer
 from gatepost.web.request import GLOBAL, SignedInRequest
+from gatepost.web.sign_in_rules import SignInRules
 
 
 class Diagnosis(Protocol):
@@ -77,7 +80,8 @@ class Installation(msgspec.Struct, frozen=True):
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
     keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files.
     `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
-    operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder."""
+    operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder; `publisher`
+    knows the files of this node."""
 
     version: str = __version__
     started: float = 0.0
@@ -88,6 +92,7 @@ class Installation(msgspec.Struct, frozen=True):
     certificate: str = ""
     try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
     data: Path | None = None
+    publisher: Publisher | None = None
 
 
 class WebContext(msgspec.Struct, frozen=True):
@@ -107,6 +112,8 @@ class WebContext(msgspec.Struct, frozen=True):
     installation: Installation
     scan_seconds: float
     bulk_work: BulkWork = msgspec.field(default_factory=BulkWork)
+    sign_in: SignInRules = SignInRules()
+    openid: OpenidClient | None = None
     events: Emits = NO_EVENTS
     health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time
@@ -118,6 +125,12 @@ class WebContext(msgspec.Struct, frozen=True):
     def policies(self) -> Policies:
         """The policies that hold now."""
         return self.in_force.now
+
+    @property
+    def sign_in_ways(self) -> dict[str, str | bool]:
+        """What the page for signing in offers: the name of the OpenID provider, if there is one, and passwords."""
+        provider = self.openid.settings.provider_name if self.openid else ""
+        return {"provider": provider, "passwords": self.sign_in.has_local}
 
     def now(self) -> int:
         """Unix milliseconds."""

@@ -9,6 +9,8 @@ checked, and replaced at the next sign-in.
 Second factors are the codes of an authenticator app: TOTP (RFC 6238 over RFC 4226) with six digits, thirty seconds and
 SHA-1, the only parameters that every app knows. A code of the step before or after is accepted as well, since clocks
 differ; the step that was used is stored, so that no code works twice.
+
+Recovery codes stand in for a device that was lost. Each has 80 random bits in Base32 and works once.
 """
 
 import asyncio
@@ -162,3 +164,27 @@ def totp_qr_code(secret: str, name: str) -> QrCode:
 def is_totp_secret(text: str) -> bool:
     """Could the text be a secret of `new_totp_secret`?"""
     return len(text) == TOTP_SECRET_BYTES * 8 // 5 and set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+
+
+RECOVERY_CODES = 10
+RECOVERY_BYTES = 10
+_RECOVERY_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz234567")
+
+
+def new_recovery_codes() -> tuple[str, ...]:
+    """Return new recovery codes, in groups of four characters."""
+    return tuple(_new_recovery_code() for _ in range(RECOVERY_CODES))
+
+
+def _new_recovery_code() -> str:
+    text = base64.b32encode(secrets.token_bytes(RECOVERY_BYTES)).decode("ascii").lower()
+    return "-".join(text[start : start + 4] for start in range(0, len(text), 4))
+
+
+def hash_recovery_code(uid: str, typed: str) -> str:
+    """Return the digest of a recovery code as storage has it, "" if the text is none. Case, spaces and hyphens do not
+    count."""
+    code = "".join(typed.replace("-", "").split()).lower()
+    if len(code) != RECOVERY_BYTES * 8 // 5 or not set(code) <= _RECOVERY_ALPHABET:
+        return ""
+    return hashlib.sha256(f"gatepost recovery code {uid} {code}".encode()).hexdigest()

@@ -15,11 +15,15 @@ from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.web.context import Installation, WebContext
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.health_notes import SlowChecks, worst_of_cores
+from gatepost.web.openid.client import OpenidClient
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
     api_keys,
+    api_tokens,
     audit,
+    checklist,
+    configuration,
     custom_lists,
     feeds,
     learning,
@@ -42,12 +46,15 @@ from gatepost.web.pages import (
     tenants,
     users,
 )
+from gatepost.web.pages.openid import PAGES as OPENID_PAGES
 from gatepost.web.rendering import PageRenderer, build_environment, compile_templates
 from gatepost.web.routing import WebRoute, build_routes
+from gatepost.web.sign_in_rules import SignInRules
 from gatepost.web.time_zones import zone_names
 
 PAGES: tuple[WebRoute, ...] = (
     *sign_in.PAGES,
+    *OPENID_PAGES,
     *account.PAGES,
     *overview.PAGES,
     *saved_searches.PAGES,
@@ -70,6 +77,9 @@ PAGES: tuple[WebRoute, ...] = (
     *tenants.PAGES,
     *users.PAGES,
     *audit.PAGES,
+    *checklist.PAGES,
+    *configuration.PAGES,
+    *api_tokens.PAGES,
     *system.PAGES,
 )
 
@@ -101,9 +111,11 @@ def build_site(
     installation: Installation | None = None,
     clock: Callable[[], float] = time.monotonic,
     events: Emits = NO_EVENTS,
+    rules: SignInRules | None = None,
+    openid: OpenidClient | None = None,
 ) -> Site:
     """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
-    is told of sign-ins."""
+    is told of sign-ins, `rules` say who may sign in, and `openid` is the way through a provider."""
     assets, environment = _assets_and_environment()
     checks = SlowChecks()
     renderer = PageRenderer(environment, lambda: worst_of_cores(services.cores.states) or checks.note)
@@ -121,6 +133,8 @@ def build_site(
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
+        sign_in=rules or SignInRules(),
+        openid=openid,
         events=events,
         health=checks,
     )

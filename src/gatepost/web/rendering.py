@@ -52,6 +52,7 @@ NAVIGATION = (
     NavigationLink("Users", "/users", "users.read"),
     NavigationLink("Learning", "/learning", "learning.read"),
     NavigationLink("Audit trail", "/audit", "audit.read"),
+    NavigationLink("Configuration", "/configuration", "system.read"),
     NavigationLink("Nodes", "/nodes", "system.read"),
     NavigationLink("System", "/system", "system.read"),
 )

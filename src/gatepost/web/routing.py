@@ -42,7 +42,8 @@ STALE_FORM = Failure(FORBIDDEN, "your session has changed. Reload the page and t
 class PageRoute(msgspec.Struct, frozen=True):
     """One page or action for signed-in users. `may` None needs no permission besides the session. `limited` is what it
     counts as among the calls of which only so many run at once. What a page asks for by itself `is_polled`: it is no
-    use of the session, which ends all the same."""
+    use of the session, which ends all the same. What comes `before_setup` opens to users who have something to do
+    first."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -50,6 +51,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     may: PagePermission | None = None
     limited: CallKind | None = None
     is_polled: bool = False
+    before_setup: bool = False
 
 
 class UploadRoute(msgspec.Struct, frozen=True):
@@ -109,7 +111,7 @@ async def _answer_public(context: WebContext, page: PublicRoute, request: Reques
 
 
 async def _answer_page(context: WebContext, page: PageRoute, request: Request) -> PageResult:
-    session = await _authorize(context, page.may, request, is_use=not page.is_polled)
+    session = await _authorize(context, page.may, request, is_use=not page.is_polled, before_setup=page.before_setup)
     if not isinstance(session, WebSession):
         return session
     if page.method == "GET":
@@ -176,11 +178,18 @@ async def _answer_upload(context: WebContext, page: UploadRoute, request: Reques
 
 
 async def _authorize(
-    context: WebContext, may: PagePermission | None, request: Request, *, is_use: bool = True
+    context: WebContext,
+    may: PagePermission | None,
+    request: Request,
+    *,
+    is_use: bool = True,
+    before_setup: bool = False,
 ) -> WebSession | PageResult:
     session = await find_session(context, request, is_use=is_use)
     if session is None or not session.strong:
         return await _ask_to_sign_in(context, request)
+    if not before_setup and context.sign_in.next_step(session.user):
+        return redirect("/account/setup")
     if may is not None and may not in permissions_of(session.user):
         said = f"{session.user.role}s cannot use this page. Ask an administrator if you need access"
         failure = Failure(FORBIDDEN, said)
@@ -191,9 +200,12 @@ async def _authorize(
 
 
 async def find_session(context: WebContext, request: Request, *, is_use: bool = True) -> WebSession | None:
-    """Return the session that the request's cookie belongs to."""
+    """Return the session that the request's cookie belongs to; None too where its user may not sign in any more."""
     digest = read_cookie(request)
-    return await context.store.session(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use) if digest else None
+    if digest is None:
+        return None
+    session = await context.store.session(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use)
+    return session if session and context.sign_in.accepts(session.user) else None
 
 
 async def _ask_to_sign_in(context: WebContext, request: Request) -> PageResult:
@@ -207,7 +219,15 @@ async def _ask_to_sign_in(context: WebContext, request: Request) -> PageResult:
     form = await read_form(request, STRANGER)
     unsent = Unsent() if isinstance(form, Failure) else keep_unsent(request.url.path, request.url.query, form)
     page = context.renderer.render_public(
-        "sign-in.html", code=False, next="", fault=NOTICES["session-over"], name="", done="", unsent=unsent
+        "sign-in.html",
+        **context.sign_in_ways,
+        code=False,
+        next="",
+        fault=NOTICES["session-over"],
+        name="",
+        done="",
+        unsent=unsent,
+        has_left=False,
     )
     return html_response(page, 401)
 

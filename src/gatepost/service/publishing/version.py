@@ -9,9 +9,9 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -47,12 +47,22 @@ _HINT = (
 )
 
 
-def read_content(folder: Path, data: DataFolder, before: VersionContent | None) -> VersionContent:
+Prepare: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+def _unchanged(_name: str, shared: dict[str, Any]) -> dict[str, Any]:
+    return shared
+
+
+def read_content(
+    folder: Path, data: DataFolder, before: VersionContent | None, prepare: Prepare = _unchanged
+) -> VersionContent:
     """Read and check everything that a version of these files would hold; raises `ConfigError`.
 
     A file that is not there is taken from the version before, so that each service can be published from its machine.
+    `prepare` may change the document of a file, by its name, before secrets are looked for.
     """
-    _check_files(folder)
+    check_files(folder)
     documents: dict[str, dict[str, object]] = {}
     contents: dict[str, bytes] = {}
     faults: list[Fault] = []
@@ -64,7 +74,7 @@ def read_content(folder: Path, data: DataFolder, before: VersionContent | None) 
                 contents |= {each: raw for each, raw in before.files.items() if not each.startswith("models/")}
             continue
         document = rename_keys(parse_document(path.read_bytes()), model.old_names)
-        shared = _take_shared(name, document.data, ())
+        shared = prepare(name, _take_shared(name, document.data, ()))
         faults += find_secrets(str(path), document, shared)
         contents |= _collect_files(path.parent, shared)
         documents[name] = shared
@@ -82,7 +92,7 @@ def digest_content(content: VersionContent) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()
 
 
-def _check_files(folder: Path) -> None:
+def check_files(folder: Path) -> None:
     """Check all that `gatepost config check` checks."""
     has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
     if has_guard == has_abby:

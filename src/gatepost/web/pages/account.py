@@ -1,13 +1,18 @@
-"""The account of the signed-in user: password, second factor, time zone, sessions.
+"""The account of the signed-in user: password, second factor, recovery codes, time zone, sessions.
 
 Whatever changes how the user signs in needs the password again, and a code where a second factor is on: a browser that
 was left open, or a stolen cookie, must not be enough to take over the account. Attempts are counted for the session, so
 that strangers who guess elsewhere do not keep the user from changing the password.
+
+What a user has to do before anything else (`web/sign_in_rules.py`) is a page of its own, with the same forms.
 """
+
+from typing import Literal
 
 import structlog
 from starlette.responses import Response
 
+from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import Failure
 from gatepost.store.sign_in_attempts import session_source
 from gatepost.store.users import Credentials
@@ -20,8 +25,12 @@ from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.time_zones import UTC_NAME, zone_names
 
 WRONG_PASSWORD = "The current password is wrong; nothing was changed."  # noqa: S105  a sentence
+SAME_PASSWORD = "The new password is the current one; choose another. Nothing was changed."  # noqa: S105
 WRONG_CODE = "The code of the current second factor is wrong or was already used; nothing was changed."
 WRONG_NEW_CODE = "This code is wrong; nothing was changed. Check the clock of your device."
+NEEDED = "Your role needs a second factor; nothing was changed. You can replace it by a new one."
+# A recovery code with its hyphens, or with spaces around them.
+MAX_CODE = 30
 LOCKED = "Too many wrong attempts in this session; nothing was changed. Try again later."
 BUSY = "The server is busy; nothing was changed. Try again in a moment."
 
@@ -31,7 +40,7 @@ log = structlog.get_logger("gatepost.abby")
 async def sign_out(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End the session of the request."""
     await context.store.end_session(request.session.id, request.actor, request.user.uid)
-    return clear_cookie(redirect("/sign-in", notice="signed-out"))
+    return clear_cookie(redirect("/sign-in?out=1" if request.user.external else "/sign-in", notice="signed-out"))
 
 
 async def show_account(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -46,6 +55,8 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
         fault = "The two new passwords differ; nothing was changed."
     elif reason := password_fault(wanted, request.user.name):
         fault = f"The new password was not accepted: {reason}."
+    elif wanted == request.form.raw_text("password"):
+        fault = SAME_PASSWORD
     else:
         fault = await _find_proof_fault(context, request, needs_code=False)
     if fault:
@@ -57,7 +68,19 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
         keep=request.session.id,
         keep_browser=read_browser_cookie(request.http, request.user.uid),
     )
-    return redirect("/account", notice="password")
+    return redirect(_next_page(context, request), notice="password")
+
+
+async def show_setup(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show what the user has to do before anything else."""
+    if context.sign_in.next_step(request.user) is None:
+        return redirect("/")
+    return html_response(await _render_account(context, request))
+
+
+def _next_page(context: WebContext, request: SignedInRequest) -> str:
+    """Return where a change leads: to the next step of those that come first, or back to the account."""
+    return "/account/setup" if context.sign_in.next_step(request.user) else "/account"
 
 
 async def show_totp_setup(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -76,19 +99,43 @@ async def confirm_totp(context: WebContext, request: SignedInRequest) -> Respons
     fault = WRONG_NEW_CODE if step is None else await _find_proof_fault(context, request, needs_code=True)
     if fault or step is None:
         return html_response(await _render_account(context, request, fault=fault, secret=secret), 400)
-    await _set_totp(context, request, secret, step)
-    return redirect("/account", notice="totp-on")
+    codes = credentials.new_recovery_codes()
+    await _set_totp(context, request, secret, step, codes)
+    return html_response(await _render_codes(context, request, codes))
+
+
+async def renew_recovery_codes(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Replace the recovery codes; the new ones are shown in this response only."""
+    if fault := await _find_proof_fault(context, request, needs_code=True):
+        return html_response(await _render_account(context, request, fault=fault), 400)
+    codes = credentials.new_recovery_codes()
+    await context.store.renew_recovery_codes(request.user.uid, _hash_codes(request, codes), request.actor)
+    return html_response(await _render_codes(context, request, codes))
+
+
+async def _render_codes(context: WebContext, request: SignedInRequest, codes: tuple[str, ...]) -> str:
+    return await context.renderer.render_in_turns(
+        "recovery-codes.html", request, here="/account", codes=codes, onward=_next_page(context, request)
+    )
+
+
+def _hash_codes(request: SignedInRequest, codes: tuple[str, ...]) -> list[str]:
+    return [credentials.hash_recovery_code(request.user.uid, code) for code in codes]
 
 
 async def remove_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Turn the second factor off; this needs a code of it, else a new one could be set without a code of the old."""
+    if context.sign_in.needs_second_factor(request.user):
+        return html_response(await _render_account(context, request, fault=NEEDED), 403)
     if fault := await _find_proof_fault(context, request, needs_code=True):
         return html_response(await _render_account(context, request, fault=fault), 400)
     await _set_totp(context, request, None)
     return redirect("/account", notice="totp-off")
 
 
-async def _set_totp(context: WebContext, request: SignedInRequest, secret: str | None, step: int = 0) -> None:
+async def _set_totp(
+    context: WebContext, request: SignedInRequest, secret: str | None, step: int = 0, codes: tuple[str, ...] = ()
+) -> None:
     """Set the second factor and end all other sessions, which began without it or with another one."""
     await context.store.set_totp(
         request.user.uid,
@@ -97,6 +144,7 @@ async def _set_totp(context: WebContext, request: SignedInRequest, secret: str |
         step,
         keep=request.session.id,
         keep_browser=read_browser_cookie(request.http, request.user.uid),
+        recovery=_hash_codes(request, codes),
     )
 
 
@@ -138,26 +186,42 @@ async def _find_proof_fault(context: WebContext, request: SignedInRequest, *, ne
         if not await context.passwords.verify(found.password, request.form.raw_text("password")):
             log.warning("password refused", user=found.user.name)
             return WRONG_PASSWORD
-    if needs_code and found.totp_secret and not await is_valid_code(context, found, request.form.text("old-code", 20)):
-        log.warning("code refused", user=found.user.name)
-        return WRONG_CODE
+    if needs_code and found.totp_secret:
+        typed, address = request.form.text("old-code", MAX_CODE), address_of(request.http)
+        if await check_code(context, found, typed, address) is None:
+            log.warning("code refused", user=found.user.name)
+            return WRONG_CODE
     await context.store.give_back_attempt(attempt)
     return ""
 
 
-async def is_valid_code(context: WebContext, found: Credentials, typed: str) -> bool:
-    """Is this a current code of the user's second factor? A code that is right is used up."""
+async def check_code(
+    context: WebContext, found: Credentials, typed: str, address: str
+) -> Literal["second factor", "recovery code"] | None:
+    """Return what a code is: a current one of the user's second factor, or a recovery code; None if it is neither. A
+    code that is right is used up."""
+    if digest := credentials.hash_recovery_code(found.user.uid, typed):
+        is_right = found.user.totp and await context.store.use_recovery_code(found.user, digest, address)
+        return "recovery code" if is_right else None
     secret = await context.store.totp_secret(found)
     step = credentials.match_totp_code(secret, typed, context.clock()) if secret else None
-    return step is not None and await context.store.use_totp_step(found.user.uid, step)
+    if step is None or not await context.store.use_totp_step(found.user.uid, step):
+        return None
+    return "second factor"
 
 
 async def _render_account(context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = "") -> str:
+    step = context.sign_in.next_step(request.user)
+    if step == "second-factor" and not secret:
+        secret = credentials.new_totp_secret()
     return await context.renderer.render_in_turns(
-        "account.html",
+        "setup.html" if step else "account.html",
         request,
         here="/account",
+        step=step,
         fault=fault,
+        needs_second_factor=context.sign_in.needs_second_factor(request.user),
+        codes_left=await context.store.count_recovery_codes(request.user.uid) if request.user.totp else 0,
         secret=secret,
         picture=credentials.totp_qr_code(secret, request.user.name) if secret else None,
         sessions=await context.store.sessions(request.user.uid, context.now()),
@@ -166,13 +230,15 @@ async def _render_account(context: WebContext, request: SignedInRequest, *, faul
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("POST", "/sign-out", sign_out),
+    PageRoute("POST", "/sign-out", sign_out, before_setup=True),
     PageRoute("GET", "/account", show_account),
-    PageRoute("POST", "/account/password", change_password),
+    PageRoute("GET", "/account/setup", show_setup, before_setup=True),
+    PageRoute("POST", "/account/password", change_password, before_setup=True),
     PageRoute("POST", "/account/zone", set_time_zone),
     PageRoute("POST", "/account/totp", show_totp_setup),
-    PageRoute("POST", "/account/totp/confirm", confirm_totp),
+    PageRoute("POST", "/account/totp/confirm", confirm_totp, before_setup=True),
     PageRoute("POST", "/account/totp/remove", remove_totp),
+    PageRoute("POST", "/account/recovery-codes", renew_recovery_codes),
     PageRoute("POST", "/account/sessions/{id}/end", end_session),
     PageRoute("POST", "/account/sessions/end", end_other_sessions),
 )

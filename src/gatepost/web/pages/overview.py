@@ -19,6 +19,7 @@ from gatepost.store.traffic import BINS, TrafficBucket
 from gatepost.web.charts import Column, draw_lines, draw_meter, draw_stacked_bars
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.page_responses import html_response
+from gatepost.web.pages.checklist import find_checklist
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.time_zones import local_time
@@ -58,7 +59,12 @@ async def show_overview(context: WebContext, request: SignedInRequest) -> Respon
         return values
     return html_response(
         await context.renderer.render_in_turns(
-            "overview.html", request, here="/", scopes=await find_scopes(context, request), **values
+            "overview.html",
+            request,
+            here="/",
+            scopes=await find_scopes(context, request),
+            checklist=await find_checklist(context, request),
+            **values,
         )
     )
 

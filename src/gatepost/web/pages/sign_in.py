@@ -31,9 +31,9 @@ from gatepost.store.users import Credentials, User
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, Unsent, parse_query, read_form, read_unsent
-from gatepost.web.notices import clear_notice, read_notice
+from gatepost.web.notices import clear_notice, read_notice, set_notice
 from gatepost.web.page_responses import html_response, redirect
-from gatepost.web.pages.account import is_valid_code
+from gatepost.web.pages.account import MAX_CODE, check_code
 from gatepost.web.request import (
     SignedInRequest,
     new_session_secret,
@@ -57,7 +57,7 @@ BUSY = Failure(OVERLOADED, "too many people sign in at this moment; try again in
 log = structlog.get_logger("gatepost.abby")
 
 
-class _Origin(msgspec.Struct, frozen=True):
+class Origin(msgspec.Struct, frozen=True):
     """Where an attempt comes from: its address, and the digest of its cookie if its browser is known."""
 
     address: str
@@ -73,10 +73,11 @@ async def show_sign_in(context: WebContext, request: Request) -> Response | Fail
     session = await find_session(context, request)
     query = parse_query(request.url.query)
     if session and session.strong:
-        return redirect(_safe_target(query.text("next")))
+        return redirect(safe_target(query.text("next")))
     notice = read_notice(request)
     code = session is not None and not query.has("again")
-    page = _render_sign_in(context, query.text("next"), code, done=notice.text if notice else "")
+    done, has_left = notice.text if notice else "", query.has("out")
+    page = _render_sign_in(context, query.text("next"), code, done=done, has_left=has_left)
     return clear_notice(page) if notice else page
 
 
@@ -86,8 +87,10 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
     if isinstance(form, Failure):
         return form
     found = await context.store.credentials(form.text("name"))
+    if found and not context.sign_in.accepts(found.user):
+        found = None
     origin = await _find_origin(context, request, found)
-    if refused := await _wait_for_turn(context, request, origin):
+    if refused := await wait_for_turn(context, request, origin):
         return refused
     attempt: Attempt | None = None
     async with context.passwords.queue(request.is_disconnected) as place:
@@ -121,26 +124,30 @@ async def sign_in_with_code(context: WebContext, request: Request) -> Response |
         return redirect("/sign-in")
     found = await context.store.credentials(session.user.name)
     origin = await _find_origin(context, request, found)
-    if refused := await _wait_for_turn(context, request, origin):
+    if refused := await wait_for_turn(context, request, origin):
         return refused
     if found is None or found.user.disabled:
         return _refuse(context, form, found, origin, None, code=True)
     attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
-    if attempt is None or not await is_valid_code(context, found, form.text("code", 20)):
+    proof = await check_code(context, found, form.text("code", MAX_CODE), origin.address) if attempt else None
+    if attempt is None or proof is None:
         return _refuse(context, form, found, origin, attempt, code=True)
     await context.store.replace_session(session.id, session.user.uid)
-    return await _start_session(context, request, found, form, origin, attempt, strong=True)
+    answer = await _start_session(context, request, found, form, origin, attempt, strong=True, proof=proof)
+    if proof == "recovery code" and answer.status_code < 400:
+        set_notice(answer, "recovery-code", await context.store.count_recovery_codes(found.user.uid))
+    return answer
 
 
-async def _find_origin(context: WebContext, request: Request, found: Credentials | None) -> _Origin:
+async def _find_origin(context: WebContext, request: Request, found: Credentials | None) -> Origin:
     address = address_of(request)
     browser = read_browser_cookie(request, found.user.uid) if found else None
     if found and browser and await context.store.is_known_browser(found.user.uid, browser):
-        return _Origin(address, browser)
-    return _Origin(address)
+        return Origin(address, browser)
+    return Origin(address)
 
 
-async def _wait_for_turn(context: WebContext, request: Request, origin: _Origin) -> Failure | None:
+async def wait_for_turn(context: WebContext, request: Request, origin: Origin) -> Failure | None:
     """Wait for the turn of an address; a known browser has no need to, since its account counts its attempts."""
     if origin.browser:
         return None
@@ -155,7 +162,7 @@ async def _wait_for_turn(context: WebContext, request: Request, origin: _Origin)
 
 
 def _refuse(
-    context: WebContext, form: Form, found: Credentials | None, origin: _Origin, attempt: Attempt | None, *, code: bool
+    context: WebContext, form: Form, found: Credentials | None, origin: Origin, attempt: Attempt | None, *, code: bool
 ) -> Response:
     context.events.emit(_describe_refusal, found, origin.address, attempt, code=code)
     log.warning("sign-in refused", user=found.user.name if found else None, address=origin.address)
@@ -201,7 +208,7 @@ def _describe_refusal(
     )
 
 
-def _describe_sign_in(user: User, address: str) -> UserSignedIn:
+def describe_sign_in(user: User, address: str) -> UserSignedIn:
     return UserSignedIn(
         tenant_uid=user.tenant,
         user=bound(user.name),
@@ -216,10 +223,11 @@ async def _start_session(
     request: Request,
     found: Credentials,
     form: Form,
-    origin: _Origin,
+    origin: Origin,
     attempt: Attempt,
     *,
     strong: bool,
+    proof: str = "",
 ) -> Response:
     """Give back the attempt, which was right, and start a session with what was proven."""
     user, now = found.user, context.now()
@@ -243,9 +251,9 @@ async def _start_session(
         page = _render_sign_in(context, form.text("next"), code=True, unsent=read_unsent(form))
         return set_cookie(page, secret, seconds)
     await context.store.finish_attempt(attempt, now)
-    await context.store.note_sign_in(user.uid, now, origin.address)
+    await context.store.note_sign_in(user.uid, now, origin.address, proof)
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
-    context.events.emit(_describe_sign_in, user, origin.address)
+    context.events.emit(describe_sign_in, user, origin.address)
     log.info("signed in", user=user.name)
     if (unsent := read_unsent(form)).path:
         resending = await context.renderer.render_in_turns(
@@ -253,11 +261,11 @@ async def _start_session(
         )
         answer = set_cookie(html_response(resending), secret, seconds)
     else:
-        answer = set_cookie(redirect(_safe_target(form.text("next"))), secret, seconds)
+        answer = set_cookie(redirect(safe_target(form.text("next"))), secret, seconds)
     return await _mark_browser(context, answer, user.uid, origin)
 
 
-async def _mark_browser(context: WebContext, answer: Response, uid: str, origin: _Origin) -> Response:
+async def _mark_browser(context: WebContext, answer: Response, uid: str, origin: Origin) -> Response:
     """Remember the browser. A cookie that storage does not know is replaced: somebody else may have planted it."""
     if origin.browser:
         await context.store.remember_browser(uid, origin.browser, context.now())
@@ -276,14 +284,23 @@ def _render_sign_in(
     name: str = "",
     done: str = "",
     unsent: Unsent | None = None,
+    has_left: bool = False,
 ) -> Response:
     page = context.renderer.render_public(
-        "sign-in.html", code=code, next=target, fault=fault, name=name, done=done, unsent=unsent or Unsent()
+        "sign-in.html",
+        **context.sign_in_ways,
+        code=code,
+        next=target,
+        fault=fault,
+        name=name,
+        done=done,
+        unsent=unsent or Unsent(),
+        has_left=has_left,
     )
     return html_response(page, 401 if fault else 200)
 
 
-def _safe_target(wanted: str) -> str:
+def safe_target(wanted: str) -> str:
     """Return the path to go to after signing in: one of this site only. `//host` and `/\\host` are other hosts to a
     browser."""
     parts = urlsplit(wanted)

@@ -21,6 +21,8 @@ MAX_NAME = 100
 LAST_ADMINISTRATOR = "this is the last administrator with access to all tenants; create another one first"
 OWN_ACCOUNT = "you cannot change your own account here; ask another administrator"
 
+NO_PASSWORD = "this user signs in through OpenID Connect and has no password here"  # noqa: S105
+
 
 async def show_users(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """List all users that the user may see."""
@@ -39,7 +41,7 @@ async def create_user(context: WebContext, request: SignedInRequest) -> Response
         return html_response(await _render_users(context, request, fault="choose a role"), 400)
     password = generate_password()
     hashed = await context.passwords.hash(password)
-    created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor)
+    created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     if isinstance(created, NameTaken):
@@ -73,8 +75,10 @@ async def reset_password(context: WebContext, request: SignedInRequest) -> Respo
         return user
     if user.uid == request.user.uid:
         return redirect("/account")
+    if user.external:
+        return html_response(await _render_users(context, request, fault=NO_PASSWORD), 409)
     password = generate_password()
-    await context.store.set_password(user.uid, await context.passwords.hash(password), request.actor)
+    await context.store.set_password(user.uid, await context.passwords.hash(password), request.actor, must_change=True)
     if request.form.has("totp"):
         await context.store.set_totp(user.uid, None, request.actor)
     return html_response(await _render_users(context, request, new_password=(user, password)))

@@ -1,0 +1,94 @@
+"""Signing in to the web interface: passwords, second factors, and an OpenID provider."""
+
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from gatepost.settings.section import Section
+from gatepost.settings.values import FilePath, Host, Secret, TenantUid, WebUrl
+
+MAX_RULES = 500
+
+RoleName: TypeAlias = Literal["administrator", "analyst", "auditor"]
+ShortText = Annotated[str, Field(min_length=1, max_length=200)]
+Minutes = Annotated[int, Field(ge=5, le=7 * 1440)]
+
+
+class AccessRuleSettings(Section):
+    """One claim of an id token, and what it opens."""
+
+    claim: ShortText = Field(
+        description="name of the claim, such as `groups`; `realm_access.roles` is `roles` inside of `realm_access`"
+    )
+    value: ShortText = Field(description="value that the claim must have, or that must be in its list")
+    role: RoleName = Field(description="role of the user")
+    tenant: TenantUid | None = Field(None, description="tenant of the user; by default all tenants")
+
+
+class OpenidConnectSettings(Section):
+    """The OpenID provider through which users sign in."""
+
+    issuer: WebUrl = Field(description="issuer of the provider, exactly as it writes it in its id tokens")
+    client_id: ShortText = Field(description="id of Gatepost at the provider")
+    client_secret: Secret | None = Field(
+        None, description="secret of Gatepost at the provider; not set for a public client, which PKCE alone protects"
+    )
+    access: Annotated[list[AccessRuleSettings], Field(min_length=1, max_length=MAX_RULES)] = Field(
+        description="who gets in: the first rule that an id token meets; a user who meets none has no access"
+    )
+    label: ShortText | None = Field(
+        None, description="name of the provider on the page for signing in; by default the host of `issuer`"
+    )
+    scopes: list[ShortText] = Field(
+        ["openid", "profile", "email"], description="scopes that are asked for; `openid` has to be one of them"
+    )
+    name_claim: ShortText = Field("preferred_username", description="claim with the name of the user")
+    max_age: Minutes | None = Field(
+        None,
+        description="minutes after which users have to prove themselves to the provider again; sessions end then too."
+        " By default sessions end after 12 hours, as with passwords",
+    )
+    hosts: list[Host] = Field(
+        [], description="further hosts of the provider; by default all its endpoints have to be on the host of `issuer`"
+    )
+    ca: FilePath | None = Field(
+        None, description="PEM file to verify the certificate of the provider with; by default that of the system"
+    )
+
+    @property
+    def provider_name(self) -> str:
+        """The value of `label` that is in force."""
+        return self.label or urlsplit(self.issuer).hostname or ""
+
+    @model_validator(mode="after")
+    def _check_scopes(self) -> "OpenidConnectSettings":
+        if "openid" not in self.scopes:
+            raise ValueError("must have openid among its scopes")
+        return self
+
+
+class SignInSettings(Section):
+    """Signing in to the web interface."""
+
+    passwords: bool = Field(
+        True,
+        description="whether users sign in with a password; `false` leaves `openidConnect` and `emergencyAccount`",
+    )
+    emergency_account: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None,
+        description="name of the one user whose password works although `passwords` is `false`",
+    )
+    second_factor: list[RoleName] = Field(
+        [],
+        description="roles whose users need a second factor; one who has none sets it up before anything else",
+    )
+    openid_connect: OpenidConnectSettings | None = Field(
+        None, description="OpenID provider through which users sign in; off if not set. It needs `publicUrl`"
+    )
+
+    @model_validator(mode="after")
+    def _check_ways(self) -> "SignInSettings":
+        if not self.passwords and not (self.openid_connect or self.emergency_account):
+            raise ValueError("must leave a way to sign in: set openidConnect, or passwords to true")
+        return self

@@ -1,0 +1,224 @@
+"""The draft of a configuration: which settings pages may change, and the version that a draft would make.
+
+Pages change policies and the settings of `EDITABLE`: numbers, switches and times. Paths, addresses of other hosts and
+references to secrets are left to the files, as with feeds: whoever may change both a secret's reference and the host
+that it is sent to could read every secret of the server. Whatever a draft does not name stays as it is.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from gatepost.policy.layers import Layer, Policies, lay_over, unchanged_policies
+from gatepost.settings.document import parse_document
+from gatepost.settings.faults import Fault
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.store.config_drafts import DraftContent
+from gatepost.store.publishing import VersionContent
+
+MAX_VALUE = 500
+MAX_POLICY = 100_000
+DEPLOYMENT = ""
+EDITABLE: Mapping[str, tuple[str, ...]] = {
+    "guard.yml": (
+        *("history.retention", "history.headers"),
+        *("quarantine.retention", "quarantine.deletedRetention", "quarantine.maxSize"),
+        *("senderHistory.enabled", "senderHistory.retention", "senderHistory.minDays", "senderHistory.minMessages"),
+        *("mainWorkerCount", "maxGuardRequestsInProcessing", "guardRequestThrottleThreshold", "maxThrottleDelay"),
+        *("analysisTimeout", "stageLimit", "dns.timeout", "log.level"),
+    ),
+    "abby.yml": ("publicUrl", "signIn.secondFactor", "signIn.passwords", "signIn.emergencyAccount", "log.level"),
+}
+_MODELS: Mapping[str, type[BaseModel]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
+
+
+class Difference(Protocol):
+    """One key or file that differs between two versions."""
+
+    @property
+    def file(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def before(self) -> str: ...
+
+    @property
+    def after(self) -> str: ...
+
+    @property
+    def lines(self) -> tuple[str, ...]: ...
+
+
+class Publisher(Protocol):
+    """What the service knows of versions: the content of this node's files, what is wrong with a content, and how two
+    differ. Files are read, so all of it runs in a thread. `own_content` raises `ConfigError`."""
+
+    def own_content(self) -> VersionContent: ...
+
+    def find_faults(self, content: VersionContent) -> Sequence[Fault]: ...
+
+    def compare(self, before: VersionContent, after: VersionContent) -> Sequence[Difference]: ...
+
+    def digest(self, content: VersionContent) -> str: ...
+
+
+class SettingRow(msgspec.Struct, frozen=True):
+    """One setting as the page shows it; values are texts, "" where it is not set."""
+
+    file: str
+    key: str
+    description: str
+    default: str
+    running: str
+    typed: str
+    choices: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its field in the form."""
+        return f"{self.file} {self.key}"
+
+
+def list_settings(running: VersionContent, draft: DraftContent, faults: Sequence[Fault]) -> list[SettingRow]:
+    """Return a row for every setting that pages may change, of the files that a version has."""
+    rows = []
+    for file, keys in EDITABLE.items():
+        if file not in running.documents:
+            continue
+        for key in keys:
+            field, default = _find_field(_MODELS[file], key)
+            value = _look_up(running.documents[file], key)
+            shown = "" if value is None else render_value(value)
+            name = f"{file} {key}"
+            wrong = tuple(each.sentence for each in faults if _is_about(each, file, key))
+            typed = draft.settings.get(name, shown)
+            rows.append(SettingRow(file, key, field.description or "", default, shown, typed, _choices(field), wrong))
+    return rows
+
+
+def list_policies(running: VersionContent, draft: DraftContent) -> dict[str, str]:
+    """Return the text of each policy, by the uid of its tenant, "" for the deployment."""
+    found = {DEPLOYMENT: ""}
+    for name, raw in running.files.items():
+        if name == "policy/deployment.toml":
+            found[DEPLOYMENT] = raw.decode("utf-8", "replace")
+        elif name.startswith("policy/tenant-"):
+            found[name.removeprefix("policy/tenant-").removesuffix(".toml")] = raw.decode("utf-8", "replace")
+    return {**found, **draft.policies}
+
+
+def apply_draft(running: VersionContent, draft: DraftContent) -> tuple[VersionContent, list[Fault]]:
+    """Return the content that a draft makes of the running one, and the values that cannot be read."""
+    documents: dict[str, Any] = json.loads(json.dumps(running.documents))
+    files, faults = dict(running.files), list[Fault]()
+    for name, typed in draft.settings.items():
+        file, _, key = name.partition(" ")
+        if key not in EDITABLE.get(file, ()) or file not in documents:
+            continue
+        value = parse_value(typed)
+        if isinstance(value, _Unreadable):
+            faults.append(Fault(file, 0, key, value.sentence))
+        else:
+            _put(documents[file], key.split("."), value)
+    for uid, text in draft.policies.items():
+        place = f"policy/tenant-{uid}.toml" if uid else "policy/deployment.toml"
+        if place not in files and not text.strip():
+            continue
+        files[place] = text.encode("utf-8", "replace")
+        for document in documents.values():
+            section = document.setdefault("policy", {})
+            if uid:
+                section.setdefault("tenants", {})[uid] = place
+            else:
+                section["file"] = place
+    return VersionContent(documents, files), faults
+
+
+def build_policies(content: VersionContent) -> Policies:
+    """Return the policies of a content, without the rules of the web interface; raises `PolicyError`."""
+    texts = list_policies(content, DraftContent())
+    deployment = unchanged_policies().deployment
+    if texts[DEPLOYMENT]:
+        deployment = lay_over(deployment, Layer("deployment", "the policy of the deployment", texts[DEPLOYMENT]))
+    tenants = {
+        uid: lay_over(deployment, Layer("tenant", f"the policy of {uid}", text)) for uid, text in texts.items() if uid
+    }
+    return Policies(deployment, tenants)
+
+
+class _Unreadable(msgspec.Struct, frozen=True):
+    sentence: str
+
+
+def parse_value(typed: str) -> Any:
+    """Return the value of a typed text, as it would be read in a file: None for an empty one, which is the default."""
+    text = " ".join(typed.split())
+    if not text:
+        return None
+    document = parse_document(f"value: {text}".encode("utf-8", "replace"))
+    data = document.data
+    if document.mistakes or not isinstance(data, dict) or set(data) != {"value"}:
+        said = document.mistakes[0].sentence if document.mistakes else "must be one value"
+        return _Unreadable(said)
+    if isinstance(data["value"], str) and "${" in data["value"]:
+        return _Unreadable("must not be a reference to a file or the environment here")
+    return data["value"]
+
+
+def render_value(value: Any) -> str:
+    """Return a value as it is typed; what `parse_value` would read as something else is quoted."""
+    if isinstance(value, str) and parse_value(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_about(fault: Fault, file: str, key: str) -> bool:
+    return fault.file.endswith(file) and (fault.key == key or fault.key.startswith((f"{key}.", f"{key}[")))
+
+
+def _find_field(model: type[BaseModel], key: str) -> tuple[FieldInfo, str]:
+    """Return the field of a dotted key, and its default as text."""
+    inner: Any = model
+    default: Any = None
+    field = FieldInfo()
+    for step in key.split("."):
+        field = next(each for each in inner.model_fields.values() if each.alias == step)
+        default = field.get_default(call_default_factory=True, validated_data={})
+        inner = field.annotation
+    return field, "" if default is None else render_value(default)
+
+
+def _choices(field: FieldInfo) -> tuple[str, ...]:
+    if field.annotation is bool:
+        return ("true", "false")
+    values = getattr(field.annotation, "__args__", ())
+    return values if values and all(isinstance(each, str) for each in values) else ()
+
+
+def _look_up(document: Mapping[str, Any], key: str) -> Any:
+    found: Any = document
+    for step in key.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _put(document: dict[str, Any], steps: list[str], value: Any) -> None:
+    """Set a key, or remove it where the value is None."""
+    for step in steps[:-1]:
+        inner = document.get(step)
+        if not isinstance(inner, dict):
+            if value is None:
+                return
+            inner = document[step] = {}
+        document = inner
+    if value is None:
+        document.pop(steps[-1], None)
+    else:
+        document[steps[-1]] = value

@@ -1,0 +1,260 @@
+"""The configuration of the deployment: a draft, tried on stored mail, compared, published for all nodes, taken back.
+
+What is published is what the page has shown: publishing names the revision of the draft and the version that it was
+compared with, and is refused if either has changed since.
+"""
+
+import asyncio
+
+import msgspec
+from starlette.responses import Response
+
+from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.policy.rules import PolicyError
+from gatepost.rejudge.dry_run import try_policy
+from gatepost.rejudge.policies_in_force import with_stored_rules
+from gatepost.rejudge.replay import Comparison
+from gatepost.settings.faults import ConfigError, Fault
+from gatepost.store.config_drafts import ConfigDraft, DraftContent
+from gatepost.store.publishing import Version, VersionContent
+from gatepost.web.configuration import (
+    DEPLOYMENT,
+    MAX_POLICY,
+    MAX_VALUE,
+    Difference,
+    Publisher,
+    apply_draft,
+    build_policies,
+    list_policies,
+    list_settings,
+)
+from gatepost.web.context import WebContext
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.request import SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
+
+MAX_MESSAGES = 1_000
+MAX_FLIPS_SHOWN = 200
+MAX_DIFFERENCES = 500
+VERSIONS = 50
+MAX_REASON = 200
+NOT_HERE = Failure(NOT_FOUND, "this process has no configuration files, so it cannot publish")
+NO_VERSION = Failure(NOT_FOUND, "there is no such version")
+NO_REASON = "say in a few words why; the history shows it"
+
+
+class Running(msgspec.Struct, frozen=True):
+    """The version that all nodes shall run, 0 for the files of each. Faults are what keeps those from being
+    published."""
+
+    number: int
+    content: VersionContent
+    faults: tuple[Fault, ...] = ()
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What the policies of a draft would have done to the last messages, or what is wrong with them."""
+
+    considered: int = 0
+    flips: tuple[Comparison, ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+
+async def find_running(context: WebContext, publisher: Publisher) -> Running:
+    """Return what is running now."""
+    rollout = await context.store.rollout()
+    version = await context.store.find_version(rollout.wanted) if rollout.wanted else None
+    if version:
+        return Running(rollout.wanted, version.content)
+    try:
+        return Running(0, await asyncio.to_thread(publisher.own_content))
+    except ConfigError as fault:
+        return Running(0, VersionContent({}, {}), fault.faults)
+
+
+async def show_configuration(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show the draft, what it changes, and the versions."""
+    publisher = context.installation.publisher
+    return NOT_HERE if publisher is None else await _render(context, request, publisher)
+
+
+async def save_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Save what was typed, right or wrong; only publishing needs it to be right."""
+    publisher = context.installation.publisher
+    if publisher is None:
+        return NOT_HERE
+    running, form = await find_running(context, publisher), request.form
+    known = {row.name: row.running for row in list_settings(running.content, DraftContent(), ())}
+    settings = {
+        name: form.text(name, MAX_VALUE)
+        for name, value in known.items()
+        if name in form.fields and form.text(name, MAX_VALUE) != value
+    }
+    policies = {
+        uid: typed
+        for uid, text in list_policies(running.content, DraftContent()).items()
+        if f"policy {uid}" in form.fields and (typed := _read_text(form.raw_text(f"policy {uid}"))) != _read_text(text)
+    }
+    draft = DraftContent(settings, policies)
+    if not await context.store.put_config_draft(draft, running.number, _number(form.text("revision")), request.actor):
+        return redirect("/configuration", notice="draft-changed")
+    return redirect("/configuration", notice="draft-saved")
+
+
+async def try_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Judge the last messages again with the policies of the draft. Nothing is changed."""
+    publisher, draft = context.installation.publisher, await context.store.config_draft()
+    if publisher is None or draft is None:
+        return redirect("/configuration")
+    await context.store.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
+    running = await find_running(context, publisher)
+    content, _ = apply_draft(running.content, draft.content)
+    return await _render(context, request, publisher, trial=await _try(context, content))
+
+
+async def _try(context: WebContext, content: VersionContent) -> Trial:
+    try:
+        # In a thread, one at a time: the text may be hostile, and the event loop has other work.
+        async with context.reading_policy:
+            files = await asyncio.to_thread(build_policies, content)
+    except PolicyError as fault:
+        return Trial(mistakes=tuple(str(fault).splitlines()[:50]))
+    other = await with_stored_rules(files, context.store)
+    considered, flips = await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
+    return Trial(considered, tuple(flips))
+
+
+async def discard_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete the draft."""
+    if not await context.store.discard_config_draft(_number(request.form.text("revision")), request.actor):
+        return redirect("/configuration", notice="draft-changed")
+    return redirect("/configuration", notice="draft-discarded")
+
+
+async def publish_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Publish the draft as the next version, if it is right and still what was shown."""
+    publisher, draft = context.installation.publisher, await context.store.config_draft()
+    if publisher is None:
+        return NOT_HERE
+    running = await find_running(context, publisher)
+    shown = (_number(request.form.text("revision")), _number(request.form.text("running")))
+    if draft is None or (draft.revision, running.number) != shown:
+        return redirect("/configuration", notice="draft-changed")
+    reason = request.form.text("reason", MAX_REASON)
+    if not reason:
+        return await _render(context, request, publisher, fault=NO_REASON)
+    content, faults = apply_draft(running.content, draft.content)
+    faults += running.faults or await asyncio.to_thread(publisher.find_faults, content)
+    if faults:
+        return await _render(context, request, publisher, fault="the draft has faults, which are named below")
+    digest = publisher.digest(content)
+    if not await context.store.publish_over(running.number, content, digest, reason, request.actor):
+        return redirect("/configuration", notice="draft-changed")
+    await context.store.discard_config_draft(draft.revision, request.actor)
+    return redirect("/configuration", notice="published")
+
+
+async def show_rollback(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show what going back to a version would change."""
+    publisher, version = context.installation.publisher, await _find_version(context, request)
+    if publisher is None or version is None:
+        return NO_VERSION
+    running = await find_running(context, publisher)
+    differences = await asyncio.to_thread(publisher.compare, running.content, version.content)
+    page = await context.renderer.render_in_turns(
+        "rollback.html",
+        request,
+        here="/configuration",
+        version=version.info,
+        running=running,
+        differences=differences[:MAX_DIFFERENCES],
+    )
+    return html_response(page)
+
+
+async def roll_back(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Publish the content of an earlier version again."""
+    publisher, version = context.installation.publisher, await _find_version(context, request)
+    if publisher is None or version is None:
+        return NO_VERSION
+    number, running = version.info.number, _number(request.form.text("running"))
+    reason = request.form.text("reason", MAX_REASON) or f"back to version {number}"
+    if not await context.store.publish_over(
+        running, version.content, version.info.digest, reason, request.actor, number
+    ):
+        return redirect("/configuration", notice="draft-changed")
+    return redirect("/configuration", notice="rolled-back")
+
+
+async def _find_version(context: WebContext, request: SignedInRequest) -> Version | None:
+    number = _number(request.path_part("published"))
+    return await context.store.find_version(number) if number else None
+
+
+async def _render(
+    context: WebContext,
+    request: SignedInRequest,
+    publisher: Publisher,
+    *,
+    fault: str = "",
+    trial: Trial | None = None,
+) -> Response:
+    running, draft = await find_running(context, publisher), await context.store.config_draft()
+    typed = draft.content if draft else DraftContent()
+    content, faults = apply_draft(running.content, typed)
+    differences: list[Difference] = []
+    if draft and not running.faults:
+        faults += await asyncio.to_thread(publisher.find_faults, content)
+        differences = list(await asyncio.to_thread(publisher.compare, running.content, content))
+    rows = list_settings(running.content, typed, faults)
+    placed = {sentence for row in rows for sentence in row.faults}
+    moment = context.now()
+    nodes = await context.store.node_records()
+    rollout = await context.store.rollout()
+    page = await context.renderer.render_in_turns(
+        "configuration.html",
+        request,
+        here="/configuration",
+        running=running,
+        rollout=rollout,
+        draft=draft,
+        rows=rows,
+        policies=list_policies(running.content, typed),
+        policy_names=await _policy_names(context, running, draft),
+        faults=[str(each) for each in (*running.faults, *faults) if each.sentence not in placed][:50],
+        differences=differences[:MAX_DIFFERENCES],
+        fault=fault,
+        trial=trial,
+        last=MAX_MESSAGES,
+        shown_flips=MAX_FLIPS_SHOWN,
+        versions=await context.store.version_history(VERSIONS),
+        nodes=[node for node in nodes if node.health(moment) != "silent"],
+        now=moment,
+    )
+    return html_response(page, 400 if fault or (trial and trial.mistakes) else 200)
+
+
+async def _policy_names(context: WebContext, running: Running, draft: ConfigDraft | None) -> dict[str, str]:
+    names = {tenant.uid: tenant.name for tenant in await context.store.tenants()}
+    found = list_policies(running.content, draft.content if draft else DraftContent())
+    return {uid: "All tenants" if uid == DEPLOYMENT else names.get(uid, uid) for uid in found}
+
+
+def _read_text(text: str) -> str:
+    """Return a text as files have it: browsers end lines with CR and LF."""
+    return text.replace("\r\n", "\n")[:MAX_POLICY]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else 0
+
+
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/configuration", show_configuration, "system.read"),
+    PageRoute("POST", "/configuration", save_draft, "system.change"),
+    PageRoute("POST", "/configuration/try", try_draft, "system.change", "policy trial"),
+    PageRoute("POST", "/configuration/discard", discard_draft, "system.change"),
+    PageRoute("POST", "/configuration/publish", publish_draft, "system.change"),
+    PageRoute("GET", "/configuration/versions/{published}", show_rollback, "system.read"),
+    PageRoute("POST", "/configuration/versions/{published}/roll-back", roll_back, "system.change"),
+)
