@@ -78,5 +78,6 @@ def find_composites(reading: Reading, findings: Sequence[Finding]) -> Iterator[F
         except ConditionError:
             continue
         if holds:
-            because = {each.kind for each in findings if each.kind in composite.any_of or f'"{each.kind}"' in composite.when}
-            yield kind.at("findings", because=", ".join(sorted(because)))
+            stated = {each.kind for each in findings if f'"{each.kind}"' in composite.when} - composite.any_of
+            first = {each.kind for each in findings} & composite.any_of
+            yield kind.at("findings", because=", ".join([*sorted(first), *sorted(stated)]))

@@ -390,9 +390,6 @@ COMPOSITE_ADDRESS_CARRIED_AWAY = Kind(
 COMPOSITE_BRAND_ON_FREE_PAGE = Kind(
     "composite:brand-on-free-page", "Uses a company's name, and links or pictures are at a free service"
 )
-COMPOSITE_FORM_OF_OTHERS = Kind(
-    "composite:form-of-others", "Sent through a service of forms, with a link to an unrelated site"
-)
 COMPOSITE_HIDDEN_LURE = Kind("composite:hidden-lure", "A lure hides where its link leads, or stands on a free page")
 COMPOSITE_NOTE_TO_STRANGERS = Kind(
     "composite:note-to-strangers", "A line to nobody in particular, with a link to a free page"

@@ -4,16 +4,17 @@ import base64
 import struct
 
 import pytest
+from tests.files.compound_files import make_compound
 
 from gatepost.files.saved_messages import COMPOUND, find_reported_messages, open_saved_message
 from gatepost.mail.attached_messages import MAX_MESSAGES
 from gatepost.mail.reader import read
-from tests.files.compound_files import make_compound
 
 HEADER = (
     "Received: from mx.offers.example ([192.0.2.9])\r\n by mx.acme.example; Tue, 10 Nov 2026 09:12:00 +0000\r\n"
     'From: "Kettles" <a@offers.example>\r\nTo: ann@acme.example\r\nSubject: Kettles by the ton\r\n'
-    'Content-Type: multipart/alternative;\r\n boundary="gone"\r\nContent-Transfer-Encoding: 7bit\r\nMIME-Version: 1.0\r\n'
+    'Content-Type: multipart/alternative;\r\n boundary="gone"\r\n'
+    "Content-Transfer-Encoding: 7bit\r\nMIME-Version: 1.0\r\n"
 )
 BODY = "Kettles by the ton. Buy today."
 PAGE = b'<p>Kettles by the ton. <a href="https://kettles.example/buy">Buy today</a></p>'
@@ -44,7 +45,9 @@ def tnef(*attributes: bytes) -> bytes:
 
 def embedded(message: bytes) -> bytes:
     """A container whose attachment is a message."""
-    said = table(property_of(0x3701, 0x0D, bytes(16) + message), property_of(0x3001, 0x1F, "Kettles\0".encode("utf-16-le")))
+    said = table(
+        property_of(0x3701, 0x0D, bytes(16) + message), property_of(0x3001, 0x1F, "Kettles\0".encode("utf-16-le"))
+    )
     return tnef(attribute(2, 0x9002, bytes(14)), attribute(2, 0x9005, said))
 
 
@@ -72,14 +75,19 @@ def test_header_bodies_and_links_are_those_of_the_mail(content: bytes) -> None:
     message = read(open_saved_message(content))
     assert [str(sender) for sender in message.senders] == ["a@offers.example"]
     assert message.subject == "Kettles by the ton"
-    assert message.headers.all("content-type") == ['multipart/alternative; boundary="=_saved-message"']
+    assert message.headers.all("content-type") == ('multipart/alternative; boundary="=_saved-message"',)
     assert message.headers.first("received")
     assert [text.form for text in message.texts] == ["plain", "html"]
     assert [link.host for link in message.links] == ["kettles.example"]
 
 
 def test_a_message_without_its_header_section_has_the_properties_for_fields() -> None:
-    streams = {"0037001F": "Kettles\r\nBcc: x@x.example", "0C1A001E": "", "5D01001F": "a@offers.example", "0E04001F": "Ann"}
+    streams = {
+        "0037001F": "Kettles\r\nBcc: x@x.example",
+        "0C1A001E": "",
+        "5D01001F": "a@offers.example",
+        "0E04001F": "Ann",
+    }
     encoded = {name: value.encode("utf-16-le") for name, value in streams.items()}
     message = read(open_saved_message(msg(**{"007D001F": b"", **encoded})))
     assert message.subject == "Kettles Bcc: x@x.example"
@@ -143,7 +151,7 @@ def test_the_letter_that_carries_a_report_is_not_reported() -> None:
 
 
 def test_their_number_is_bounded() -> None:
-    part = f'Content-Type: application/octet-stream; name="a.msg"\r\nContent-Transfer-Encoding: base64\r\n\r\n'.encode()
+    part = b'Content-Type: application/octet-stream; name="a.msg"\r\nContent-Transfer-Encoding: base64\r\n\r\n'
     body = b"--b\r\n" + part + base64.encodebytes(msg()) + b"\r\n"
     head = b"From: ann@acme.example\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"
     assert len(find_reported_messages(head + body * 15 + b"--b--\r\n")) == MAX_MESSAGES

@@ -78,8 +78,8 @@ def open_saved_message(content: bytes) -> bytes:
 
 
 def _list_own_files(message: Message) -> list[Part]:
-    """Return the files of a message that stand in no message attached to it, each in its first reading. A winmail.dat is
-    the message itself once more; what it carries stands beside it."""
+    """Return the files of a message that stand in no message attached to it, each in its first reading. A winmail.dat
+    is the message itself once more; what it carries stands beside it."""
     inside = tuple(f"{part.path}." for part in message.parts if part.path != "1" and _is_message(part))
     found = [part for part in message.files if _is_first_reading(part)]
     return [part for part in found if not part.path.startswith(inside)] if inside else found

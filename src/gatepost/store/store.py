@@ -15,6 +15,7 @@ from gatepost.store.feedback import FeedbackStore
 from gatepost.store.feeds import FeedStore
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.learnt_models import LearntModelStore
+from gatepost.store.look_back_queue import LookBackQueue
 from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.messages import MessageStore
@@ -48,6 +49,7 @@ class Store(
     FeedStore,
     FeedDefinitionStore,
     LookBackStore,
+    LookBackQueue,
     ListLookup,
     ApiKeyStore,
     UserStore,

@@ -237,9 +237,11 @@ def _is_capitals(subject: str) -> bool:
 
 
 def _is_random(tail: str) -> bool:
-    """Return whether capitals, small letters and digits change so often as nobody writes them."""
+    """Return whether capitals, small letters and digits change so often as nobody writes them; words that are put
+    together (`2CurSeen`) have some small letters in a row."""
     sorts = ["d" if each.isdigit() else "u" if each.isupper() else "l" for each in tail]
-    return len(set(sorts)) > 2 and sum(left != right for left, right in pairwise(sorts)) >= _MANY_CHANGES
+    changes = sum(left != right for left, right in pairwise(sorts))
+    return len(set(sorts)) > 2 and "lll" not in "".join(sorts) and changes >= _MANY_CHANGES
 
 
 def _find_subject_tail(reading: Reading) -> str:
@@ -252,7 +254,8 @@ def _find_subject_tail(reading: Reading) -> str:
 
 # "+26637$", "+$1,989", "0.7495_BTC"
 _CREDITED_SUM = re.compile(
-    r"\+ ?(?:[$€£] ?\d[\d.,]{2,12}|\d[\d.,]{2,12} ?(?:[$€£]|USD|EUR|BTC))|\d[.,]\d{2,8}[ _]{1,3}(?:BTC|Bitcoin|ETH)(?![A-Za-z])"
+    r"\+ ?(?:[$€£] ?\d[\d.,]{2,12}|\d[\d.,]{2,12} ?(?:[$€£]|USD|EUR|BTC))"
+    r"|\d[.,]\d{2,8}[ _.]{1,3}(?:BTC|Bitcoin|ETH)(?![A-Za-z])"
 )
 
 

@@ -91,9 +91,11 @@ def _find_quoted_recipient(reading: Reading) -> tuple[str, Address | None]:
 
 
 MAX_QUOTED_PEOPLE = 60
+MAX_QUOTED_WORDS = 2_000
 # The header of a quoted message, as mail programs copy it: who wrote it, and to whom.
 _QUOTED_PERSON = re.compile(
-    r"\n[>| \t]{0,6}\*?(from|von|de|da|van|od|fra|från|от|差出人|发件人|to|an|à|para|aan|do|til|till|кому|宛先|收件人|cc|kopie|copie)"
+    r"\n[>| \t]{0,6}\*?(from|von|de|da|van|od|fra|från|от|差出人|发件人|to|an|à|para|aan|do|til|till|кому|宛先|收件人"
+    r"|cc|kopie|copie)"
     r"\s?[:：]\*?[ \t]?([^\n]{3,600})",
     re.IGNORECASE,
 )
@@ -127,7 +129,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     if reading.sender_history.ready and not is_first_contact(reading):
         return
     sender, own = reading.message.senders[0], _recipient_organisations(reading)
-    people, is_complete = _find_quoted_people(reading)
+    people, names, is_complete = _find_quoted_people(reading)
     organisations = {org_domain(person.domain) for person in people}
     home = org_domain(normal_domain(sender.domain))
     if not home or home in own or not organisations & own or not _has_others(people, sender, home):
@@ -136,7 +138,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     if not brought:
         return
     name = words_of(sender.name)
-    is_namesake = len(name) > 1 and any(words_of(person.name) == name for person in people)
+    is_namesake = len(name) > 1 and f" {' '.join(name)} " in names
     strength = _THREAD_NAMESAKE if is_namesake else _THREAD_STRANGER
     strength += _THREAD_FREEMAIL if is_freemail(normal_domain(sender.domain)) else 0.0
     strength *= 1.0 if reading.sender_history.ready else _THREAD_NO_HISTORY
@@ -152,9 +154,10 @@ def _recipient_organisations(reading: Reading) -> set[str]:
     return {org_domain(domain) for domain in domains if domain and not is_freemail(domain)} - {""}
 
 
-def _find_quoted_people(reading: Reading) -> tuple[list[Address], bool]:
-    """Return the people of the quoted messages, and whether their readers are named, too."""
+def _find_quoted_people(reading: Reading) -> tuple[list[Address], str, bool]:
+    """Return the people of the quoted messages, the words of their names, and whether their readers are named, too."""
     found: dict[str, Address] = {}
+    names: list[str] = []
     has_author = has_readers = False
     for text in reading.message.texts[:MAX_TEXTS]:
         if text.form == "document":
@@ -163,6 +166,7 @@ def _find_quoted_people(reading: Reading) -> tuple[list[Address], bool]:
         for field in _QUOTED_PERSON.finditer(visible):
             addresses = addresses_in(field[2])
             is_author = field[1].casefold() in _QUOTED_AUTHOR
+            names += (" ", *words_of(field[2])) if addresses and len(names) < MAX_QUOTED_WORDS else ()
             has_author |= is_author and bool(addresses)
             has_readers |= not is_author and bool(addresses)
             for address in addresses[: MAX_QUOTED_PEOPLE - len(found)]:
@@ -170,7 +174,7 @@ def _find_quoted_people(reading: Reading) -> tuple[list[Address], bool]:
         for line in _QUOTED_BY.finditer(visible) if len(found) < MAX_QUOTED_PEOPLE else ():
             for address in addresses_in(f"<{line[1]}>")[:1]:
                 found.setdefault(normal_address(str(address)), address)
-    return list(found.values()), has_author and has_readers
+    return list(found.values()), f" {' '.join(names)} ", has_author and has_readers
 
 
 def _has_others(people: list[Address], sender: Address, home: str) -> bool:

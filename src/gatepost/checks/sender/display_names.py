@@ -65,8 +65,9 @@ def _leads_to(domain: str, reading: Reading) -> bool:
 _SHOWN_DOMAIN = re.compile(r"(?<![\w@.-])[A-Za-z][A-Za-z0-9-]{1,40}(?:\.[A-Za-z]{2,12}){1,2}(?![\w@-]|\.\w)")
 # "ASP.NET" is no site.
 _NO_SITES = frozenset({"asp.net", "vb.net", "ado.net", "dot.net", "node.js"})
-_DOMAIN_BY_SERVICE, _DOMAIN_LINKED, _DOMAIN_OPENLY = coefficients(
-    SENDER_DISPLAY_NAME_DOMAIN, "service", "linked", "unsubscribe"
+_SHORTEST_OWNER = 3
+_DOMAIN_BY_SERVICE, _DOMAIN_LINKED, _DOMAIN_IN_MAILBOX, _DOMAIN_OPENLY = coefficients(
+    SENDER_DISPLAY_NAME_DOMAIN, "service", "linked", "mailbox", "unsubscribe"
 )
 
 
@@ -85,14 +86,22 @@ def shown_domain(reading: Reading) -> Iterator[Finding]:
         domain = normal_domain(shown.group())
         if domain in _NO_SITES or not is_icann_suffix(domain.partition(".")[2]) or is_freemail(domain):
             return
-        name = org_domain(domain).partition(".")[0]
-        if reading.is_discussion or any(name in owner.replace("-", "") for owner in reading.sender_domains):
+        name = org_domain(domain).partition(".")[0].replace("-", "")
+        owners = (normal_domain(sender.domain), *reading.sender_domains)
+        if reading.is_discussion or any(_is_named_after(owner, name) for owner in owners):
             return
         strength = (_DOMAIN_BY_SERVICE if is_tenant(sender.domain) else 1.0) * (
             _DOMAIN_LINKED if _leads_to(domain, reading) else 1.0
         )
+        strength *= _DOMAIN_IN_MAILBOX if name in sender.local.lower() else 1.0
         strength *= _DOMAIN_OPENLY if "list-unsubscribe" in reading.fields else 1.0
         yield SENDER_DISPLAY_NAME_DOMAIN.at("From", strength=round(strength, 2), shown=domain, actual=sender)
+
+
+def _is_named_after(domain: str, name: str) -> bool:
+    """Return whether a domain and a name have one in the other: `mail.cnn.com` may write as `CNNMoney.com`."""
+    owner = org_domain(domain).partition(".")[0].replace("-", "")
+    return name in domain.replace("-", "") or (len(owner) >= _SHORTEST_OWNER and owner in name)
 
 
 _INVISIBLE_BETWEEN_LETTERS = re.compile(r"[A-Za-z][\u00ad\u200b-\u200f\u2060\ufeff\U000e0100-\U000e01ef]+[A-Za-z]")
@@ -130,7 +139,8 @@ def _find_mixed_word(name: str) -> str:
         if len(word) >= _SHORTEST_MIXED_NAME and is_mixed_script(word):
             found = scripts(word)
             # The micro sign stands before a Latin word in names of programs.
-            if "LATIN" in found and (len(found) > 2 or (skeleton(word).isascii() and word[0] not in "µμ")):
+            is_latin = skeleton(word).isascii() or 2 * sum(map(str.isascii, word)) > len(word)
+            if "LATIN" in found and (len(found) > 2 or (is_latin and word[0] not in "µμ")):
                 return word
     return ""
 
@@ -200,7 +210,7 @@ def _measure_brand_doubt(brand: Brand, domain: str, shown: str, reading: Reading
     own."""
     doubt = (1.0 if shown else _BRAND_NO_NAME) * (_BRAND_BY_SERVICE if is_tenant(domain) else 1.0)
     home = sum(owns(brand, host) for host in reading.sites)
-    return doubt * _BRAND_OWN_LINKS if domain and home and 2 * home >= len(reading.sites) else doubt
+    return doubt * _BRAND_OWN_LINKS if domain and 2 * home > len(reading.sites) else doubt
 
 
 def _measure_mention(mention: Mention) -> float:

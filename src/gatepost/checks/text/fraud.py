@@ -280,7 +280,8 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
 _SUM_NOTE = 350
 # "+28,282$", "25.371 $", "0.7495 BTC"
 _NOTED_SUM = re.compile(
-    r"(?<![\w.,])(?:[$€£] ?\d[\d.,]{2,11}|\+? ?\d[\d.,]{2,11} ?(?:[$€£]|usd|eur|btc|bitcoin|usdt)(?!\w))"
+    r"(?<![\w.,])(?:[$€£] ?\d[\d.,]{2,11}|\+? ?\d[\d.,]{2,11} ?(?:[$€£]|usd|eur|usdt)(?!\w)"
+    r"|\d[\d.,]{0,11} ?(?:btc|bitcoins?)(?!\w))"
 )
 
 
