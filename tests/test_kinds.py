@@ -5,13 +5,16 @@ from collections import Counter
 
 from gatepost import kinds
 from gatepost.checks.registry import CHECKS
+from gatepost.composites import load_composites
 from gatepost.kinds import BY_ID, TITLES, Kind
 
 
 def test_every_kind_is_found_by_exactly_one_check() -> None:
     found = Counter(kind for check in CHECKS for kind in check.kinds)
-    # The operator's rules are applied after all checks.
-    assert set(found) | {kinds.LIMIT_RULE_FAILED} == set(BY_ID.values())
+    # Composites and the operator's rules are applied after all checks.
+    composites = {kind for kind, _ in load_composites()}
+    assert set(found) | composites | {kinds.LIMIT_RULE_FAILED} == set(BY_ID.values())
+    assert not composites & set(found)
     assert [kind.id for kind, times in found.items() if times > 1] == []
 
 

@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("settings",),
     ("logs", "report", "findings", "reputation"),
     ("strengths", "verdict", "own_rules"),
-    ("checks",),
+    ("checks", "composites"),
     ("stages",),
     ("analysis",),
     ("store",),

@@ -16,6 +16,7 @@ from tests.files.letter_formats import LETTER_FORMATS
 from gatepost.api.openapi import Interface, document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.checks.registry import CHECKS
+from gatepost.composites import load_composites
 from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.policy.rules import shipped_policy
@@ -203,10 +204,12 @@ def render_findings() -> Iterator[str]:
     yield from ("# Findings", "")
     yield "What an analysis can find. The tag is what the API answers; the rest is the shipped policy's."
     yield "A conclusive finding needs no threshold; a group counts at most its cap, and a kind once."
-    for check in CHECKS:
-        yield from ("", f"## {check.name.replace('_', ' ').capitalize()}", "")
+    found_by = [(check.name, check.kinds) for check in CHECKS]
+    found_by.append(("composites", tuple(kind for kind, _ in load_composites())))
+    for name, kinds in found_by:
+        yield from ("", f"## {name.replace('_', ' ').capitalize()}", "")
         yield from ("| Tag | Meaning | Weight | Group | Speaks for |", "|---|---|---|---|---|")
-        for kind in check.kinds:
+        for kind in kinds:
             rule = policy.kinds.get(kind.id)
             weight = f"{rule.weight:g}{', conclusive' if rule.conclusive else ''}" if rule else "0"
             group, verdict = (rule.group, rule.verdict) if rule else ("", "")
@@ -216,9 +219,9 @@ def render_findings() -> Iterator[str]:
     for entries in LISTS:
         yield f"| `list:{entries.name}` | {KINDS[entries.kind].description} | {render_cell(entries.description)} |"
     yield from ("", "## Verdicts", "", "| Verdict | Decision | Threshold | Own points |", "|---|---|---|---|")
-    for name, verdict_rule in policy.verdicts.items():
+    for verdict, verdict_rule in policy.verdicts.items():
         threshold = "conclusive findings only" if verdict_rule.threshold is None else f"{verdict_rule.threshold:g}"
-        yield f"| {name} | {verdict_rule.decision} | {threshold} | {verdict_rule.own:g} |"
+        yield f"| {verdict} | {verdict_rule.decision} | {threshold} | {verdict_rule.own:g} |"
     yield from ("", "## Groups", "", "| Group | Cap | Meaning |", "|---|---|---|")
     yield from (
         f"| {name} | {group.cap:g} | {render_cell(group.description)} |" for name, group in policy.groups.items()

@@ -92,6 +92,20 @@ def messages() -> list[bytes]:
     return [*made, documents.eml("a.zip", PAYLOAD), documents.web_archive("a.js", PAYLOAD), signed_message()]
 
 
+def saved_messages() -> list[bytes]:
+    """Return messages as Outlook saves them, with a header section, bodies and an attachment."""
+    header = "From: a@a.example\r\nSubject: x\r\nContent-Type: text/html;\r\n charset=utf-8\r\n\r\n"
+    streams = {
+        "__substg1.0_007D001F": header.encode("utf-16-le"),
+        "__substg1.0_0037001E": b"Subject",
+        "__substg1.0_1000001F": "See the file".encode("utf-16-le"),
+        "__substg1.0_10130102": b"<p>See the <a href='http://a.example/'>file</a></p>",
+        "__attach_version1.0_#00000000/__substg1.0_37010102": PAYLOAD,
+        "__attach_version1.0_#00000000/__substg1.0_3707001F": "a.zip".encode("utf-16-le"),
+    }
+    return [make_compound(streams), documents.msg("a.js", PAYLOAD), documents.tnef("a.eml", PAYLOAD)]
+
+
 def signed_message() -> bytes:
     """Return a message with every field that authentication reads; no signature is right."""
     tags = b"v=1; a=rsa-sha256; c=relaxed/simple; d=a.example; s=s1; h=from:to:subject; t=1; x=9999999999;"

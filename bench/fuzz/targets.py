@@ -12,10 +12,10 @@ from bench.fuzz.seeds import Seeds, formats, lines, pictures
 from gatepost.auth import dmarc, header
 from gatepost.auth.sending_host import _read_hop
 from gatepost.files import drawn_codes, file_names, signatures
+from gatepost.files.saved_messages import find_reported_messages, open_saved_message
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.addresses import parse_addresses
-from gatepost.mail.attached_messages import find_attached_messages
 from gatepost.mail.encodings import cms, tnef
 from gatepost.mail.headers import decode_words
 from gatepost.mail.html.script import read_scripts
@@ -161,7 +161,8 @@ FILES: tuple[Target, ...] = (
 
 MAIL: tuple[Target, ...] = (
     Target("mime", read, seeds.messages),
-    Target("attached-messages", find_attached_messages, seeds.messages),
+    Target("attached-messages", find_reported_messages, seeds.messages),
+    Target("saved-messages", open_saved_message, seeds.saved_messages),
     Target("native-twins", readers.compare_native, seeds.messages, cheap=True),
     Target("html", lambda data: readers.read_part(data, "text/html"), seeds.pages),
     Target(

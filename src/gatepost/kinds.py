@@ -58,6 +58,7 @@ SENDER_BRAND_IMPERSONATION = Kind(
 SENDER_BROKEN_HABIT = Kind("sender:broken-habit", "The sender's domain always authenticated before; this mail does not")
 SENDER_CHEAP_ENDING = Kind("sender:cheap-ending", "The sender's domain is under a cheap top-level domain")
 SENDER_DECORATED_NAME = Kind("sender:decorated-name", "The sender's name contains emoji or symbols")
+SENDER_DISPLAY_NAME_DOMAIN = Kind("sender:display-name-domain", "Sender name shows a domain that is not the sender's")
 SENDER_DISGUISED_NAME = Kind("sender:disguised-name", "The sender's name spells a company in look-alike characters")
 SENDER_DISPLAY_NAME_SPOOF = Kind("sender:display-name-spoof", "The display name shows an address of another domain")
 SENDER_ENVELOPE_FREEMAIL = Kind("sender:envelope-freemail", "Sent through a free mailbox for another domain")
@@ -71,6 +72,7 @@ SENDER_INVISIBLE_CHARACTERS = Kind("sender:invisible-characters", "The sender's 
 SENDER_LOOKALIKE_DOMAIN = Kind("sender:lookalike-domain", "The sender's domain imitates a trusted domain")
 SENDER_MACHINE_NAME = Kind("sender:machine-name", "The sender's domain is a provider's automatic name of an IP address")
 SENDER_MISSING_FROM = Kind("sender:missing-from", "The message names no sender")
+SENDER_MIXED_SCRIPT_NAME = Kind("sender:mixed-script-name", "A word of the sender's name mixes alphabets")
 SENDER_NEW_REPLY_TO = Kind("sender:new-reply-to", "A known sender's replies go elsewhere for the first time")
 SENDER_NULL_SENDER = Kind("sender:null-sender", "The envelope sender is empty, but this is not a delivery report")
 SENDER_OWN_DOMAIN_SPOOF = Kind("sender:own-domain-spoof", "Claims one of your own domains and is not authenticated")
@@ -166,10 +168,14 @@ HEADER_ODD_DATE = Kind("header:odd-date", "The Date is written as no mail progra
 HEADER_ODD_FROM = Kind("header:odd-from", "From is written as no mail program writes it")
 HEADER_ODD_SPELLING = Kind("header:odd-spelling", "The name of a header field is written as no mail program writes it")
 HEADER_RAW_CHARACTERS = Kind("header:raw-characters", "From, To or Subject holds characters that were not encoded")
+HEADER_RANDOM_TAIL = Kind("header:random-tail", "The subject ends with a row of random characters")
 HEADER_SCRIPT = Kind("header:script", "A script on a web server sent the message")
 HEADER_ODD_MAILER = Kind("header:odd-mailer", "The mail program's name is a few random characters")
 HEADER_SHOUTING_SUBJECT = Kind("header:shouting-subject", "The subject is in capitals or full of exclamation marks")
 HEADER_STYLED_SUBJECT = Kind("header:styled-subject", "The subject is written in styled look-alike letters")
+HEADER_STOLEN_THREAD = Kind(
+    "header:stolen-thread", "Answers a conversation of the recipient in which the sender had no part"
+)
 HEADER_SUBJECT_TAIL = Kind("header:subject-tail", "The subject ends with a mark behind a long row of blanks")
 HEADER_UNFILLED_TEMPLATE = Kind("header:unfilled-template", "A header field contains an unfilled placeholder")
 
@@ -221,6 +227,7 @@ TEXT_CREDENTIAL_LURE = Kind(
 TEXT_CRYPTO_LURE = Kind(
     "text:crypto-lure", "Offers or threatens the reader's cryptocurrency; links lead away from the sender"
 )
+TEXT_DISGUISED_NUMBER = Kind("text:disguised-number", "The text disguises a telephone number")
 TEXT_DISGUISED_WORDS = Kind("text:disguised-words", "Advertising words are spelled with digits, signs or gaps")
 TEXT_DOCUMENT_LURE = Kind("text:document-lure", "Announces a document or message; links lead away from the sender")
 TEXT_ERRAND = Kind("text:errand", "Opens like a superior's request: are you there, keep it quiet")
@@ -239,6 +246,7 @@ TEXT_MODEL_PHISHING = Kind("text:model-phishing", "Text classifier: phishing")
 TEXT_MODEL_SPAM = Kind("text:model-spam", "Text classifier: spam")
 TEXT_MODEL_SURE = Kind("text:model-sure", "Text classifier: spam, very high confidence")
 TEXT_PARCEL_LURE = Kind("text:parcel-lure", "Says that a parcel is waiting; links lead away from the sender")
+TEXT_PAYROLL_CHANGE = Kind("text:payroll-change", "The text asks to pay a salary to another account")
 TEXT_PAYMENT_CHANGE = Kind("text:payment-change", "Gives new bank details or asks for a transfer")
 TEXT_PICTURE_FIRST = Kind("text:picture-first", "A letter without a link begins with a drawn picture")
 TEXT_PLANTED_LINK = Kind("text:planted-link", "A link and a sum of money stand where the reader's name should")
@@ -248,6 +256,7 @@ TEXT_REFUND_LURE = Kind("text:refund-lure", "Promises a refund or threatens a fi
 TEXT_SALARY_LURE = Kind("text:salary-lure", "Poses as news about pay or benefits; links lead away from the sender")
 TEXT_SPAM_EXCUSE = Kind("text:spam-excuse", "Contains typical bulk-mail disclaimers")
 TEXT_SPAM_VOCABULARY = Kind("text:spam-vocabulary", "Consists of phrases of unsolicited advertising")
+TEXT_SUDDEN_SUM = Kind("text:sudden-sum", "A short note from a free mailbox reports money that came in")
 TEXT_URGENCY = Kind("text:urgency", "Puts the reader under time pressure")
 TEXT_WALLET_ADDRESS = Kind("text:wallet-address", "Contains the address of a crypto wallet")
 TEXT_WORD_SALAD = Kind("text:word-salad", "Contains a long run of unconnected words")
@@ -373,6 +382,22 @@ MIME_UNDECLARED_ENCODING = Kind("mime:undeclared-encoding", "Content looks trans
 MIME_UNKNOWN_ENCODING = Kind("mime:unknown-encoding", "A transfer encoding has an unknown name")
 MIME_UUENCODE = Kind("mime:uuencode", "Text contains a uuencoded file")
 MIME_YENC = Kind("mime:yenc", "Text contains a yEnc file")
+
+# Composites: findings that mean more together than their sum (`composites.toml`).
+COMPOSITE_ADDRESS_CARRIED_AWAY = Kind(
+    "composite:address-carried-away", "A link away from the sender carries the recipient's address"
+)
+COMPOSITE_BRAND_ON_FREE_PAGE = Kind(
+    "composite:brand-on-free-page", "Uses a company's name, and links or pictures are at a free service"
+)
+COMPOSITE_HIDDEN_LURE = Kind("composite:hidden-lure", "A lure hides where its link leads, or stands on a free page")
+COMPOSITE_NOTE_TO_STRANGERS = Kind(
+    "composite:note-to-strangers", "A line to nobody in particular, with a link to a free page"
+)
+COMPOSITE_PRIZE_SUM = Kind("composite:prize-sum", "Offers a prize, with a sum of money in the subject")
+COMPOSITE_REPLIES_FROM_NOBODY = Kind(
+    "composite:replies-from-nobody", "Names no recipient, and answers go to another domain"
+)
 
 # Limits: something was not read, because a budget ran out or it could not be read at all.
 LIMIT_ADDRESSES = Kind("limit:addresses", "An address field has more addresses than are read")

@@ -16,6 +16,7 @@ from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
+from gatepost.composites import find_composites, may_combine
 from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File
@@ -98,6 +99,7 @@ STAGES: tuple[str, ...] = (
     "yara",
     "lists",
     *(stage for stage, _ in CHECK_STAGES),
+    "composites",
     "rules",
     "judge",
 )
@@ -283,6 +285,12 @@ class Stages:
     def make_row(self, reading: Reading) -> bytes:
         """The feature row that is kept with the record; none where guard compares no messages."""
         return self._run("campaign", lambda: reading.row, b"") if self.context.campaigns else b""
+
+    def add_composites(self, reading: Reading, findings: list[Finding]) -> list[Finding]:
+        """The findings, with the shipped composites of them."""
+        if not may_combine(findings):
+            return findings
+        return self._run("composites", lambda: [*findings, *find_composites(reading, findings)], findings)
 
     def apply_own_rules(self, reading: Reading, findings: list[Finding]) -> list[Finding]:
         """The findings, with those of the operator's and the tenant's own rules."""

@@ -285,7 +285,8 @@ class Lists:
         cores = Cores([FakeCore()], poll_seconds=60)
         services = create_services(cores=cores, store=self.store, spool=Spool(self.folder / "spool"))
         permissions: Any = ["messages.search", "messages.read", "messages.release", "messages.delete"]
-        app = create_app(services, tokens=[StaticApiTokenSettings(name="soar", token=READER, permissions=permissions)])
+        token = StaticApiTokenSettings(name="soar", token=READER, permissions=permissions)
+        app = create_app(services, tokens=[token], look_back=True)
         chain, key = self._certificate
         self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
         self.loop.call_soon(self._ready.set)

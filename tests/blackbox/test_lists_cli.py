@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gatepost.cli import main
+from gatepost.cli.look_back import run_waiting_look_backs
 from gatepost.ids import new_id
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
@@ -164,6 +165,25 @@ def test_a_wrong_key_is_a_sentence(run: Run, lists: Any, tmp_path: Path, monkeyp
     assert code == 1
     assert "(401 unauthorized)" in err
     assert lists.key not in err
+
+
+def test_entries_of_the_api_wait_for_a_look_back(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
+    """They wait with the call that adds them; lists that block nothing do not."""
+    (tmp_path / "abby/abby").mkdir(parents=True)
+    core = {"core": {"hosts": ["https://127.0.0.1:9785"]}}
+    stated = {"serviceProviders": core, "storage": {"url": lists.storage}, "lists": {"lookBack": 3}}
+    (tmp_path / "abby/abby/abby.yml").write_text(json.dumps(stated))
+    report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=(Subject("link", "https://q.example/", "1"),))
+    envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
+    record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
+    lists.run(lists.store.record_message(record))
+    for name, entry in (("blocked-urls", "q.example"), ("blocked-urls", "r.example"), ("allowed-urls", "s.example")):
+        assert run("add", name, entry)[0] == 0
+    found = [each for each in run_waiting_look_backs(tmp_path, lists.folder) if each["tenantUid"] == tenant]
+    assert found == [{"list": "blocked-urls", "tenantUid": tenant, "entries": 2, "considered": 1, "found": 1}]
+    (kept,) = lists.run(lists.store.look_backs(tenant, "blocked-urls"))
+    assert kept.hits == ((record.ggrid, "q.example"),)
+    assert run_waiting_look_backs(tmp_path, lists.folder) == []
 
 
 def test_looking_back_lists_what_was_delivered(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:

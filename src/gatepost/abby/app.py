@@ -141,9 +141,11 @@ def create_app(
     routes: Iterable[BaseRoute] = (),
     error_page: ErrorPage | None = None,
     strict_transport: bool = False,
+    look_back: bool = False,
 ) -> Starlette:
     """Return the whole service. `observe` is called with the outcome of every scan; `routes` are added after those of
-    the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only."""
+    the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only;
+    with `look_back` delivered mail is looked at for entries that come through the List API."""
     authenticator = Authenticator(Tokens(tokens), Guesses(clock, services.guesses.tokens))
     status = StatusApi(
         authenticator=authenticator,
@@ -158,6 +160,7 @@ def create_app(
         dry_runs=services.dry_runs,
         exports=services.exports,
         limits=services.limits,
+        look_back=look_back,
     )
     scanning_document, lists_document = document(SCANNING), document(LISTS_API)
     own = [

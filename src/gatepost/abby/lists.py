@@ -57,6 +57,7 @@ from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import ListDryRuns, new_entry, try_adding, try_deleting
+from gatepost.rejudge.look_back import can_look_back
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
 from gatepost.store.entries import EntryRow, NewEntry
@@ -181,7 +182,8 @@ class Exports:
 
 
 class ListsApi:
-    """The four operations of the List API."""
+    """The four operations of the List API. With `look_back`, new entries of lists that block wait for a look back into
+    delivered mail."""
 
     def __init__(
         self,
@@ -191,9 +193,11 @@ class ListsApi:
         dry_runs: ListDryRuns,
         exports: Exports,
         limits: CallLimits,
+        look_back: bool = False,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
+        self._look_back = look_back
         self._dry_runs = dry_runs
         self._exports = exports
         self._limits = limits
@@ -245,7 +249,8 @@ class ListsApi:
             return entries
         if body.dry_run:
             return await self._run_within_limits(key, self._try_adding(scope, definition, entries))
-        modified = await self._store.add_entries(scope, definition, entries, _actor(key))
+        look_back = self._look_back and can_look_back(definition)
+        modified = await self._store.add_entries(scope, definition, entries, _actor(key), look_back=look_back)
         if isinstance(modified, ListFull):
             return _list_full(modified)
         if isinstance(modified, NotFound):

@@ -20,13 +20,19 @@ from gatepost.checks.headers.fields import (
     subject,
 )
 from gatepost.checks.headers.habits import desktop_program, field_habits
-from gatepost.checks.headers.replies import fake_bounce, fake_reply
+from gatepost.checks.headers.replies import fake_bounce, fake_reply, stolen_thread
 from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts, picture_host
 from gatepost.checks.links.shown import link_text, qr_codes
 from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, shortened_links, url_form
 from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, reply_to
 from gatepost.checks.sender.authentication import authentication
-from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
+from gatepost.checks.sender.display_names import (
+    brand_name,
+    decorated_name,
+    display_name,
+    protected_person,
+    shown_domain,
+)
 from gatepost.checks.sender.envelope import envelope, malformed_envelope
 from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
 from gatepost.checks.sender.host_names import host_names, provider_absent
@@ -35,10 +41,18 @@ from gatepost.checks.sender.own_domains import own_domain, recipient_domain, sel
 from gatepost.checks.sender.received_host import received_host
 from gatepost.checks.sender.reputation import reputation
 from gatepost.checks.text.evasion import filter_evasion, image_only, picture_first
-from gatepost.checks.text.fraud import advance_fee, call_back, extortion, payment_requests
+from gatepost.checks.text.fraud import (
+    advance_fee,
+    call_back,
+    extortion,
+    payment_requests,
+    payroll_change,
+    sudden_sum,
+)
 from gatepost.checks.text.learned import campaign, learnt_model, text_model
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, urgency
 from gatepost.checks.text.opening_letters import opening_letter
+from gatepost.checks.text.phone_numbers import disguised_number
 from gatepost.checks.text.spam_vocabulary import gtube, spam_vocabulary
 from gatepost.findings import Check
 
@@ -122,4 +136,9 @@ CHECKS: tuple[Check, ...] = (
     recipient_domain,
     malformed_envelope,
     gtube,
+    stolen_thread,
+    shown_domain,
+    payroll_change,
+    sudden_sum,
+    disguised_number,
 )

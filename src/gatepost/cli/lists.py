@@ -107,6 +107,26 @@ def add(
     change_entries(service, Target(name, uid, delete=False, dry_run=dry_run, json=json), stated, find)
 
 
+@app.command("look-back")
+def look_back_now(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+    """Look back at once for entries that came through the List API and wait; the service does so by itself.
+
+    How many days are looked at says `lists.lookBack` in abby.yml. What is found is shown on the page of its list.
+    """
+    from gatepost.cli.look_back import run_waiting_look_backs
+    from gatepost.cli.printing import console, print_json, safe
+
+    found = run_waiting_look_backs(config, data)
+    if json:
+        print_json(found)
+        return
+    if not found:
+        console().print("Nothing waits for a look back.")
+    for each in found:
+        looked = f"{each['found']:,} of {each['considered']:,} delivered messages"
+        console().print(safe(f"{each['list']}: {each['entries']:,} new entries would have held {looked}."))
+
+
 @app.command("delete")
 def delete(
     name: ListArgument,

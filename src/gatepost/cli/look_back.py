@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gatepost.cli.options import load_policies, render_time, with_store
+from gatepost.cli.options import config_folder, data_folder, load_policies, render_time, with_store
 from gatepost.cli.printing import console, rows, safe, table
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import NormalForm
-from gatepost.rejudge.look_back import can_look_back, look_back
+from gatepost.rejudge.look_back import can_look_back, look_back, run_waiting
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.service.data_folder import StartError
 from gatepost.store.audit import CLI
@@ -52,6 +52,29 @@ def find_delivered(
         if keep and found.found:
             await store.record_look_back(tenant, list_name, found)
         return found, await store.message_lines([ggrid for ggrid, _ in found.hits])
+
+    return with_store(config, data, work)
+
+
+def run_waiting_look_backs(config: Path | None, data: Path | None) -> list[dict[str, Any]]:
+    """Look back for all entries that came through the List API and wait; return what was found, list by list."""
+    from gatepost.settings.files import load_abby
+
+    policies = load_policies(config, data)
+    days = load_abby(config_folder(config, data_folder(data))).lists.look_back
+
+    async def work(store: Store) -> list[dict[str, Any]]:
+        in_force = await with_stored_rules(policies, store)
+        return [
+            {
+                "list": waiting.list_name,
+                "tenantUid": waiting.scope,
+                "entries": found.entries,
+                "considered": found.considered,
+                "found": found.found,
+            }
+            async for waiting, found in run_waiting(store, in_force, days)
+        ]
 
     return with_store(config, data, work)
 

@@ -5,7 +5,7 @@ asked for, so those messages can be found without their text. The work is bounde
 result says how far it came. Entries that need the text (phrases), and lists that hold nothing, cannot be looked up.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from functools import partial
 
@@ -13,7 +13,8 @@ from gatepost.lists.catalogue import ListDefinition
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import judge_in_turn, load_custom_lists
 from gatepost.rejudge.replay import Change, EntryDryRun, Known
-from gatepost.store.audit import Actor
+from gatepost.store.audit import SYSTEM, Actor
+from gatepost.store.look_back_queue import WaitingLookBack
 from gatepost.store.look_backs import MAX_HITS, LookBack
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
@@ -23,6 +24,9 @@ DAY = 86_400_000
 # About half a minute on one core; pages look at less, so that nobody waits for them.
 MESSAGES, EFFORT = 50_000, 3_000_000
 PAGE_MESSAGES, PAGE_EFFORT = 5_000, 300_000
+# Entries of one list that are looked for at once, and lists of one run.
+MAX_KEYS = 20_000
+MAX_LISTS = 500
 
 
 def can_look_back(definition: ListDefinition) -> bool:
@@ -90,3 +94,26 @@ class _Search:
             self.found += 1
             if len(self.hits) < MAX_HITS:
                 self.hits.append((record.ggrid, held_by[0]))
+
+
+async def run_waiting(store: Store, policies: Policies, days: int) -> AsyncIterator[tuple[WaitingLookBack, LookBack]]:
+    """Look back for all entries that came through the List API and wait; yield each list with what was found.
+
+    That is kept and told as every look back is, and only then forgotten here: a kill repeats one and loses none."""
+    for _ in range(MAX_LISTS):
+        waiting = await store.take_look_back()
+        if waiting is None:
+            return
+        definition = await store.list_definition(waiting.scope, waiting.list_name)
+        if definition and can_look_back(definition) and days and waiting.keys:
+            keys = waiting.keys[:MAX_KEYS]
+            found = await look_back(store, policies, waiting.scope, definition, keys, days, _actor_of(waiting))
+            if found.found:
+                await store.record_look_back(waiting.scope, waiting.list_name, found)
+            yield waiting, found
+        await store.finish_look_back(waiting)
+
+
+def _actor_of(waiting: WaitingLookBack) -> Actor:
+    kind, _, name = waiting.actor.partition(":")
+    return Actor(kind, name) if kind == "key" else SYSTEM

@@ -15,6 +15,7 @@ from gatepost.abby.cores import Cores
 from gatepost.scanning.request import Condition
 from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
+from gatepost.service.look_backs import LookBackSchedule
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing.drafts import NodePublisher
@@ -92,6 +93,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         routes=site.routes,
         error_page=site.error_page,
         strict_transport=isinstance(settings.tls, TlsSettings),
+        look_back=bool(settings.lists.look_back),
     )
     return ApiParts(app, cores, probe_cores(cores), shared.condition)
 
@@ -104,6 +106,18 @@ def schedule_feeds(
     if plan.config is None or not shared.node.is_first:
         return None
     schedule = FeedSchedule(shared.store, settings.feeds, plan.config, plan.data.path)
+    shared.registry.register(schedule)
+    stack.push_async_callback(schedule.stop)
+    return schedule
+
+
+def schedule_look_backs(
+    plan: Plan, settings: AbbySettings, shared: SharedParts, stack: AsyncExitStack
+) -> LookBackSchedule | None:
+    """Return what looks back for entries of the List API, if this process does; the stack stops it."""
+    if plan.config is None or not shared.node.is_first or not settings.lists.look_back:
+        return None
+    schedule = LookBackSchedule(shared.store, plan.config, plan.data.path)
     shared.registry.register(schedule)
     stack.push_async_callback(schedule.stop)
     return schedule

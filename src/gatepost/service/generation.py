@@ -69,9 +69,15 @@ class Generation(msgspec.Struct, eq=False):
     probe: Probe | None = None
     feeds: Schedule | None = None
     learning: Schedule | None = None
+    look_backs: Schedule | None = None
     trust: Callable[[Path], None] | None = None
     renew_delivery: Callable[[], None] | None = None
     health: Callable[[], NodeHealth] = NodeHealth
+
+    @property
+    def schedules(self) -> tuple[Schedule | None, ...]:
+        """What this generation does by itself, as far as it does."""
+        return self.feeds, self.learning, self.look_backs
 
     async def end(self) -> None:
         """Stop everything that this generation started."""
@@ -127,9 +133,9 @@ class Generations(Collector):
         logs.configure(generation.plan.settings.log)
         if self._shared.health and generation.probe:
             self._shared.health.watch_queue(generation.probe)
-        for schedule in filter(None, (before.feeds, before.learning) if before else ()):
+        for schedule in filter(None, before.schedules if before else ()):
             schedule.cancel()
-        for schedule in filter(None, (generation.feeds, generation.learning)):
+        for schedule in filter(None, generation.schedules):
             schedule.start()
         self._listeners.use_tls(generation.contexts)
         idle = self._listeners.use(generation.plan, generation.apps, generation.smtp, generation.milter)
@@ -168,12 +174,13 @@ class Generations(Collector):
                 milters = self._listeners.milter_intake(generation.milter)
                 shared.registry.register(MilterMetrics(milters, generation.milter.services))
         if plan.abby:
-            from gatepost.service.api_service import build_api, schedule_feeds
+            from gatepost.service.api_service import build_api, schedule_feeds, schedule_look_backs
 
             api = build_api(plan, plan.abby, shared, own)
             generation.apps["abby"], generation.probe, generation.health = api.app, api.probe, api.describe_health
             generation.serve_waiting, generation.trust = api.cores.serve_waiting, api.cores.trust
             generation.feeds = schedule_feeds(plan, plan.abby, shared, generation.stack)
+            generation.look_backs = schedule_look_backs(plan, plan.abby, shared, generation.stack)
         if pages:
             await pages
         metrics = build_metrics_app(shared.metrics)

@@ -16,7 +16,7 @@ from gatepost.settings.delivery import DeliverySettings
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.flow_control import FlowControlSettings
-from gatepost.settings.learning import LearningSettings
+from gatepost.settings.learning import LearningSettings, LookBackDays
 from gatepost.settings.reputation import ReputationSettings
 from gatepost.settings.scan_sources import (
     LISTEN,
@@ -307,6 +307,16 @@ class StaticApiTokenSettings(Section):
         return self
 
 
+class ListSettings(Section):
+    """What happens besides when a list is changed."""
+
+    look_back: LookBackDays = Field(
+        0,
+        description="days of delivered mail in which entries that come through the List API are looked for, in the"
+        " background; 0 for none",
+    )
+
+
 class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
@@ -325,6 +335,7 @@ class AbbySettings(Section):
     feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = Field(
         [], description="lists that are filled from elsewhere; none by default"
     )
+    lists: ListSettings = Field(ListSettings(), description="what happens besides when a list is changed")
     metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
     events: EventsSettings = Field(
         EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`"

@@ -22,6 +22,7 @@ _DELETE_ENTRIES = """DELETE FROM entries WHERE list_id = $1
 AND key IN (SELECT key FROM entries WHERE list_id = $1 ORDER BY key LIMIT $2)"""
 _DELETE_PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1"
 _DELETE_LOOK_BACKS = "DELETE FROM look_backs WHERE list_id = $1"
+_DELETE_QUEUE = "DELETE FROM look_back_queue WHERE list_id = $1"
 _DELETE_LIST = "DELETE FROM lists WHERE id = $1"
 _DELETED_TENANT = "SELECT tenant FROM departed ORDER BY tenant LIMIT 1 FOR UPDATE"
 _FORGET_TENANT = "DELETE FROM departed WHERE tenant = $1"
@@ -43,6 +44,7 @@ def _delete_some() -> Work[int]:
         if not (yield Write(_DELETE_ENTRIES, (list_id, BATCH))):
             yield Write(_DELETE_PREFIXES, (list_id,))
             yield Write(_DELETE_LOOK_BACKS, (list_id,))
+            yield Write(_DELETE_QUEUE, (list_id,))
             yield Write(_DELETE_LIST, (list_id,))
         return 1
     tenants = yield Read(_DELETED_TENANT)

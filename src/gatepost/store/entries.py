@@ -45,6 +45,7 @@ from gatepost.store.lists import (
     lock_lists,
     raise_unkeyed_version,
 )
+from gatepost.store.look_back_queue import queue_look_back
 from gatepost.store.paging import find_page
 from gatepost.store.tenants import tenant_exists
 from gatepost.times import date_time
@@ -126,13 +127,23 @@ class EntryStore(ListStore):
 
     @change
     def add_entries(
-        self, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry], by: Actor
+        self,
+        scope: str | None,
+        definition: ListDefinition,
+        entries: Sequence[NewEntry],
+        by: Actor,
+        *,
+        look_back: bool = False,
     ) -> Work[int | ListFull | NotFound]:
         """Add or update entries; returns how many distinct ones. Of the same key the last wins.
 
-        An update sets comment and expiry, and keeps `created` and `hits`.
+        An update sets comment and expiry, and keeps `created` and `hits`. With `look_back` the entries wait for a look
+        back into delivered mail.
         """
-        return (yield from add_to_list(scope, definition, entries, by))
+        outcome = yield from add_to_list(scope, definition, entries, by)
+        if look_back and isinstance(outcome, int) and outcome:
+            yield from queue_look_back(scope, definition.name, [entry.key for entry in entries], by)
+        return outcome
 
     @query
     def bytes_left(

@@ -18,6 +18,7 @@ from gatepost.store.feeds import FeedStore
 from gatepost.store.flow_counts import FlowStore
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.learnt_models import LearntModelStore
+from gatepost.store.look_back_queue import LookBackQueue
 from gatepost.store.look_backs import LookBackStore
 from gatepost.store.lookup import ListLookup
 from gatepost.store.message_timeline import TimelineStore
@@ -55,6 +56,7 @@ class Store(
     FeedStore,
     FeedDefinitionStore,
     LookBackStore,
+    LookBackQueue,
     ListLookup,
     ApiKeyStore,
     UserStore,

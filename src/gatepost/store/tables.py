@@ -24,6 +24,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("id", "list_id", "time", "actor", "entries"),
         *("days", "considered", "reached", "found", "hits"),
     ),
+    "look_back_queue": ("id", "list_id", "time", "actor", "keys", "taken_until"),
     "rule_sets": ("scope", "version", "rules"),
     "config_versions": ("number", "time", "actor", "reason", "origin", "digest", "content"),
     "rollout": (

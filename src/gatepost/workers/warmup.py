@@ -28,6 +28,7 @@ from PIL import Image
 
 from gatepost import names
 from gatepost.analysis import analyse
+from gatepost.composites import load_composites
 from gatepost.mail import text
 from gatepost.mail.encodings import charset
 from gatepost.mail.message import Envelope
@@ -111,6 +112,7 @@ def warm_up() -> None:
     text.preload_texts()
     charset.preload_codecs()
     conditions.evaluate("authenticated", conditions.make_variables())
+    load_composites()
     for raw in specimens():
         report_on(raw)
         _show(raw)

@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
+from gatepost.files.saved_messages import find_reported_messages, open_saved_message
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
-from gatepost.mail.attached_messages import find_attached_messages
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
@@ -239,7 +239,7 @@ def _show(raw: bytes, job: Job) -> JobResult:
         case "picture":
             return draw_picture(raw, job.index)
         case "report":
-            return AttachedMessages(tuple(map(_read_attached, find_attached_messages(raw))))
+            return AttachedMessages(tuple(map(_read_attached, find_reported_messages(raw))))
     row, signature, sender, data = _read_features(raw)
     return Extracted(data, row, signature, sender)
 
@@ -251,7 +251,7 @@ def _read_attached(raw: bytes) -> Attached:
 
 def _read_features(raw: bytes) -> tuple[bytes, tuple[int, ...], str, bytes]:
     """Return feature row, signature, domain in From and packed features of a message."""
-    message = read(raw)
+    message = read(open_saved_message(raw) or raw)
     # Models were always trained without what native decoders unpack; with it they would be others.
     features = extract_features(message, find_files(message, UnpackBudget(native=False)))
     sender = message.senders[0].domain[:255] if message.senders else ""

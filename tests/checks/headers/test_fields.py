@@ -21,6 +21,7 @@ from gatepost.kinds import (
     HEADER_MONEY_SUBJECT,
     HEADER_NO_DATE,
     HEADER_NO_MESSAGE_ID,
+    HEADER_RANDOM_TAIL,
     HEADER_SHOUTING_SUBJECT,
     HEADER_STYLED_SUBJECT,
     HEADER_SUBJECT_TAIL,
@@ -164,6 +165,15 @@ def test_loud_subject(letter: Letter, text: str, title: str, link: str, kinds: l
         ("All channels free !!                     18441", [HEADER_SUBJECT_TAIL.id]),
         ("Get what you deserve            11.180", [HEADER_SUBJECT_TAIL.id]),
         ("Hello      x7", [HEADER_SUBJECT_TAIL.id]),
+        ("Valor bloqueado por segurancaI9c7b9CPfO", [HEADER_RANDOM_TAIL.id]),
+        ("Your CashBack-0Q8a3ZxLUdE", [HEADER_RANDOM_TAIL.id]),
+        ("[Spambayes] 2CurSeen", []),
+        ("Notes on mc2cMain", []),
+        ("Order GT-2026-884713", []),
+        ("Ticket ABC-12345678", []),
+        ("The new iPhone15Pro", []),
+        ("Your code is 0Q8a3ZxLUdE", [HEADER_RANDOM_TAIL.id]),
+        ("Your code is 8a3ZxLdE", []),  # a word of its own
         ("Minutes   of 10 November,  version 2", []),
         ("Agenda            tomorrow", []),  # a word is a layout
         ("Invoice 18441", []),

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gatepost.checks.headers.replies import fake_bounce, fake_reply
+from gatepost.checks.headers.replies import fake_bounce, fake_reply, stolen_thread
 from gatepost.findings import Reading
 from gatepost.kinds import HEADER_FAKE_BOUNCE, HEADER_FAKE_REPLY
-from gatepost.sender_history import SenderHistory
+from gatepost.questions import FacetAge
+from gatepost.sender_history import SenderHistory, Standing
 
 Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"
@@ -56,6 +57,53 @@ def test_invented_thread(letter: Letter, text: str, subject: str, fields: str, s
 def test_it_weighs_little_where_the_sender_may_be_known(letter: Letter) -> None:
     (finding,) = fake_reply(letter(QUOTE, "Re: Invoice 88"))
     assert finding.strength == 0.2
+
+
+# Answers of strangers in other people's conversations, and those of people who belong there.
+THREAD = (
+    "See the new papers.\n\nFrom: Ann <ann@house.example>\nSent: Friday\nTo: Bert Smith <bert@parts.example>\n"
+    "Subject: Pumps\n\nWe need the pumps."
+)
+BROUGHT = "https://papers.example/x"
+
+
+@pytest.mark.parametrize(
+    ("sender", "text", "link", "strength"),
+    [
+        ("Karl <karl@stranger.example>", THREAD, BROUGHT, 0.8),
+        ("Karl <karl@gmail.com>", THREAD, BROUGHT, 1.0),
+        ("Bert Smith <b.smith@stranger.example>", THREAD, BROUGHT, 1.0),  # his name, not his address
+        ("Karl <karl@stranger.example>", "Yes.\nOn Friday, Ann <ann@house.example> wrote:\n> Pumps?", BROUGHT, 0.4),
+        ("Karl <karl@stranger.example>", THREAD.replace("From:", "> Von:").replace("To:", "> An:"), BROUGHT, 0.8),
+        ("Bert Smith <bert@parts.example>", THREAD, BROUGHT, None),  # one of them
+        ("Carla <carla@mail.parts.example>", THREAD, BROUGHT, None),  # a colleague
+        ("Ben <ben@house.example>", THREAD, BROUGHT, None),  # a colleague of the reader
+        ("Karl <karl@stranger.example>", THREAD, "https://www.parts.example/x", None),  # brings what is theirs
+        ("Karl <karl@stranger.example>", THREAD, "https://stranger.example/x", None),
+        ("Karl <karl@stranger.example>", THREAD, "", None),  # brings nothing
+        ("Karl <karl@stranger.example>", THREAD.replace("house.example", "other.example"), BROUGHT, None),
+        ("Karl <karl@stranger.example>", THREAD.replace("Bert", "Karl <karl@stranger.example>, Bert"), BROUGHT, None),
+    ],
+)
+def test_stolen_thread(letter: Letter, sender: str, text: str, link: str, strength: float | None) -> None:
+    fields = "In-Reply-To: <1@house.example>\n"
+    reading = letter(f"{link}\n{text}", "Re: Pumps", sender=sender, envelope="", fields=fields)
+    reading = msgspec.structs.replace(reading, sender_history=MET)
+    assert [finding.strength for finding in stolen_thread(reading)] == ([] if strength is None else [strength])
+
+
+def test_a_stolen_thread_needs_an_answer_of_a_stranger(letter: Letter) -> None:
+    text, options = f"{BROUGHT}\n{THREAD}", {"sender": "Karl <karl@stranger.example>", "envelope": ""}
+    posted = letter(text, "Re: Pumps", fields="List-Post: <mailto:l@l.example>\n", **options)
+    assert list(stolen_thread(posted)) == []
+    assert list(stolen_thread(letter(text, "Pumps", **options))) == []
+    # Where too little is remembered, the sender may be known.
+    (finding,) = stolen_thread(letter(text, "Re: Pumps", **options))
+    assert finding.strength == 0.4
+    address = Standing(proven=FacetAge(9, 30))
+    known = SenderHistory(ready=True, address=address, domain=address)
+    met = msgspec.structs.replace(letter(text, "Re: Pumps", **options), sender_history=known)
+    assert list(stolen_thread(met)) == []
 
 
 # Bounces, and mail that only looks like one.

@@ -2,7 +2,13 @@
 
 import pytest
 
-from gatepost.checks.sender.display_names import brand_name, decorated_name, display_name, protected_person
+from gatepost.checks.sender.display_names import (
+    brand_name,
+    decorated_name,
+    display_name,
+    protected_person,
+    shown_domain,
+)
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import (
     SENDER_BRAND_IMPERSONATION,
@@ -10,6 +16,7 @@ from gatepost.kinds import (
     SENDER_DISGUISED_NAME,
     SENDER_DISPLAY_NAME_SPOOF,
     SENDER_INVISIBLE_CHARACTERS,
+    SENDER_MIXED_SCRIPT_NAME,
     SENDER_PROTECTED_PERSON,
 )
 from gatepost.mail.message import Link, Message
@@ -53,6 +60,33 @@ def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> N
     assert [finding.strength for finding in display_name(reading)] == [strength]
 
 
+# Names that show a site, and those that are named after theirs.
+@pytest.mark.parametrize(
+    ("name", "address", "hosts", "strength"),
+    [
+        ("Crypto.com", "support@surveys.test", ["evil.test"], 1.0),
+        ("IRS.gov Refunds", "x@evil.test", [], 1.0),
+        ("Crypto.com", "crypto.desk@surveys.test", [], 0.4),
+        ("Crypto.com", "support@surveys.test", ["www.crypto.com"], 0.2),
+        ("Crypto.com", "support@mail.crypto.com", [], None),
+        ("Crypto.com", "support@crypto-mailing.test", [], None),
+        ("CNNMoney.com", "alerts@mail.cnn.com", [], None),
+        ("Garden-Tools.com", "news@gardentools.test", [], None),
+        ("Ann at Gmail.com", "ann@a.test", [], None),
+        ("ASP.NET News", "news@a.test", [], None),
+        ("Ann via Crypto.com", "ann@a.test", [], None),
+        ("J.Smith", "j@a.test", [], None),
+        ("Dr. No", "no@a.test", [], None),
+        ("Ann", "ann@a.test", [], None),
+    ],
+)
+def test_shown_domain(name: str, address: str, hosts: list[str], strength: float | None) -> None:
+    local, _, domain = address.partition("@")
+    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
+    reading = Reading(Message(senders=(Address(name, local, domain),), links=links))
+    assert [finding.strength for finding in shown_domain(reading)] == ([] if strength is None else [strength])
+
+
 # Names dressed up.
 @pytest.mark.parametrize(
     ("name", "kinds"),
@@ -61,6 +95,13 @@ def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> N
         ("\U0001d5db\U0001d5fc\U0001d5fa\U0001d5f2", [SENDER_INVISIBLE_CHARACTERS.id]),
         ("✅ BONUS", [SENDER_DECORATED_NAME.id]),
         ("➥➥ Vehicle", [SENDER_DECORATED_NAME.id]),
+        ("Ϲоіnbаѕе", [SENDER_MIXED_SCRIPT_NAME.id]),
+        ("Support aᥴcount team", [SENDER_MIXED_SCRIPT_NAME.id]),
+        ("THΑLES Grοup", [SENDER_MIXED_SCRIPT_NAME.id]),
+        ("Cергей Иванов", []),  # the first letter is of the other keyboard
+        ("Сергей Petrov", []),
+        ("µTorrent", []),
+        ("東京Tower", []),
         ("Ann Example", []),
         ("Jörg Müller", []),
         ("Иван Иванов", []),

@@ -13,6 +13,8 @@ from gatepost.checks.text.fraud import (
     extortion,
     find_wallets,
     payment_requests,
+    payroll_change,
+    sudden_sum,
 )
 from gatepost.findings import Reading
 from gatepost.kinds import (
@@ -257,3 +259,58 @@ def test_gift_cards(letter: Letter, text: str, subject: str, link: str, kinds: l
 def test_payment_change(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in payment_requests(reading) if finding.strength >= 0.5] == kinds
+
+
+# Salaries that go elsewhere, and talk about salaries.
+FREE, OFFICE = "Ben Miller <ben.miller77@gmail.com>", "Ben Miller <ben@office.example>"
+
+
+@pytest.mark.parametrize(
+    ("text", "sender", "strength"),
+    [
+        ("I have changed my bank. Please update my direct deposit before the next payroll.", FREE, 1.0),
+        ("Ich möchte mein Gehaltskonto ändern, bitte vor der nächsten Gehaltszahlung.", FREE, 0.7),
+        ("Je voudrais changer mon RIB avant la prochaine paie.", FREE, 1.0),
+        ("Quiero cambiar mi cuenta de nómina antes de la próxima quincena.", FREE, 1.0),
+        ("Vorrei aggiornare il mio IBAN prima del prossimo stipendio.", FREE, 1.0),
+        ("Gostaria de alterar minha conta bancária antes do próximo pagamento.", FREE, 1.0),
+        ("Ik wil mijn rekeningnummer wijzigen voor de volgende salarisbetaling.", FREE, 1.0),
+        ("Zmieniłem bank, proszę o zmianę przed następną wypłatą.", FREE, 1.0),
+        ("Прошу изменить мои реквизиты для зарплаты до следующей выплаты.", FREE, 1.0),
+        ("Maaş hesabımı değiştirmek istiyorum, bir sonraki maaş ödemesinden önce.", FREE, 1.0),
+        ("请更改我的工资卡，下个月发工资之前。", FREE, 1.0),
+        ("給与振込先の変更をお願いします。次回の給与から。", FREE, 1.0),
+        ("I have changed my bank. Please update my direct deposit before the next payroll.", OFFICE, 0.9),
+        ("Please update my direct deposit.", OFFICE, None),
+        ("The payroll office is closed on Friday.", FREE, None),
+        ("I changed banks last year and like the new one.", FREE, 0.7),
+        ("See you on Sunday, and bring the keys.", FREE, None),
+    ],
+)
+def test_payroll_change(letter: Letter, text: str, sender: str, strength: float | None) -> None:
+    found = [finding.strength for finding in payroll_change(letter(text, "Hello", sender=sender))]
+    assert found == ([] if strength is None else [strength])
+
+
+def test_a_page_about_salaries_is_no_lure(letter: Letter) -> None:
+    text = "To change your bank, update my direct deposit in the payroll system before the next pay run."
+    assert list(payroll_change(letter(text, link=HOME, sender=FREE))) == []
+    assert list(payroll_change(letter(text + " word" * 400, sender=FREE))) == []
+
+
+# Money that came in, and money among friends.
+@pytest.mark.parametrize(
+    ("text", "subject", "sender", "found"),
+    [
+        ("You are now rich +28,282$ on your balance! She smiled.", "Ann", FREE, True),
+        ("Withdraw your 25.371$ today.", "Your_transfer_0.7495_BTC", FREE, True),
+        ("Get your 1 bitcoin jackpot now", "Now", FREE, True),
+        ("You are now rich +28,282$ on your balance!", "Ann", OFFICE, False),
+        ("The house was 480 $ for all of us, see the bill.", "Weekend", FREE, False),
+        ("I will transfer the money on Monday.", "Money", FREE, False),
+        ("You are now rich +28,282$ on your balance!" + " and so on" * 40, "Ann", FREE, False),
+    ],
+)
+def test_sudden_sum(letter: Letter, text: str, subject: str, sender: str, found: bool) -> None:
+    assert bool(list(sudden_sum(letter(text, subject, link=HOME, sender=sender)))) == found
+    assert list(sudden_sum(letter(text, subject, sender=sender))) == []  # no way to follow it

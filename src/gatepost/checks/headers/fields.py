@@ -23,6 +23,7 @@ from gatepost.kinds import (
     HEADER_NO_DATE,
     HEADER_NO_MESSAGE_ID,
     HEADER_NO_RECIPIENTS,
+    HEADER_RANDOM_TAIL,
     HEADER_SHOUTING_SUBJECT,
     HEADER_STYLED_SUBJECT,
     HEADER_SUBJECT_TAIL,
@@ -189,11 +190,19 @@ _DIGIT = re.compile(r"\d")
 _STYLED_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff\uff21-\uff5a\u24b6-\u24e9]")
 _INVISIBLE_INSIDE = re.compile(r"(?<=[A-Za-z])[\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufeff]+(?=[A-Za-z])")
 _TAIL_BLANKS = "      "
+_TAIL_LENGTH = 8
+_MANY_CHANGES = 4
+_RANDOM_TAIL = re.compile(r"(?<=[\w#-])[A-Za-z0-9]{8}\Z", re.ASCII)
 _TAIL = re.compile(r"[ \t]{6}([^\s]{2,24})$")
 
 
 @check(
-    HEADER_SHOUTING_SUBJECT, HEADER_MONEY_SUBJECT, HEADER_STYLED_SUBJECT, HEADER_INVISIBLE_SUBJECT, HEADER_SUBJECT_TAIL
+    HEADER_SHOUTING_SUBJECT,
+    HEADER_MONEY_SUBJECT,
+    HEADER_STYLED_SUBJECT,
+    HEADER_INVISIBLE_SUBJECT,
+    HEADER_SUBJECT_TAIL,
+    HEADER_RANDOM_TAIL,
 )
 def subject(reading: Reading) -> Iterator[Finding]:
     """Subjects that shout or carry marks: capitals, exclamation marks, money, styled letters, a number far behind.
@@ -201,7 +210,8 @@ def subject(reading: Reading) -> Iterator[Finding]:
     `!!! YOU WON $1,000,000 !!!` and `𝗗𝗼𝗻'𝘁 𝗺𝗶𝘀𝘀 𝗼𝘂𝘁`. Styled letters exist in Unicode for formulas; in a subject they
     escape filters and stand out. Shops shout as well, a little: each sign weighs next to nothing. In
     `All channels free !!                     18441` the number makes each subject a different one, and a row of blanks
-    pushes it out of sight; mail programs and people write one blank.
+    pushes it out of sight; mail programs and people write one blank. `Valor bloqueado por segurancaI9c7b9CPfO` does the
+    same without blanks; numbers of orders and tickets are capitals and digits, and stand in brackets or behind a word.
     """
     subject = reading.message.subject[:MAX_SUBJECT]
     marks = subject.count("!") + subject.count("！")
@@ -216,12 +226,22 @@ def subject(reading: Reading) -> Iterator[Finding]:
             yield HEADER_INVISIBLE_SUBJECT.at("Subject", subject=ascii(subject))
     if tail := _find_subject_tail(reading):
         yield HEADER_SUBJECT_TAIL.at("Subject", mark=tail)
+    elif _RANDOM_TAIL.search(subject) and _is_random(subject[-_TAIL_LENGTH:]):
+        yield HEADER_RANDOM_TAIL.at("Subject", mark=subject[-_TAIL_LENGTH:])
 
 
 def _is_capitals(subject: str) -> bool:
     """Return whether there are words in capitals only, and enough of them for capitals to be a choice: digits and most
     scripts have no case."""
     return " " in subject and subject.upper() == subject and sum(map(str.isupper, subject)) >= _MANY_CAPITALS
+
+
+def _is_random(tail: str) -> bool:
+    """Return whether capitals, small letters and digits change so often as nobody writes them; words that are put
+    together (`2CurSeen`) have some small letters in a row."""
+    sorts = ["d" if each.isdigit() else "u" if each.isupper() else "l" for each in tail]
+    changes = sum(left != right for left, right in pairwise(sorts))
+    return len(set(sorts)) > 2 and "lll" not in "".join(sorts) and changes >= _MANY_CHANGES
 
 
 def _find_subject_tail(reading: Reading) -> str:
@@ -232,8 +252,14 @@ def _find_subject_tail(reading: Reading) -> str:
     return mark.group(1) if mark and any(character.isdigit() for character in mark.group(1)) else ""
 
 
-# "+26637$", "+$1,989"
-_CREDITED_SUM = re.compile(r"\+ ?(?:[$€£] ?\d[\d.,]{2,12}|\d[\d.,]{2,12} ?(?:[$€£]|USD|EUR|BTC))")
+# "+26637$", "+$1,989", "0.7495_BTC"
+_CREDITED_SUM = re.compile(
+    r"\+ ?(?:[$€£] ?\d[\d.,]{2,12}|\d[\d.,]{2,12} ?(?:[$€£]|USD|EUR|BTC))"
+    r"|\d[.,]\d{2,8}[ _.]{1,3}(?:BTC|Bitcoin|ETH)(?![A-Za-z])"
+)
+
+
+_CREDITED_MARKS = ("+", "BTC", "Bitcoin", "ETH")
 
 
 @check(HEADER_CREDITED_SUM)
@@ -244,7 +270,7 @@ def credited_sum(reading: Reading) -> Iterator[Finding]:
     about money to people they know do not put a plus before it; answers and lists are left out all the same.
     """
     subject = reading.message.subject[:MAX_SUBJECT]
-    if "+" not in subject or reading.is_discussion or "in-reply-to" in reading.fields:
+    if not any(mark in subject for mark in _CREDITED_MARKS) or reading.is_discussion or "in-reply-to" in reading.fields:
         return
     match = _CREDITED_SUM.search(subject)
     if match and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):

@@ -3,11 +3,18 @@
 import re
 from collections.abc import Iterator
 
+from gatepost.checks.known_names import is_freemail, words_of
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
-from gatepost.kinds import HEADER_FAKE_BOUNCE, HEADER_FAKE_REPLY, HEADER_INVENTED_THREAD, Finding
-from gatepost.names import Address, addresses_in, org_domain
+from gatepost.kinds import (
+    HEADER_FAKE_BOUNCE,
+    HEADER_FAKE_REPLY,
+    HEADER_INVENTED_THREAD,
+    HEADER_STOLEN_THREAD,
+    Finding,
+)
+from gatepost.names import Address, addresses_in, normal_address, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
 MAX_TEXT = 12_000
@@ -81,6 +88,113 @@ def _find_quoted_recipient(reading: Reading) -> tuple[str, Address | None]:
             if quoted:
                 return text.where, quoted
     return "", None
+
+
+MAX_QUOTED_PEOPLE = 60
+MAX_QUOTED_WORDS = 2_000
+# The header of a quoted message, as mail programs copy it: who wrote it, and to whom.
+_QUOTED_PERSON = re.compile(
+    r"\n[>| \t]{0,6}\*?(from|von|de|da|van|od|fra|från|от|差出人|发件人|to|an|à|para|aan|do|til|till|кому|宛先|收件人"
+    r"|cc|kopie|copie)"
+    r"\s?[:：]\*?[ \t]?([^\n]{3,600})",
+    re.IGNORECASE,
+)
+_QUOTED_AUTHOR = frozenset("from von de da van od fra från от 差出人 发件人".split())
+# "On Friday, Ann <ann@house.example> wrote:"
+_QUOTED_BY = re.compile(
+    r"\n[>| \t]{0,6}[^\n<>@]{0,150}<([^\s<>@]{1,64}@[^\s<>@]{3,255})>[^\n]{0,30}"
+    r"(?:wrote|schrieb|écrit|escribió|escreveu|scritto|schreef|写道|пишет)\W"
+)
+_BROUGHT_PICTURE = ("image/",)
+_THREAD_STRANGER, _THREAD_NAMESAKE, _THREAD_FREEMAIL, _THREAD_NO_HISTORY, _THREAD_AUTHORS_ONLY = coefficients(
+    HEADER_STOLEN_THREAD, "stranger", "namesake", "freemail", "no_history", "authors_only"
+)
+
+
+@check(HEADER_STOLEN_THREAD)
+def stolen_thread(reading: Reading) -> Iterator[Finding]:
+    """Replies in stolen threads: a stranger answers a conversation of the recipient, and brings a link or a file.
+
+    Whoever has read a mailbox can answer what stands in it. The subject, the quoted messages and even References
+    (RFC 5322 section 3.6.4) are genuine, so the reader trusts what is new. But the sender is none of the people between
+    whom the quoted messages went, and the link leads to none of their organisations. Sometimes the sender has the
+    name of one of them, at another address.
+
+    People are drawn into conversations all the time: whoever was told about one by a forward stands in its To, and
+    whoever wrote before today is no stranger. Quotations that name authors only ("Ann wrote:") say less, since readers
+    are missing there. An answer that brings nothing new is left out.
+    """
+    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_discussion or not reading.message.senders:
+        return
+    if reading.sender_history.ready and not is_first_contact(reading):
+        return
+    sender, own = reading.message.senders[0], _recipient_organisations(reading)
+    people, names, is_complete = _find_quoted_people(reading)
+    organisations = {org_domain(person.domain) for person in people}
+    home = org_domain(normal_domain(sender.domain))
+    if not home or home in own or not organisations & own or not _has_others(people, sender, home):
+        return
+    brought = _find_brought(reading, organisations | reading.sender_domains)
+    if not brought:
+        return
+    name = words_of(sender.name)
+    is_namesake = len(name) > 1 and f" {' '.join(name)} " in names
+    strength = _THREAD_NAMESAKE if is_namesake else _THREAD_STRANGER
+    strength += _THREAD_FREEMAIL if is_freemail(normal_domain(sender.domain)) else 0.0
+    strength *= 1.0 if reading.sender_history.ready else _THREAD_NO_HISTORY
+    strength *= 1.0 if is_complete else _THREAD_AUTHORS_ONLY
+    yield HEADER_STOLEN_THREAD.at(
+        "text", strength=round(min(1.0, strength), 2), sender=sender, quoted=people[0], brought=brought
+    )
+
+
+def _recipient_organisations(reading: Reading) -> set[str]:
+    """Return the organisations of the recipients, without providers of free mail, where strangers are neighbours."""
+    domains = (normal_domain(to.rpartition("@")[2].strip("> ")) for to in reading.envelope.recipients[:MAX_RECIPIENTS])
+    return {org_domain(domain) for domain in domains if domain and not is_freemail(domain)} - {""}
+
+
+def _find_quoted_people(reading: Reading) -> tuple[list[Address], str, bool]:
+    """Return the people of the quoted messages, the words of their names, and whether their readers are named, too."""
+    found: dict[str, Address] = {}
+    names: list[str] = []
+    has_author = has_readers = False
+    for text in reading.message.texts[:MAX_TEXTS]:
+        if text.form == "document":
+            continue
+        visible = text.visible[:MAX_TEXT]
+        for field in _QUOTED_PERSON.finditer(visible):
+            addresses = addresses_in(field[2])
+            is_author = field[1].casefold() in _QUOTED_AUTHOR
+            names += (" ", *words_of(field[2])) if addresses and len(names) < MAX_QUOTED_WORDS else ()
+            has_author |= is_author and bool(addresses)
+            has_readers |= not is_author and bool(addresses)
+            for address in addresses[: MAX_QUOTED_PEOPLE - len(found)]:
+                found.setdefault(normal_address(str(address)), address)
+        for line in _QUOTED_BY.finditer(visible) if len(found) < MAX_QUOTED_PEOPLE else ():
+            for address in addresses_in(f"<{line[1]}>")[:1]:
+                found.setdefault(normal_address(str(address)), address)
+    return list(found.values()), f" {' '.join(names)} ", has_author and has_readers
+
+
+def _has_others(people: list[Address], sender: Address, home: str) -> bool:
+    """Return whether the sender is none of the people of a conversation, nor a colleague of one."""
+    mine = normal_address(str(sender))
+    if any(normal_address(str(person)) == mine for person in people):
+        return False
+    # All customers of a provider of free mail have the same domain.
+    return is_freemail(normal_domain(sender.domain)) or all(org_domain(person.domain) != home for person in people)
+
+
+def _find_brought(reading: Reading, known: set[str] | frozenset[str]) -> str:
+    """Return a link to a site of nobody in the conversation, or else the name of an attached file; "" for neither."""
+    for host in reading.sites:
+        if org_domain(host) not in known:
+            return host
+    for part in reading.message.parts:
+        if part.names and not part.content_type.startswith(_BROUGHT_PICTURE):
+            return part.names[0]
+    return ""
 
 
 _REPORT_TYPES = ("multipart/report", "message/")

@@ -14,12 +14,24 @@ from gatepost.kinds import (
     SENDER_BRAND_IMPERSONATION,
     SENDER_DECORATED_NAME,
     SENDER_DISGUISED_NAME,
+    SENDER_DISPLAY_NAME_DOMAIN,
     SENDER_DISPLAY_NAME_SPOOF,
     SENDER_INVISIBLE_CHARACTERS,
+    SENDER_MIXED_SCRIPT_NAME,
     SENDER_PROTECTED_PERSON,
     Finding,
 )
-from gatepost.names import Address, addresses_in, normal_address, normal_domain, org_domain, skeleton
+from gatepost.names import (
+    Address,
+    addresses_in,
+    is_icann_suffix,
+    is_mixed_script,
+    normal_address,
+    normal_domain,
+    org_domain,
+    scripts,
+    skeleton,
+)
 from gatepost.strengths import coefficients
 
 MAX_NAME = 200
@@ -50,18 +62,64 @@ def _leads_to(domain: str, reading: Reading) -> bool:
     return 2 * home >= len(reading.sites) > 0
 
 
+_SHOWN_DOMAIN = re.compile(r"(?<![\w@.-])[A-Za-z][A-Za-z0-9-]{1,40}(?:\.[A-Za-z]{2,12}){1,2}(?![\w@-]|\.\w)")
+# "ASP.NET" is no site.
+_NO_SITES = frozenset({"asp.net", "vb.net", "ado.net", "dot.net", "node.js"})
+_SHORTEST_OWNER = 3
+_DOMAIN_BY_SERVICE, _DOMAIN_LINKED, _DOMAIN_IN_MAILBOX, _DOMAIN_OPENLY = coefficients(
+    SENDER_DISPLAY_NAME_DOMAIN, "service", "linked", "mailbox", "unsubscribe"
+)
+
+
+@check(SENDER_DISPLAY_NAME_DOMAIN)
+def shown_domain(reading: Reading) -> Iterator[Finding]:
+    """Display names that show a domain which is not the sender's: `"Crypto.com" <support@surveys.example>`.
+
+    A company that is named after its site writes from it (RFC 5322 section 3.4 leaves the name free). Its mailing
+    service may write from a domain of its own, and links to the company then; the same name under another ending
+    is mostly the same company.
+    """
+    for sender in reading.message.senders[:1]:
+        shown = _SHOWN_DOMAIN.search(sender.name[:MAX_NAME]) if "." in sender.name and "@" not in sender.name else None
+        if shown is None or not sender.domain or _says_on_behalf(sender.name):
+            return
+        domain = normal_domain(shown.group())
+        if domain in _NO_SITES or not is_icann_suffix(domain.partition(".")[2]) or is_freemail(domain):
+            return
+        name = org_domain(domain).partition(".")[0].replace("-", "")
+        owners = (normal_domain(sender.domain), *reading.sender_domains)
+        if reading.is_discussion or any(_is_named_after(owner, name) for owner in owners):
+            return
+        strength = (_DOMAIN_BY_SERVICE if is_tenant(sender.domain) else 1.0) * (
+            _DOMAIN_LINKED if _leads_to(domain, reading) else 1.0
+        )
+        strength *= _DOMAIN_IN_MAILBOX if name in sender.local.lower() else 1.0
+        strength *= _DOMAIN_OPENLY if "list-unsubscribe" in reading.fields else 1.0
+        yield SENDER_DISPLAY_NAME_DOMAIN.at("From", strength=round(strength, 2), shown=domain, actual=sender)
+
+
+def _is_named_after(domain: str, name: str) -> bool:
+    """Return whether a domain and a name have one in the other: `mail.cnn.com` may write as `CNNMoney.com`."""
+    owner = org_domain(domain).partition(".")[0].replace("-", "")
+    return name in domain.replace("-", "") or (len(owner) >= _SHORTEST_OWNER and owner in name)
+
+
 _INVISIBLE_BETWEEN_LETTERS = re.compile(r"[A-Za-z][\u00ad\u200b-\u200f\u2060\ufeff\U000e0100-\U000e01ef]+[A-Za-z]")
 _MATHEMATICAL_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff]")
 _LETTERLIKE = frozenset("™®©°№")
+_SHORTEST_MIXED_NAME = 4
+_NAME_WORD = re.compile(r"[^\W\d_]+")
 
 
-@check(SENDER_INVISIBLE_CHARACTERS, SENDER_DECORATED_NAME)
+@check(SENDER_INVISIBLE_CHARACTERS, SENDER_DECORATED_NAME, SENDER_MIXED_SCRIPT_NAME)
 def decorated_name(reading: Reading) -> Iterator[Finding]:
     """Names dressed up to be seen, or to be read by people only.
 
     Emoji and arrows around a sender's name draw the eye in a full mailbox; invisible characters between its letters and
     letters from the mathematical alphabets keep filters from reading it. Shops put an emoji into a subject, seldom into
     their own name, and never an invisible character; joiners inside emoji and scripts that need them are left out.
+    `Ϲоіnbаѕе` is written with letters of three alphabets (UTS 39 section 5). People with two keyboards get one letter
+    wrong in a name of their own language; a word that reads as a Latin one with foreign letters in it is made to.
     """
     for sender in reading.message.senders[:1]:
         name = sender.name[:MAX_NAME]
@@ -71,6 +129,20 @@ def decorated_name(reading: Reading) -> Iterator[Finding]:
             yield SENDER_INVISIBLE_CHARACTERS.at("From", name=ascii(name))
         elif any(unicodedata.category(char) in ("So", "Sm") and char not in _LETTERLIKE for char in name):
             yield SENDER_DECORATED_NAME.at("From", name=name)
+        if is_mixed_script(name) and (word := _find_mixed_word(name)):
+            yield SENDER_MIXED_SCRIPT_NAME.at("From", name=ascii(name), word=ascii(word))
+
+
+def _find_mixed_word(name: str) -> str:
+    """Return a word of letters from several alphabets that can be read as a Latin one; "" for none."""
+    for word in _NAME_WORD.findall(name):
+        if len(word) >= _SHORTEST_MIXED_NAME and is_mixed_script(word):
+            found = scripts(word)
+            # The micro sign stands before a Latin word in names of programs.
+            is_latin = skeleton(word).isascii() or 2 * sum(map(str.isascii, word)) > len(word)
+            if "LATIN" in found and (len(found) > 2 or (is_latin and word[0] not in "µμ")):
+                return word
+    return ""
 
 
 # Words that a company puts beside its own name.
@@ -138,7 +210,7 @@ def _measure_brand_doubt(brand: Brand, domain: str, shown: str, reading: Reading
     own."""
     doubt = (1.0 if shown else _BRAND_NO_NAME) * (_BRAND_BY_SERVICE if is_tenant(domain) else 1.0)
     home = sum(owns(brand, host) for host in reading.sites)
-    return doubt * _BRAND_OWN_LINKS if domain and home and 2 * home >= len(reading.sites) else doubt
+    return doubt * _BRAND_OWN_LINKS if domain and 2 * home > len(reading.sites) else doubt
 
 
 def _measure_mention(mention: Mention) -> float:

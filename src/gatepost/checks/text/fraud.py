@@ -4,8 +4,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from gatepost.checks.known_names import is_freemail
+from gatepost.checks.known_names import is_freemail, is_under
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, quote
+from gatepost.checks.sender.history import is_first_contact
+from gatepost.checks.text.phone_numbers import MAX_CALL_TEXT, find_phone_number
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     TEXT_ADVANCE_FEE,
@@ -14,6 +16,8 @@ from gatepost.kinds import (
     TEXT_EXTORTION,
     TEXT_GIFT_CARDS,
     TEXT_PAYMENT_CHANGE,
+    TEXT_PAYROLL_CHANGE,
+    TEXT_SUDDEN_SUM,
     TEXT_WALLET_ADDRESS,
     Finding,
 )
@@ -139,12 +143,6 @@ def _is_bech32(word: str) -> bool:
     return checksum in (1, 0x2BC830A3)
 
 
-# As such mail writes numbers: (888) 555-0100, +1 888 555 0100, 1-888-555-0100, 0800 555 0100.
-_GAP = r"[ .\-–—_~*]{1,3}"
-_PHONE_NUMBER = re.compile(
-    rf"(?<![\w/.=-])(?:\+ ?|00)?\(?\d{{1,4}}\)?{_GAP}\(?\d{{2,4}}\)?{_GAP}\d{{3,4}}(?:{_GAP}\d{{2,4}})?(?![\w/=])"
-)
-_CALL_LETTER = 4_000
 _MOST_CALLS = 2
 _SHORTEST_SELLER = 4
 _PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _LEAST_CALL = coefficients(
@@ -162,16 +160,16 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     charges, calls = phrases.of("charge"), phrases.of("call")
-    if len(charges) < 2 or phrases.length > _CALL_LETTER:
+    if len(charges) < 2 or phrases.length > MAX_CALL_TEXT:
         return
-    number = _PHONE_NUMBER.search(phrases.text[:20_000])
-    if number is None or len(reading.sites) > 1 or reading.is_discussion:
+    number = find_phone_number(phrases.text[:20_000])
+    if not number or len(reading.sites) > 1 or reading.is_discussion:
         return
     degree = (
         _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)) - (_CALL_SITE if reading.sites else 0.0)
     ) - (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
     if degree >= _LEAST_CALL:
-        facts = {"number": number.group(), "words": quote((*charges, *calls))}
+        facts = {"number": number, "words": quote((*charges, *calls))}
         yield TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
 
 
@@ -245,3 +243,61 @@ def _replies_leave(reading: Reading) -> bool:
     own = {org_domain(sender.domain) for sender in reading.message.senders}
     replies = {normal_domain(reply.domain) for reply in reading.message.reply_to}
     return any(org_domain(reply) not in own and is_freemail(reply) for reply in replies)
+
+
+_PAYROLL_LETTER = 1_500
+_PER_PAYROLL, _PAYROLL_FREEMAIL, _PAYROLL_STRANGER, _PAYROLL_REPLY, _PAYROLL_HASTE, _LEAST_PAYROLL = coefficients(
+    TEXT_PAYROLL_CHANGE, "per_phrase", "freemail", "stranger", "reply_elsewhere", "haste", "least"
+)
+
+
+@check(TEXT_PAYROLL_CHANGE, themes={"payroll"})
+def payroll_change(reading: Reading) -> Iterator[Finding]:
+    """Payroll lures: `I have changed banks. Please update my direct deposit before the next pay run.`
+
+    The letter is in the name of an employee, short, polite, and without a link or a file. Employees do change banks and
+    write so to their office, from its own domain or by the form of the payroll system, which links to itself. From a
+    free mailbox, from a stranger, or with answers that go elsewhere, the salary goes to somebody else.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of("payroll")
+    if not words or phrases.length > _PAYROLL_LETTER or reading.sites or reading.is_discussion:
+        return
+    sender = reading.message.senders[0] if reading.message.senders else None
+    if sender is None or is_under(normal_domain(sender.domain), reading.protected.own_domains):
+        return
+    degree = (
+        _PER_PAYROLL * len(words)
+        + _PAYROLL_FREEMAIL * is_freemail(normal_domain(sender.domain))
+        + _PAYROLL_STRANGER * is_first_contact(reading)
+        + _PAYROLL_REPLY * _replies_leave(reading)
+        + _PAYROLL_HASTE * (not {"urgency", "errand"}.isdisjoint(phrases.themes))
+    )
+    if degree >= _LEAST_PAYROLL:
+        yield TEXT_PAYROLL_CHANGE.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
+
+
+_SUM_NOTE = 350
+# "+28,282$", "25.371 $", "0.7495 BTC"
+_NOTED_SUM = re.compile(
+    r"(?<![\w.,])(?:[$€£] ?\d[\d.,]{2,11}|\+? ?\d[\d.,]{2,11} ?(?:[$€£]|usd|eur|usdt)(?!\w)"
+    r"|\d[\d.,]{0,11} ?(?:btc|bitcoins?)(?!\w))"
+)
+
+
+@check(TEXT_SUDDEN_SUM, themes={"windfall"})
+def sudden_sum(reading: Reading) -> Iterator[Finding]:
+    """Notes of a line or two that report money: `You are now rich, +28,282$ on your balance`, with a link or a PDF.
+
+    They come from free mailboxes, to many people who do not know the sender; a sentence from a novel makes each another
+    one. Banks and exchanges write from a domain of their own. A friend who writes about money does not say that it came
+    in to the reader's balance, and answers do not begin so; both are left out where they are answers.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of("windfall")
+    if not words or phrases.length > _SUM_NOTE or reading.is_discussion or not _THREADED.isdisjoint(reading.fields):
+        return
+    has_way = bool(reading.web_links) or "attachment" in reading.signs
+    amount = _NOTED_SUM.search(phrases.text.replace("_", " ")[:2_000]) if has_way else None
+    if amount and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):
+        yield TEXT_SUDDEN_SUM.at("text", sum=amount.group(), words=quote(words))

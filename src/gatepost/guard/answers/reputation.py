@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from gatepost.guard.answers.dns import NEGATIVE_TTL
 from gatepost.guard.answers.lists import AnswersLookups
 from gatepost.guard.answers.zones import Zone, ZoneFaultError
 from gatepost.lists.subjects import make_subject
@@ -31,6 +32,8 @@ MAX_INQUIRIES = 200
 MAX_FAILURES = 5
 FAILURE_SECONDS = 60.0
 FAULT_SECONDS = 600.0
+# For so long the cache of DNS would give the same answer.
+TEST_SECONDS = NEGATIVE_TTL
 _LISTS_EVERYTHING = "it lists a value that no zone may list (RFC 5782 section 5)"
 # An entry of one of these means that the operator trusts the value: nobody else is asked about it.
 _ALLOWING = frozenset({"allowed-senders", "allowed-ips", "allowed-urls", "allowed-files"})
@@ -63,6 +66,7 @@ class WatchedZone:
         self.zone, self._clock = zone, clock
         self._failures = 0
         self._until, self._reason = 0.0, ""
+        self._tested_until = 0.0
         self._asked = self._listed = self._failed = 0
 
     @property
@@ -73,16 +77,13 @@ class WatchedZone:
     def counters(self) -> ZoneCounters:
         return ZoneCounters(self.zone.name, self._asked, self._listed, self._failed, bool(self.mute_reason))
 
-    def inquire(self, values: Sequence[ReputationValue]) -> list[Inquiry]:
-        """Return the questions about these values, each once and within the limit of the zone."""
-        names: dict[str, ReputationValue] = {}
-        for value in values:
-            name = self.zone.build_name(value)
-            if name and len(names) < self.zone.settings.limit:
-                names.setdefault(name, value)
-        asked = [Inquiry(self, value, Dns(name, "A")) for name, value in names.items()]
+    def inquire(self, labels: Sequence[tuple[str, ReputationValue]]) -> list[Inquiry]:
+        """Return the questions about values with these labels, within the limit of the zone. Whether it lists what no
+        zone may list is asked again when the last answer to that has run out."""
+        name_of = self.zone.name_of
+        asked = [Inquiry(self, value, Dns(name_of(label), "A")) for label, value in labels[: self.zone.settings.limit]]
         test = self.zone.list_test_names()
-        if asked and test:
+        if asked and test and self._tested_until <= self._clock():
             asked.append(Inquiry(self, None, Dns(test[1], "A")))
         self._asked += len(asked)
         return asked
@@ -98,6 +99,8 @@ class WatchedZone:
                 continue
             answered += 1
             if answer.status != "found":
+                if value is None:
+                    self._tested_until = self._clock() + TEST_SECONDS
                 continue
             try:
                 readings = self.zone.read(answer.records)
@@ -147,7 +150,15 @@ class ReputationZones:
     async def inquire(self, tenant: str | None, question: AskReputation) -> tuple[Inquiry, ...]:
         """Return the questions to DNS that follow from an analysis's question."""
         values = await self._leave_out_allowed(tenant, question)
-        asked = [each for zone in self._zones if not zone.mute_reason for each in zone.inquire(values)]
+        # Most zones ask about the same names: what stands before the zone's own is worked out once.
+        labels: dict[tuple[object, ...], tuple[tuple[str, ReputationValue], ...]] = {}
+        asked: list[Inquiry] = []
+        for watched in self._zones:
+            if not watched.mute_reason:
+                form = watched.zone.form
+                if form not in labels:
+                    labels[form] = watched.zone.list_labels(values)
+                asked += watched.inquire(labels[form])
         return tuple(asked[:MAX_INQUIRIES])
 
     def conclude(self, inquiries: Sequence[Inquiry], answers: Mapping[Dns, DnsAnswer]) -> Reputation:

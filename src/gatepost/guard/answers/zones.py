@@ -9,7 +9,7 @@ resolver. Both are faults of the zone, and nothing that it says is believed then
 import base64
 import hashlib
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gatepost.names import is_ip, normal_domain, org_domain
@@ -56,6 +56,11 @@ class Zone:
         ]
         self._refusals = [parse_codes(each) for each in settings.refusals]
         self._masks = [(answer.mask, answer) for answer in settings.answers if answer.mask]
+        builders = {"ip": _address_label, "domain": self._domain_label, "hash": self._digest_label}
+        self._build_label: Callable[[ReputationValue], str | None] = builders[settings.asks]
+        self._test_names = self._make_test_names()
+        # What the labels of values depend on: zones of the same form have the same labels.
+        self.form = (settings.asks, settings.level, settings.hash, settings.encoding, self.subjects)
 
     def list_subjects(self) -> tuple[str, ...]:
         """What workers have to collect for this zone: subjects, those of files with the digest."""
@@ -63,22 +68,35 @@ class Zone:
 
     def build_name(self, value: ReputationValue) -> str | None:
         """Return the name to ask DNS for; None where the zone is not to be asked about this value."""
-        if value.subject not in self.subjects:
-            return None
-        build_label = {"ip": _address_label, "domain": self._domain_label, "hash": self._digest_label}
-        label = build_label[self.settings.asks](value)
-        return f"{label}.{self._suffix}" if label else None
+        label = self._build_label(value) if value.subject in self.subjects else None
+        return self.name_of(label) if label else None
+
+    def list_labels(self, values: Iterable[ReputationValue]) -> tuple[tuple[str, ReputationValue], ...]:
+        """Return what is put before the zone's own name for these values, each label once."""
+        found: dict[str, ReputationValue] = {}
+        for value in values:
+            label = self._build_label(value) if value.subject in self.subjects else None
+            if label:
+                found.setdefault(label, value)
+        return tuple(found.items())
+
+    def name_of(self, label: str) -> str:
+        """Return the name to ask DNS for."""
+        return f"{label}.{self._suffix}"
 
     def list_test_names(self) -> tuple[str, str] | None:
         """Return the names of an entry that every zone has and of one that none has (RFC 5782 section 5); None for
         zones of hashes, which have no such rule."""
+        return self._test_names
+
+    def _make_test_names(self) -> tuple[str, str] | None:
         if self.settings.asks == "hash":
             return None
         if self.settings.asks == "domain":
             listed, unlisted = TEST_DOMAINS
         else:
             listed, unlisted = (".".join(reversed(each.split("."))) for each in TEST_ADDRESSES)
-        return f"{listed}.{self._suffix}", f"{unlisted}.{self._suffix}"
+        return self.name_of(listed), self.name_of(unlisted)
 
     def read(self, records: Iterable[str]) -> tuple[ZoneReading, ...]:
         """Return what these addresses mean by the settings, each meaning once; raises `ZoneFaultError`."""

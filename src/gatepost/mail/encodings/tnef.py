@@ -97,6 +97,13 @@ def find_tnef(content: bytes, most_rtf: int = MAX_TEXT) -> Iterator[EmbeddedFile
         yield attachment.to_file(whole=whole)
 
 
+def read_message_properties(content: bytes) -> Iterator[MapiProperty]:
+    """Yield the MAPI properties of the message in a TNEF container, without those of its attachments."""
+    for attribute, value in _read_attributes(content):
+        if attribute == _MESSAGE_PROPERTIES:
+            yield from _read_properties(value)
+
+
 class _RtfRoom(msgspec.Struct):
     """How much compressed RTF may still be unpacked."""
 

@@ -1,0 +1,203 @@
+"""Messages that Outlook saved or attached, written anew as mail: what people report with it.
+
+Outlook attaches a message as a file of its own form (.msg, MS-OXMSG), or inside of a winmail.dat (TNEF, MS-OXTNEF) as
+an embedded object. Both hold properties instead of header fields and parts: the header section as it came
+(PidTagTransportMessageHeaders, MS-OXPROPS section 2.1057), the bodies, the attachments. They are put together as a
+message by RFC 5322 and MIME, so that whatever reads mail can read them. Every size is a stranger's claim and is
+limited here; a file that is no message gives nothing.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from gatepost.files.documents.compound import STREAM, CompoundEntry, CompoundFile
+from gatepost.mail.attached_messages import MAX_MESSAGES, find_attached_messages
+from gatepost.mail.encodings import tnef
+from gatepost.mail.encodings.compressed_rtf import decompress_rtf, extract_html
+from gatepost.mail.message import Message, Part
+from gatepost.mail.reader import read
+
+COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+MAX_HEADER = 256 << 10
+MAX_BODY = 4 << 20
+MAX_ATTACHED = 32 << 20
+MAX_FILES = 50
+MAX_STREAMS = 5_000
+_VALUE = "__SUBSTG1.0_"
+_FORMS = {"001F": "utf-16-le", "001E": "cp1252"}
+_HEADERS, _SUBJECT, _PLAIN, _SENDER_NAME, _SENDER, _SMTP_SENDER, _SHOWN_TO = (
+    "007D", "0037", "1000", "0C1A", "0C1F", "5D01", "0E04",
+)  # fmt: skip
+_HTML, _HTML_TEXT, _RICH_TEXT, _DATA = "10130102", "1013001F", "10090102", "37010102"
+_FILE_NAMES = ("3707", "3704", "3001")
+_NOT_A_FIELD = re.compile(r"[\r\n\0]+")
+# What describes a body that is written anew; a folded line belongs to its field.
+_BODY_FIELDS = re.compile(
+    r"^(?:content-[a-z-]{1,40}|mime-version)[ \t]*:[^\n]*\n(?:[ \t][^\n]*\n)*", re.IGNORECASE | re.MULTILINE
+)
+_BOUNDARY = "=_saved-message"
+# What the path of a file says that came in a winmail.dat.
+_OF_TNEF = "~tnef"
+
+
+class SavedMessage(msgspec.Struct):
+    """A message by its properties. `header` is its header section as it came, "" where none was kept."""
+
+    header: str = ""
+    subject: str = ""
+    sender: str = ""
+    to: str = ""
+    plain: str = ""
+    html: bytes = b""
+    files: list[tuple[str, bytes]] = []
+
+
+def find_reported_messages(raw: bytes) -> tuple[bytes, ...]:
+    """Return the messages that are attached to a message, in any form in which mail programs attach one."""
+    found = list(find_attached_messages(raw))
+    if len(found) < MAX_MESSAGES:
+        message = read(raw)
+        for part in _list_own_files(message):
+            content = _read_eml_of_tnef(part) or open_saved_message(part.content)
+            if content and len(found) < MAX_MESSAGES:
+                found.append(content)
+    return tuple(found)
+
+
+def open_saved_message(content: bytes) -> bytes:
+    """Return a file that Outlook saved as mail; b"" where the bytes are no such file."""
+    saved = None
+    if content.startswith(COMPOUND):
+        saved = _read_msg(content)
+    elif content.startswith(tnef.SIGNATURE):
+        saved = _read_tnef(content)
+    return _write_message(saved) if saved else b""
+
+
+def _list_own_files(message: Message) -> list[Part]:
+    """Return the files of a message that stand in no message attached to it, each in its first reading. A winmail.dat
+    is the message itself once more; what it carries stands beside it."""
+    inside = tuple(f"{part.path}." for part in message.parts if part.path != "1" and _is_message(part))
+    found = [part for part in message.files if _is_first_reading(part)]
+    return [part for part in found if not part.path.startswith(inside)] if inside else found
+
+
+def _is_first_reading(part: Part) -> bool:
+    return _OF_TNEF in part.path or ("~" not in part.path and not part.content.startswith(tnef.SIGNATURE))
+
+
+def _is_message(part: Part) -> bool:
+    return part.content_type.startswith("message/") or any(name.lower().endswith(".eml") for name in part.names)
+
+
+def _read_eml_of_tnef(part: Part) -> bytes:
+    is_eml = _OF_TNEF in part.path and any(name.lower().rstrip(". ").endswith(".eml") for name in part.names)
+    return part.content if is_eml and part.content.strip() else b""
+
+
+def _read_msg(content: bytes) -> SavedMessage | None:
+    """Read a .msg file: each property is a stream, each attachment a storage of such streams."""
+    document = CompoundFile(content)
+    folders: dict[str, dict[str, CompoundEntry]] = {}
+    for entry in document.entries[:MAX_STREAMS]:
+        folder, _, name = entry.path.rpartition("/")
+        if entry.kind == STREAM and name.startswith(_VALUE) and (not folder or folder.startswith("__ATTACH")):
+            folders.setdefault(folder, {})[name[len(_VALUE) :]] = entry
+    values = folders.pop("", None)
+    if not values:
+        return None
+    text = _make_text_reader(document, values)
+    saved = SavedMessage(text(_HEADERS, MAX_HEADER), text(_SUBJECT), text(_SMTP_SENDER) or text(_SENDER))
+    saved.sender = _write_mailbox(text(_SENDER_NAME), saved.sender)
+    saved.to, saved.plain = text(_SHOWN_TO), text(_PLAIN, MAX_BODY)
+    if _HTML in values:
+        saved.html = document.read(values[_HTML], MAX_BODY)
+    elif _HTML_TEXT in values:
+        saved.html = text(_HTML_TEXT[:4], MAX_BODY).encode()
+    elif _RICH_TEXT in values:
+        saved.html = extract_html(decompress_rtf(document.read(values[_RICH_TEXT], MAX_BODY), MAX_BODY)[0])
+    room = MAX_ATTACHED
+    for folder, attached in list(folders.items())[:MAX_FILES]:
+        if "/" not in folder and _DATA in attached and room > 0:
+            data = document.read(attached[_DATA], room)
+            room -= len(data)
+            name = _make_text_reader(document, attached)
+            saved.files.append((next(filter(None, map(name, _FILE_NAMES)), "attachment"), data))
+    return saved
+
+
+def _make_text_reader(document: CompoundFile, values: Mapping[str, CompoundEntry]) -> Callable[..., str]:
+    def read_text(tag: str, limit: int = 2_000) -> str:
+        for form, charset in _FORMS.items():
+            if entry := values.get(tag + form):
+                return document.read(entry, limit).decode(charset, "replace").rstrip("\0")
+        return ""
+
+    return read_text
+
+
+def _read_tnef(content: bytes) -> SavedMessage | None:
+    """Read the message in a TNEF container; None where it has no text and no header, only files."""
+    texts = {f"{each.id:04X}": each.text for each in tnef.read_message_properties(content)}
+    saved = SavedMessage(texts.get(_HEADERS, "")[:MAX_HEADER], texts.get(_SUBJECT, ""), to=texts.get(_SHOWN_TO, ""))
+    saved.sender = _write_mailbox(texts.get(_SENDER_NAME, ""), texts.get(_SMTP_SENDER) or texts.get(_SENDER, ""))
+    for inner in tnef.find_tnef(content, MAX_BODY):
+        if inner.names:
+            if len(saved.files) < MAX_FILES:
+                saved.files.append((inner.names[0], inner.content[:MAX_ATTACHED]))
+        elif inner.content_type == "text/plain" and not saved.plain:
+            saved.plain = inner.content[:MAX_BODY].decode("utf-8", "replace")
+        elif inner.content_type == "text/html" and not saved.html:
+            saved.html = inner.content[:MAX_BODY]
+    is_message = saved.header or saved.subject or saved.sender
+    return saved if is_message and (saved.plain or saved.html or saved.header) else None
+
+
+def _write_mailbox(name: str, address: str) -> str:
+    """Return name and address as From has them; an address of Exchange's own form ("/O=…") is none."""
+    name, address = (_NOT_A_FIELD.sub(" ", each).strip() for each in (name, address))
+    quoted = name.replace("\\", "").replace('"', "")
+    return f'"{quoted}" <{address}>' if "@" in address else f'"{quoted}" <>' if quoted else ""
+
+
+def _write_message(saved: SavedMessage) -> bytes:
+    """Return the message in the form that it had on the wire, as far as its properties tell."""
+    header = _BODY_FIELDS.sub("", saved.header.replace("\r\n", "\n").replace("\0", "").strip("\n") + "\n").lstrip("\n")
+    # A header section ends at its first empty line, whatever stands behind it.
+    header = header.partition("\n\n")[0].rstrip("\n")
+    if not header:
+        stated = (("From", saved.sender), ("To", saved.to), ("Subject", saved.subject))
+        header = "\n".join(f"{name}: {_NOT_A_FIELD.sub(' ', value)}" for name, value in stated if value)
+    parts = [_write_part("text/plain; charset=utf-8", saved.plain.encode("utf-8", "replace"))] if saved.plain else []
+    if saved.html:
+        parts.append(_write_part(f"text/html; charset={_guess_charset(saved.html)}", saved.html))
+    parts += [_write_file(name, content) for name, content in saved.files]
+    kind = "mixed" if saved.files else "alternative"
+    head = f'{header}\nMIME-Version: 1.0\nContent-Type: multipart/{kind}; boundary="{_BOUNDARY}"\n\n'
+    return head.encode("utf-8", "replace") + _join_parts(parts)
+
+
+def _join_parts(parts: Iterable[bytes]) -> bytes:
+    mark = f"--{_BOUNDARY}".encode()
+    return b"".join(mark + b"\n" + part + b"\n" for part in parts) + mark + b"--\n"
+
+
+def _write_file(name: str, content: bytes) -> bytes:
+    shown = _NOT_A_FIELD.sub(" ", name).replace("\\", "").replace('"', "")[:200]
+    return _write_part("application/octet-stream", content, f'Content-Disposition: attachment; filename="{shown}"\n')
+
+
+def _write_part(kind: str, content: bytes, fields: str = "") -> bytes:
+    head = f"Content-Type: {kind}\n{fields}Content-Transfer-Encoding: base64\n\n"
+    return head.encode("utf-8", "replace") + base64.encodebytes(content)
+
+
+def _guess_charset(html: bytes) -> str:
+    try:
+        html.decode("utf-8")
+    except UnicodeDecodeError:
+        return "windows-1252"
+    return "utf-8"
