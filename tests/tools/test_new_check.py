@@ -12,10 +12,21 @@ from tools.new_check import KINDS, POLICY, REGISTRY, ROOT, main
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A checkout of what the command reads and writes."""
+    return copy_checkout(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Path, bytes]]:
+    """One for names that are refused, since nothing is written then; and all that is in it."""
+    root = copy_checkout(tmp_path_factory.mktemp("checkout"))
+    return root, read_all(root)
+
+
+def copy_checkout(root: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignored)
-    shutil.copytree(ROOT / "tests/checks", tmp_path / "tests/checks", ignore=ignored)
-    return tmp_path
+    shutil.copytree(ROOT / "src", root / "src", ignore=ignored)
+    shutil.copytree(ROOT / "tests/checks", root / "tests/checks", ignore=ignored)
+    return root
 
 
 def run_python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -115,9 +126,9 @@ def test_what_is_there_stays(root: Path) -> None:
     ],
 )
 def test_bad_and_taken_names_are_refused(
-    root: Path, capsys: pytest.CaptureFixture[str], name: str, reason: str
+    unchanged: tuple[Path, dict[Path, bytes]], capsys: pytest.CaptureFixture[str], name: str, reason: str
 ) -> None:
-    before = read_all(root)
+    root, before = unchanged
     assert main([name], root) == 1
     assert reason in capsys.readouterr().err
     assert read_all(root) == before

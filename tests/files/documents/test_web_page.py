@@ -114,18 +114,19 @@ N = 1_200_000
 
 
 @pytest.mark.parametrize(
-    "literal",
+    ("literal", "marks"),
     [
-        "A" * N,
-        "41" * (N // 2),
-        "%41" * (N // 3),
-        "\\x41" * (N // 4),
-        "QUJD\\n" * (N // 6),
-        "','" * (N // 3),
-        "65," * (N // 3),
+        ("A" * N, "''"),
+        ("41" * (N // 2), "''"),
+        ("%41" * (N // 3), "''"),
+        ("\\x41" * (N // 4), "''"),
+        ("QUJD\\n" * (N // 6), "''"),
+        ("','" * (N // 3), "[]"),
+        ("65," * (N // 3), "[]"),
+        ("65," * (N // 3), "()"),
     ],
+    ids=["base64", "hexadecimal", "percent", "escapes", "line ends", "texts", "numbers", "arguments"],
 )
-@pytest.mark.parametrize("marks", ["''", "[]", "()"])
 def test_giant_literals_cost_little_memory(literal: str, marks: str) -> None:
     """Each is read with a few copies of its text; anything that costs memory for each character would show."""
     page = f"<script>var u = atob({marks[0]}{literal}{marks[1]}); {SAVE}</script>"
