@@ -12,6 +12,7 @@ cannot be read, and where it has too many entries, mail is taken.
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Protocol
 
@@ -49,6 +50,7 @@ class KeepsGreylist(Protocol):
     async def greylist_size(self, most: int) -> int: ...
 
 
+@lru_cache(4096)
 def find_network(host: str, ipv4_length: int = 24) -> str:
     """Return the network of a host that counts as one: IPv4 /24 unless said otherwise, IPv6 /64."""
     address = ip_address(host)
