@@ -55,7 +55,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         learnt=context.learnt,
     )
     findings = stages.run_checks(reading)
-    findings = stages.add_composites(reading, findings)
+    findings = stages.add_composites(findings)
     findings = stages.apply_own_rules(reading, findings)
     context.mark("judge")
     ruling = stages.apply_lists(hits, subjects, reading)

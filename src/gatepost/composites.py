@@ -2,20 +2,26 @@
 
 They are conditions in CEL, as an operator's own rules are, so that what ships can be read, copied and changed in the
 same language. A check that combines phrases, counts or degrees stays a check: a condition sees tags, not strengths.
-The file is read and compiled once. A condition is evaluated only where one of its tags was found, since building what
-a condition can read costs more than most checks.
+The file is read and compiled once. A condition reads tags only, and is evaluated only where one of its tags was found,
+since an evaluation costs more than most checks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 
-from gatepost.findings import Reading
 from gatepost.kinds import BY_ID, Finding, Kind
-from gatepost.own_rules import describe_reading
-from gatepost.policy.conditions import ConditionError, evaluate, find_fault
+from gatepost.policy.conditions import (
+    MAX_ITEMS,
+    ConditionError,
+    evaluate,
+    find_fault,
+    make_variables,
+    reads_only_tags,
+)
 
 AREA = "composite:"
 _FILE = "composites.toml"
@@ -45,7 +51,8 @@ def parse_composites(text: str) -> tuple[tuple[Kind, Composite], ...]:
         unknown = sorted({name, *composite.any_of} - BY_ID.keys())
         if unknown or not composite.any_of or not name.startswith(AREA):
             raise CompositeError(f"{_FILE}: [{name}] has no tags, or unknown ones: {', '.join(unknown)}")
-        if fault := find_fault(composite.when):
+        fault = find_fault(composite.when) or ("" if reads_only_tags(composite.when) else "reads more than tags")
+        if fault:
             raise CompositeError(f"{_FILE}: [{name}] {fault}")
     return tuple((BY_ID[name], composite) for name, composite in stated.items())
 
@@ -60,17 +67,26 @@ def _index_composites() -> Mapping[str, tuple[int, ...]]:
     return {tag: tuple(numbers) for tag, numbers in found.items()}
 
 
+@cache
+def _no_values() -> Mapping[str, Any]:
+    """Every value that a condition can read, empty; composites read tags only."""
+    return make_variables()
+
+
 def may_combine(findings: Sequence[Finding]) -> bool:
     """Return whether a condition of some composite has to be evaluated for these findings."""
     index = _index_composites()
-    return any(finding.kind in index for finding in findings)
+    for finding in findings:  # noqa: SIM110  a generator costs a call for each finding of every message
+        if finding.kind in index:
+            return True
+    return False
 
 
-def find_composites(reading: Reading, findings: Sequence[Finding]) -> Iterator[Finding]:
+def find_composites(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the composites of a message's findings. A condition that fails on a message does not hold for it."""
     index = _index_composites()
     numbers = {number for finding in findings if finding.kind in index for number in index[finding.kind]}
-    variables = describe_reading(reading, findings)
+    variables = {**_no_values(), "tags": list(dict.fromkeys([finding.kind for finding in findings]))[:MAX_ITEMS]}
     for number in sorted(numbers):
         kind, composite = load_composites()[number]
         try:

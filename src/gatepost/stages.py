@@ -271,11 +271,18 @@ class Stages:
         """The findings of every check that has something to look at."""
         findings: list[Finding] = []
         mark = self.context.mark
+        # The themes of the text, once the first check that waits for one has worked them out.
+        spoken: Mapping[str, tuple[str, ...]] | None = None
         for stage, run, themes in self._select_checks(reading.signs):
+            if themes and spoken is not None and themes.isdisjoint(spoken):
+                continue
             mark(stage)
             try:
-                if not themes or not themes.isdisjoint(find_phrases(reading).themes):
-                    findings += run(reading)
+                if themes and spoken is None:
+                    spoken = find_phrases(reading).themes
+                    if themes.isdisjoint(spoken):
+                        continue
+                findings += run(reading)
             except MemoryError:
                 raise
             except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
@@ -286,11 +293,11 @@ class Stages:
         """The feature row that is kept with the record; none where guard compares no messages."""
         return self._run("campaign", lambda: reading.row, b"") if self.context.campaigns else b""
 
-    def add_composites(self, reading: Reading, findings: list[Finding]) -> list[Finding]:
+    def add_composites(self, findings: list[Finding]) -> list[Finding]:
         """The findings, with the shipped composites of them."""
         if not may_combine(findings):
             return findings
-        return self._run("composites", lambda: [*findings, *find_composites(reading, findings)], findings)
+        return self._run("composites", lambda: [*findings, *find_composites(findings)], findings)
 
     def apply_own_rules(self, reading: Reading, findings: list[Finding]) -> list[Finding]:
         """The findings, with those of the operator's and the tenant's own rules."""

@@ -124,8 +124,8 @@ def _read_msg(content: bytes) -> SavedMessage | None:
         if "/" not in folder and _DATA in attached and room > 0:
             data = document.read(attached[_DATA], room)
             room -= len(data)
-            name = _make_text_reader(document, attached)
-            saved.files.append((next(filter(None, map(name, _FILE_NAMES)), "attachment"), data))
+            read_name = _make_text_reader(document, attached)
+            saved.files.append((next(filter(None, map(read_name, _FILE_NAMES)), "attachment"), data))
     return saved
 
 

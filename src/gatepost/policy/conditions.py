@@ -105,6 +105,17 @@ def is_storable(condition: str) -> bool:
     return True
 
 
+def reads_only_tags(condition: str) -> bool:
+    """Return whether a condition reads nothing but the tags of findings."""
+    from cel_expr_python import cel
+
+    try:
+        cel.NewEnv(variables={"tags": _types()[_TEXTS]}).compile(condition)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    return True
+
+
 def evaluate(condition: str, variables: Mapping[str, Any]) -> bool:
     """Return whether a condition holds; raises `ConditionError`."""
     try:

@@ -116,4 +116,4 @@ async def run_waiting(store: Store, policies: Policies, days: int) -> AsyncItera
 
 def _actor_of(waiting: WaitingLookBack) -> Actor:
     kind, _, name = waiting.actor.partition(":")
-    return Actor(kind, name) if kind == "key" else SYSTEM
+    return Actor("key", name) if kind == "key" else SYSTEM

@@ -259,9 +259,6 @@ _CREDITED_SUM = re.compile(
 )
 
 
-_CREDITED_MARKS = ("+", "BTC", "Bitcoin", "ETH")
-
-
 @check(HEADER_CREDITED_SUM)
 def credited_sum(reading: Reading) -> Iterator[Finding]:
     """Subjects by which a free mailbox reports money that came in: `Your balance has been replenished +26637$`.
@@ -270,7 +267,11 @@ def credited_sum(reading: Reading) -> Iterator[Finding]:
     about money to people they know do not put a plus before it; answers and lists are left out all the same.
     """
     subject = reading.message.subject[:MAX_SUBJECT]
-    if not any(mark in subject for mark in _CREDITED_MARKS) or reading.is_discussion or "in-reply-to" in reading.fields:
+    if (
+        not ("+" in subject or "BTC" in subject or "Bitcoin" in subject or "ETH" in subject)
+        or reading.is_discussion
+        or "in-reply-to" in reading.fields
+    ):
         return
     match = _CREDITED_SUM.search(subject)
     if match and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):

@@ -135,7 +135,8 @@ def decorated_name(reading: Reading) -> Iterator[Finding]:
 
 def _find_mixed_word(name: str) -> str:
     """Return a word of letters from several alphabets that can be read as a Latin one; "" for none."""
-    for word in _NAME_WORD.findall(name):
+    for match in _NAME_WORD.finditer(name):
+        word = match.group()
         if len(word) >= _SHORTEST_MIXED_NAME and is_mixed_script(word):
             found = scripts(word)
             # The micro sign stands before a Latin word in names of programs.
