@@ -162,6 +162,7 @@ FILES: tuple[Target, ...] = (
 MAIL: tuple[Target, ...] = (
     Target("mime", read, seeds.messages),
     Target("attached-messages", find_attached_messages, seeds.messages),
+    Target("part-places", readers.find_part_places, seeds.messages),
     Target("native-twins", readers.compare_native, seeds.messages, cheap=True),
     Target("html", lambda data: readers.read_part(data, "text/html"), seeds.pages),
     Target(

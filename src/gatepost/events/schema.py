@@ -89,6 +89,11 @@ class MessageScanned(EventFields, tag="message.scanned", frozen=True, kw_only=Tr
     ] = ()
     link_host_count: Annotated[int, Meta(description="number of all hosts that links lead to")] = 0
     milliseconds: Annotated[float, Meta(description="time from admission to the record")]
+    action: Annotated[
+        Text, Meta(description="`tag`, `redirect`, `copy` or `strip`: the action over SMTP; absent without one")
+    ] = ""
+    action_to: Annotated[Text, Meta(description="the mailbox of a redirect or copy")] = ""
+    action_failed: Annotated[Text, Meta(description="why the action was not carried out")] = ""
 
 
 class MessageHeld(EventFields, tag="message.held", frozen=True, kw_only=True):

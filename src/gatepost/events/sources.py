@@ -73,6 +73,9 @@ def describe_scan(record: MessageRecord, seconds: float, *, subjects: bool) -> M
         link_hosts=bound_all(hosts, MAX_HOSTS),
         link_host_count=len(hosts),
         milliseconds=round(seconds * 1_000, 1),
+        action=report.action.name if report.action else "",
+        action_to=bound(report.action.to) if report.action else "",
+        action_failed=bound(report.action.failed) if report.action else "",
     )
 
 

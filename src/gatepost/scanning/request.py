@@ -6,6 +6,7 @@ import msgspec
 
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
+from gatepost.scanning.edits import Edit
 
 # How long a core waits for a free slot when it is asked to say that it has one.
 SLOT_SECONDS = 1.0
@@ -29,7 +30,8 @@ class MessageBody(Protocol):
 class ScanRequest(msgspec.Struct, frozen=True):
     """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds;
     `source` decides whether the message may be released later. `unfit` is why the message cannot be sent on as it came,
-    "" if it can: then `deliver` and `bounce` become `quarantine`."""
+    "" if it can: then `deliver` and `bounce` become `quarantine`. `can_act`: the source carries out actions of the
+    policy (see `policy.actions`); for others, the decision is all."""
 
     ggrid: str
     created: int
@@ -37,6 +39,7 @@ class ScanRequest(msgspec.Struct, frozen=True):
     body: MessageBody
     source: Source = ""
     unfit: str = ""
+    can_act: bool = False
 
     @property
     def is_trial(self) -> bool:
@@ -45,12 +48,14 @@ class ScanRequest(msgspec.Struct, frozen=True):
 
 
 class ScanResult(msgspec.Struct, frozen=True):
-    """What the core answers, once the record is durable."""
+    """What the core answers, once the record is durable. `edits` are the changes that the action of the report makes
+    to the message."""
 
     ggrid: str
     created: int
     completed: int
     report: Report
+    edits: tuple[Edit, ...] = ()
 
 
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):

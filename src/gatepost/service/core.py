@@ -18,6 +18,7 @@ from starlette.requests import Request
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.guard.actions import ActionPlanner
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
@@ -162,6 +163,7 @@ def build_guard(
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=condition,
+        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store)),
     )
 
 

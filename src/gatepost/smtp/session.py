@@ -7,14 +7,13 @@ the client, and before any command whose meaning depends on them.
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections import deque
 
 import structlog
 
 from gatepost.ids import new_id
-from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import XCLIENT, XFORWARD, SmtpClient
@@ -31,11 +30,12 @@ from gatepost.smtp.commands import (
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
 from gatepost.smtp.content import LineEnds
+from gatepost.smtp.delivery import MessageDelivery
 from gatepost.smtp.receiver import MessageReceiver
 from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
-from gatepost.smtp.trace import build_trace_fields, leave_out, read_header
+from gatepost.smtp.trace import read_header
 from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
 
@@ -367,19 +367,17 @@ class Session:
             return refusal
         now = time.time()
         unfit = refusal.text if refusal else ""
-        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp", unfit)
+        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp", unfit, can_act=True)
 
         if transaction.report and services.reports:
             answer = await services.reports.take(request, self._client, transaction.report)
             services.count_reply(answer)
             return answer
 
-        async def deliver(result: ScanResult) -> SmtpReply:
-            arrival = transaction.describe_arrival(now, extended=self._extended, encrypted=self._connection.encrypted)
-            top = build_trace_fields(result, services.hostname, arrival)
-            return await transaction.deliver(itertools.chain((top,), leave_out(body, header.claims)))
-
-        answer = await services.handler.handle(request, transaction.digest(body.sha256), deliver)
+        arrival = transaction.describe_arrival(now, extended=self._extended, encrypted=self._connection.encrypted)
+        routing, tenancy = services.routing, services.tenancy
+        delivery = MessageDelivery(transaction, body, header, arrival, services.hostname, routing, tenancy)
+        answer = await services.handler.handle(request, transaction.digest(body.sha256), delivery)
         services.count_reply(answer)
         log.info("message answered", ggrid=request.ggrid, code=answer.code, client=self._client.address)
         return answer

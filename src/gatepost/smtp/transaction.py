@@ -184,6 +184,18 @@ class Transaction:
             self._timer.cancel()
             self._timer = None
 
+    async def add_copy(self, mailbox: str, route: Route | None) -> SmtpReply | None:
+        """Add a mailbox to the recipients at the next hop, who bounces nothing to the sender for it (RFC 3461 section
+        4.1); return the reply, None where the mailbox has another route or must have a transaction of its own."""
+        link = self._link
+        if link is None or link.lmtp or route is None or route is not self._route:
+            return None
+        quiet = b" NOTIFY=NEVER" if "DSN" in link.features else b""
+        try:
+            return pass_on(await link.ask(b"RCPT TO:<" + mailbox.encode("ascii") + b">" + quiet))
+        except NextHopError:
+            return replies.NEXT_HOP_LOST
+
     async def deliver(self, pieces: Iterable[bytes]) -> SmtpReply:
         """Send the message on; return the next hop's last reply."""
         if self._routing is None:

@@ -74,6 +74,7 @@ class JobFrames:
             attempt.job.index,
             self._reputation,
             learnt.key if learnt.data else "",
+            attempt.job.parts,
         )
         frames += (
             protocol.pack_frame(Frame.JOB, attempt.number, job),

@@ -140,6 +140,14 @@ class Quarantine:
             self._events.emit(describe_held, record)
             log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
 
+    async def take_back(self, ggrid: str) -> None:
+        """Hold a message no longer that its sender was told to send again; where that fails, it stays."""
+        try:
+            if await self._store.delete_held(ggrid, None):
+                await self._raw.delete(ggrid)
+        except StorageError as fault:
+            log.warning("a message that comes again stays held", ggrid=ggrid, reason=str(fault))
+
     async def undecided_before(self, digest: str) -> int:
         """Return how often this digest was undecided in the last 24 hours before this time, which is recorded."""
         return await self._store.undecided_before(digest)

@@ -22,6 +22,7 @@ import structlog
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
 from gatepost.names import normal_address, normal_domain
+from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
     Busy,
@@ -37,7 +38,7 @@ from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.trace import Arrival, BytesInPieces, build_release_fields, leave_out, read_header
+from gatepost.smtp.trace import PIECE, Arrival, BytesInPieces, build_release_fields, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
@@ -186,7 +187,7 @@ class Releaser:
             now=record.created / 1_000,
         )
         top = build_release_fields(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock())
-        return b"".join((top, *leave_out(body, header.claims)))
+        return b"".join((top, *apply_edits(body.chunks(PIECE), header.claims)))
 
     async def _send(self, sender: str, recipients: Sequence[str], content: bytes) -> NotSent | None:
         """Send the message; return None if the next hop has taken it."""

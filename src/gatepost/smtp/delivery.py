@@ -1,0 +1,120 @@
+"""The way of one message to the next hop, with the action of its verdict: to its recipients, to another mailbox, and
+with the changes that the action makes.
+
+A copy goes first: when it is safe, the message follows, and the reply to that is the client's. So a client that is told
+2xx can forget both, and a failure in between costs a second copy and no mail. Where the next hop is the same for both,
+the mailbox is one more recipient of the same transaction, and there is no in between.
+
+Redirected and separate copies have the empty sender (RFC 5321 section 4.5.5): what becomes of them is no business of
+whoever sent the message, so no bounce can go there.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+import structlog
+
+from gatepost.names import normal_domain
+from gatepost.scanning.edits import apply_edits, order_edits
+from gatepost.scanning.request import ScanResult
+from gatepost.scanning.spool import SpooledBody
+from gatepost.smtp import replies
+from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.next_hop import NextHopError
+from gatepost.smtp.replies import SmtpReply, pass_on
+from gatepost.smtp.routing import Routing
+from gatepost.smtp.subject_marks import mark_subjects
+from gatepost.smtp.trace import PIECE, Arrival, Header, build_trace_fields, format_field, sanitise_word
+from gatepost.smtp.transaction import Transaction
+
+# RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
+SEND_SECONDS = 660.0
+# Recipients that a redirected message names.
+MAX_NAMED = 20
+
+log = structlog.get_logger("gatepost.guard")
+
+
+class MessageDelivery:
+    """One whole message that can be sent on. `tenancy` finds whose domain a mailbox is in, which may decide its
+    route."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        body: SpooledBody,
+        header: Header,
+        arrival: Arrival,
+        hostname: str,
+        routing: Routing | None,
+        tenancy: FindsTenants,
+    ) -> None:
+        self._transaction, self._body, self._header = transaction, body, header
+        self._arrival, self._hostname = arrival, hostname
+        self._routing, self._tenancy = routing, tenancy
+
+    async def deliver(self, result: ScanResult) -> SmtpReply:
+        """Send the message to its recipients, as its action changes it, and the copy before it where there is one."""
+        pieces = self._edit(result)
+        if pieces is None:
+            return replies.TRY_LATER
+        action = result.report.action
+        if action is not None and action.name == "copy" and not action.failed:
+            answer = await self._copy(result, action.to)
+            if not answer.positive:
+                log.error("copy not taken", ggrid=result.ggrid, code=answer.code)
+                return replies.TRY_LATER
+        return await self._transaction.deliver(pieces)
+
+    async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:
+        """Send the message to a mailbox instead of its recipients; its envelope stands in its header."""
+        return await self._send(result, mailbox, self._describe_envelope())
+
+    async def _copy(self, result: ScanResult, mailbox: str) -> SmtpReply:
+        if self._routing is None:
+            return replies.NO_NEXT_HOP
+        domain = normal_domain(mailbox.rpartition("@")[2])
+        route = self._routing.find(domain, await self._tenancy.tenant_of(domain))
+        answer = await self._transaction.add_copy(mailbox, route)
+        return answer if answer is not None else await self._send(result, mailbox, self._describe_envelope())
+
+    async def _send(self, result: ScanResult, mailbox: str, fields: bytes) -> SmtpReply:
+        pieces = self._edit(result, fields)
+        if self._routing is None or pieces is None:
+            return replies.NO_NEXT_HOP
+        content = await asyncio.to_thread(b"".join, pieces)
+        domain = normal_domain(mailbox.rpartition("@")[2])
+        tenants = {domain: await self._tenancy.tenant_of(domain)}
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                return pass_on((await self._routing.send("", (mailbox,), content, tenants)).reply)
+        except (NextHopError, TimeoutError):
+            return replies.NEXT_HOP_LOST
+
+    def _edit(self, result: ScanResult, fields: bytes = b"") -> Iterator[bytes] | None:
+        """Return the message as it leaves, in pieces: without claims in our name, as the action changes it, with our
+        fields on top. None where the changes do not fit together."""
+        action = result.report.action
+        mark = action.mark if action is not None and not action.failed else ""
+        marks, subject = mark_subjects(self._header, mark, result.report.subject)
+        edits = order_edits((*self._header.claims, *marks, *result.edits), self._body.size)
+        if edits is None:
+            log.error("changes of a message do not fit together", ggrid=result.ggrid)
+            return None
+        top = fields + build_trace_fields(result, self._hostname, self._arrival) + subject
+        return _join(top, apply_edits(self._body.chunks(PIECE), edits))
+
+    def _describe_envelope(self) -> bytes:
+        """Return fields with sender and recipients of the message, for whoever looks after the mailbox."""
+        envelope = self._transaction.envelope()
+        named = [f"<{sanitise_word(each)}>" for each in envelope.recipients[:MAX_NAMED]]
+        words = [f"{each}," for each in named[:-1]] + named[-1:]
+        if len(envelope.recipients) > MAX_NAMED:
+            words.append(f"and {len(envelope.recipients) - MAX_NAMED} more")
+        sender = format_field("X-Gatepost-Envelope-From", [f"<{sanitise_word(envelope.sender)}>"])
+        return sender + format_field("X-Gatepost-Envelope-To", words)
+
+
+def _join(top: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield top
+    yield from rest
