@@ -159,7 +159,7 @@ REPORT = Report("malware", "quarantine", (), 0, "why", BAD, files=FILES)
         (REPORT, find_nothing, "cannot be taken out without doubt"),
         (REPORT, find_outside, "cannot be taken out without doubt"),
         (msgspec.structs.replace(REPORT, lines=(line(FILE_EICAR, "message"),)), find, "name no file"),
-        (msgspec.structs.replace(REPORT, lines=(*BAD, line(URL_SHORTENER, "1.1"))), find, "still malware"),
+        (msgspec.structs.replace(REPORT, lines=(*BAD, line(FILE_EICAR, "message"))), find, "still malware"),
         (msgspec.structs.replace(REPORT, outcomes=(Outcome("yara", "failed"),)), find, "did not run to its end"),
         (
             msgspec.structs.replace(REPORT, files=(*FILES, FileSeen("1.3/b.zip", "zip", 1, HASH, (), "encrypted"))),

@@ -231,7 +231,7 @@ def _with_quarantine(config: Path | None, data: Path | None, use: "Callable[[Qua
 
     from gatepost.cli.change_events import emit_changes
     from gatepost.service.core import open_quarantine
-    from gatepost.service.routes import open_routing
+    from gatepost.service.routes import open_outbound_routing, open_routing
     from gatepost.settings.files import load_guard
     from gatepost.store import open_store
 
@@ -247,7 +247,8 @@ def _with_quarantine(config: Path | None, data: Path | None, use: "Callable[[Qua
             with emit_changes(folder, place, store):
                 async with (
                     open_routing(settings, place) as routes,
-                    open_quarantine(settings, store, place, routes) as quarantine,
+                    open_outbound_routing(settings, routes, place) as outbound,
+                    open_quarantine(settings, store, place, routes, outbound=outbound) as quarantine,
                 ):
                     return await use(quarantine)
         finally:

@@ -128,6 +128,15 @@ class MessageReported(EventFields, tag="message.reported", frozen=True, kw_only=
     says: Annotated[Text, Meta(description="`should have been delivered` or `should have been held`")]
 
 
+class SenderLimited(EventFields, tag="sender.limited", frozen=True, kw_only=True):
+    """A sender of outbound mail is over a limit of `scanSources.smtp.outbound.senderLimits`: perhaps its account was
+    captured. It is told once an hour for each sender and node."""
+
+    sender: Annotated[Text, Meta(description="the address, or `user` and the name that the client told")]
+    limit: Annotated[Text, Meta(description="`messages`, `recipients` or `refused recipients`")]
+    count: Annotated[int, Meta(description="how many within an hour")]
+
+
 class ListChanged(EventFields, tag="list.changed", frozen=True, kw_only=True):
     """Entries of a list were changed, or a custom list was created or deleted. Without `tenantUid` the list is
     global."""
@@ -266,6 +275,7 @@ Event: TypeAlias = (
     | MessageReleased
     | MessageDeleted
     | MessageReported
+    | SenderLimited
     | ListChanged
     | LookBackFound
     | PolicyPublished
@@ -354,6 +364,8 @@ def severity_of(event: EventFields) -> Severity:
         return "warning" if event.locked_until or event.reason == "locked" else "info"
     if isinstance(event, MessageScanned):
         return "warning" if event.decision == "undecided" else "info"
+    if isinstance(event, SenderLimited):
+        return "warning"
     return "info" if isinstance(event, UserSignedIn | MessageHeld) else "notice"
 
 

@@ -29,6 +29,7 @@ from gatepost.events.schema import (
     MessageReported,
     MessageScanned,
     PolicyPublished,
+    SenderLimited,
     bound,
     bound_all,
 )
@@ -84,6 +85,11 @@ def describe_held(record: MessageRecord) -> MessageHeld:
     return MessageHeld(
         tenant_uid=record.envelope.tenant, ggrid=record.ggrid, verdict=record.report.verdict, size=record.size
     )
+
+
+def describe_limited_sender(sender: str, limit: str, count: int) -> SenderLimited:
+    """Return the event of a sender of outbound mail over a limit."""
+    return SenderLimited(sender=bound(sender), limit=bound(limit), count=count)
 
 
 def describe_change(record: AuditRecord) -> EventFields | None:

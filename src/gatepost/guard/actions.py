@@ -49,7 +49,7 @@ class ActionPlanner:
 
     async def plan(self, request: ScanRequest, report: Report, find_parts: FindsParts) -> Planned:
         """Return the report with its action, if there is one. Raises `StorageError`."""
-        effective = self._policies().of(request.envelope.tenant)
+        effective = self._policies().of(request.envelope.tenant, outbound=request.envelope.outbound)
         rule = effective.policy.verdicts[report.verdict]
         if not rule.action or request.unfit or report.decision != DECISION_OF[rule.action]:
             return Planned(report)
@@ -168,14 +168,15 @@ def _write_notice(file: StrippedFile, ggrid: str) -> bytes:
             "",
         )
     )
-    fields = (b"MIME-Version: 1.0",) if file.path == "1" else ()
-    fields += (
+    is_whole = file.path == "1"
+    fields = (
+        *((b"MIME-Version: 1.0",) if is_whole else ()),
         b"Content-Type: text/plain; charset=utf-8",
         b"Content-Disposition: inline",
         b"Content-Transfer-Encoding: base64",
     )
-    ends = (b"",) if file.path == "1" else ()
-    return b"\r\n".join((*fields, b"", *_encode(text.encode("utf-8", "replace")), *ends))
+    lines = (*fields, b"", *_encode(text.encode("utf-8", "replace")), *((b"",) if is_whole else ()))
+    return b"\r\n".join(lines)
 
 
 def _printable(text: str) -> str:

@@ -246,6 +246,9 @@ def list_addresses(plan: Plan) -> list[tuple[str, tuple[str, ...], int, str]]:
         wanted.append(("guard", source.hosts, source.port, "scanSources.restApi in guard.yml"))
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp in guard.yml"))
+        if smtp.outbound and smtp.outbound.port:
+            key = "scanSources.smtp.outbound in guard.yml"
+            wanted.append(("smtp outbound", smtp.hosts, smtp.outbound.port, key))
     if plan.guard and plan.guard.metrics.listen:
         host, port = split_address(plan.guard.metrics.listen, 0)
         wanted.append(("guard metrics", (host,), port, "metrics.listen in guard.yml"))

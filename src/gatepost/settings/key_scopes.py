@@ -18,7 +18,7 @@ RESTART_KEYS: Mapping[str, tuple[str, ...]] = {
         *("mainWorkerCount", "maxGuardRequestsInProcessing", "guardRequestThrottleThreshold"),
         *("frontProcesses", "unsealed", "metrics.listen", "storage", "events"),
         *("scanSources.restApi.host", "scanSources.restApi.port"),
-        *("scanSources.smtp.host", "scanSources.smtp.port"),
+        *("scanSources.smtp.host", "scanSources.smtp.port", "scanSources.smtp.outbound.port"),
     ),
     "abby.yml": ("listen", "frontProcesses", "metrics.listen", "storage", "events"),
 }
@@ -29,7 +29,8 @@ LOCAL_KEYS: Mapping[str, tuple[str, ...]] = {
         *("workerProcesses", "workerMemory", "frontProcesses", "unsealed", "storage", "metrics.listen"),
         *("scanSources.restApi.host", "scanSources.restApi.port"),
         *("scanSources.smtp.host", "scanSources.smtp.port", "scanSources.smtp.hostname"),
-        *("tls", "delivery.ca", "delivery.certificate", "delivery.key"),
+        *("scanSources.smtp.outbound.hosts", "scanSources.smtp.outbound.port"),
+        *("tls", "delivery.ca", "delivery.certificate", "delivery.key", "dkim.keys", "arc.key"),
         *("quarantine.url", "clamd.address", "dns.nameservers", "events.node", "events.file", "events.syslog.ca"),
     ),
     "abby.yml": (

@@ -58,6 +58,12 @@ class Connection(asyncio.Protocol):
         return str(name[0]) if name else ""
 
     @property
+    def local_port(self) -> int:
+        """The port that the client has connected to."""
+        name = self._transport.get_extra_info("sockname")
+        return int(name[1]) if isinstance(name, tuple) and len(name) > 1 else 0
+
+    @property
     def buffered(self) -> bool:
         """Whether something has come that was not read yet."""
         return bool(self._buffer)

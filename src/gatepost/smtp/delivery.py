@@ -10,21 +10,25 @@ whoever sent the message, so no bounce can go there.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator
 
+import msgspec
 import structlog
 
+from gatepost.ids import new_id
 from gatepost.names import normal_domain
-from gatepost.scanning.edits import apply_edits, order_edits
-from gatepost.scanning.request import ScanResult
+from gatepost.scanning.edits import Edit, apply_edits, order_edits
+from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import SmtpReply, pass_on
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.services import Services
+from gatepost.smtp.signer import UnsignedError
 from gatepost.smtp.subject_marks import mark_subjects
-from gatepost.smtp.trace import PIECE, Arrival, Header, build_trace_fields, format_field, sanitise_word
+from gatepost.smtp.trace import PIECE, Arrival, Header, build_trace_fields, format_field, read_header, sanitise_word
 from gatepost.smtp.transaction import Transaction
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
@@ -35,27 +39,55 @@ MAX_NAMED = 20
 log = structlog.get_logger("gatepost.guard")
 
 
+async def answer_message(
+    services: Services,
+    client: SmtpClient,
+    transaction: Transaction,
+    body: SpooledBody,
+    refusal: SmtpReply | None,
+    *,
+    extended: bool,
+    encrypted: bool,
+) -> SmtpReply:
+    """Have a message analysed, and carry out the decision; one with a refusal is held (see `Services.holds`)."""
+    header = read_header(body, services.hostname)
+    if header.hops > services.limits.hops:
+        refusal = refusal or replies.LOOP
+    if not header.whole:
+        refusal = refusal or replies.LONG_HEADER
+    if refusal and not services.holds(refusal):
+        return refusal
+    account = transaction.account
+    if account is not None:
+        account.count_message(len(transaction.accepted))
+    now = time.time()
+    unfit = refusal.text if refusal else account.excess if account else ""
+    request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp", unfit, can_act=True)
+    if transaction.report and services.reports:
+        answer = await services.reports.take(request, client, transaction.report)
+        services.count_reply(answer)
+        return answer
+    arrival = transaction.describe_arrival(now, extended=extended, encrypted=encrypted)
+    delivery = MessageDelivery(transaction, body, header, arrival, services)
+    answer = await services.handler.handle(request, transaction.digest(body.sha256), delivery)
+    services.count_reply(answer)
+    log.info("message answered", ggrid=request.ggrid, code=answer.code, client=client.address)
+    return answer
+
+
 class MessageDelivery:
-    """One whole message that can be sent on. `tenancy` finds whose domain a mailbox is in, which may decide its
-    route."""
+    """One whole message that can be sent on."""
 
     def __init__(
-        self,
-        transaction: Transaction,
-        body: SpooledBody,
-        header: Header,
-        arrival: Arrival,
-        hostname: str,
-        routing: Routing | None,
-        tenancy: FindsTenants,
+        self, transaction: Transaction, body: SpooledBody, header: Header, arrival: Arrival, services: Services
     ) -> None:
-        self._transaction, self._body, self._header = transaction, body, header
-        self._arrival, self._hostname = arrival, hostname
-        self._routing, self._tenancy = routing, tenancy
+        self._transaction, self._body, self._header, self._arrival = transaction, body, header, arrival
+        self._hostname, self._tenancy, self._routing = services.hostname, services.tenancy, transaction.routing
+        self._signer = services.signer
 
     async def deliver(self, result: ScanResult) -> SmtpReply:
         """Send the message to its recipients, as its action changes it, and the copy before it where there is one."""
-        pieces = self._edit(result)
+        pieces = await self._prepare(result)
         if pieces is None:
             return replies.TRY_LATER
         action = result.report.action
@@ -79,9 +111,9 @@ class MessageDelivery:
         return answer if answer is not None else await self._send(result, mailbox, self._describe_envelope())
 
     async def _send(self, result: ScanResult, mailbox: str, fields: bytes) -> SmtpReply:
-        pieces = self._edit(result, fields)
+        pieces = await self._prepare(result, fields)
         if self._routing is None or pieces is None:
-            return replies.NO_NEXT_HOP
+            return replies.NO_NEXT_HOP if self._routing is None else replies.TRY_LATER
         content = await asyncio.to_thread(b"".join, pieces)
         domain = normal_domain(mailbox.rpartition("@")[2])
         tenants = {domain: await self._tenancy.tenant_of(domain)}
@@ -91,9 +123,21 @@ class MessageDelivery:
         except (NextHopError, TimeoutError):
             return replies.NEXT_HOP_LOST
 
-    def _edit(self, result: ScanResult, fields: bytes = b"") -> Iterator[bytes] | None:
-        """Return the message as it leaves, in pieces: without claims in our name, as the action changes it, with our
-        fields on top. None where the changes do not fit together."""
+    async def _prepare(self, result: ScanResult, fields: bytes = b"") -> Iterator[bytes] | None:
+        """Return the message as it leaves, with the signatures that it gets; None where it cannot leave for now."""
+        edited = self._edit(result, fields)
+        if edited is None or self._signer is None:
+            return None if edited is None else edited.pieces()
+        try:
+            signing = await self._signer.choose(result.report, self._transaction.envelope(), changed=edited.is_changed)
+        except UnsignedError:
+            return None
+        made = await asyncio.to_thread(signing.make_fields, edited.pieces()) if signing else b""
+        return edited.pieces(made)
+
+    def _edit(self, result: ScanResult, fields: bytes) -> "_Edited | None":
+        """Return the message without claims in our name, as the action changes it, with our fields on top. None where
+        the changes do not fit together."""
         action = result.report.action
         mark = action.mark if action is not None and not action.failed else ""
         marks, subject = mark_subjects(self._header, mark, result.report.subject)
@@ -101,8 +145,9 @@ class MessageDelivery:
         if edits is None:
             log.error("changes of a message do not fit together", ggrid=result.ggrid)
             return None
-        top = fields + build_trace_fields(result, self._hostname, self._arrival) + subject
-        return _join(top, apply_edits(self._body.chunks(PIECE), edits))
+        outbound = self._transaction.account is not None
+        top = fields + build_trace_fields(result, self._hostname, self._arrival, outbound=outbound) + subject
+        return _Edited(self._body, top, edits, bool(marks or subject or result.edits))
 
     def _describe_envelope(self) -> bytes:
         """Return fields with sender and recipients of the message, for whoever looks after the mailbox."""
@@ -115,6 +160,15 @@ class MessageDelivery:
         return sender + format_field("X-Gatepost-Envelope-To", words)
 
 
-def _join(top: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield top
-    yield from rest
+class _Edited(msgspec.Struct, frozen=True):
+    """A message as it leaves. It `is_changed` where not only fields of ours were added or taken out."""
+
+    body: SpooledBody
+    top: bytes
+    edits: tuple[Edit, ...]
+    is_changed: bool
+
+    def pieces(self, signatures: bytes = b"") -> Iterator[bytes]:
+        """Yield all of it, signatures first."""
+        yield signatures + self.top
+        yield from apply_edits(self.body.chunks(PIECE), self.edits)

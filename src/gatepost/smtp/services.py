@@ -17,9 +17,11 @@ from gatepost.scanning.spool import Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.signer import Signer
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
@@ -125,12 +127,14 @@ class Services:
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
         reports: ReportIntake | None = None,
+        outbound: Outbound | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.guard, self.handler, self.routing = guard, handler, routing
         self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
         self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
-        self.reports = reports
+        self.reports, self.outbound, self.signer = reports, outbound, signer
         self.spooled = 0
         self.answers: Counter[str] = Counter()
         self._stopping = False
@@ -141,6 +145,16 @@ class Services:
         stated = theirs.get("SIZE", "")
         other = int(stated) if stated.isdigit() and len(stated) < 20 else 0
         return min(self.limits.message, other - min(ROOM_FOR_FIELDS, other // 2)) if other else self.limits.message
+
+    @property
+    def routings(self) -> tuple[Routing, ...]:
+        """All routes, of both directions."""
+        both = (self.routing, self.outbound.routing if self.outbound else None)
+        return tuple(dict.fromkeys(each for each in both if each is not None))
+
+    def holds(self, refusal: SmtpReply) -> bool:
+        """Whether a message that gets this reply is held instead: behind a queue, where the reply is permanent."""
+        return self.handler.after_queue and refusal.code >= 500
 
     def count_reply(self, reply: SmtpReply) -> None:
         """Count the reply to a whole message."""

@@ -7,14 +7,11 @@ the client, and before any command whose meaning depends on them.
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 
 import structlog
 
 from gatepost.ids import new_id
-from gatepost.scanning.request import ScanRequest
-from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import XCLIENT, XFORWARD, SmtpClient
 from gatepost.smtp.commands import (
@@ -30,12 +27,11 @@ from gatepost.smtp.commands import (
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
 from gatepost.smtp.content import LineEnds
-from gatepost.smtp.delivery import MessageDelivery
+from gatepost.smtp.delivery import answer_message
 from gatepost.smtp.receiver import MessageReceiver
 from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
-from gatepost.smtp.trace import read_header
 from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
 
@@ -57,6 +53,9 @@ class Session:
         self._connection, self._client, self._services = connection, client, services
         self._limits = services.limits
         self._receiver = MessageReceiver(connection, services)
+        outbound = services.outbound
+        self._outbound = outbound if outbound and outbound.covers(client, connection.local_port) else None
+        self._routing = self._outbound.routing if self._outbound else services.routing
         self._pending: deque[Pending] = deque()
         self._helo = ""
         self._extended = False
@@ -198,8 +197,7 @@ class Session:
     async def _extensions(self) -> tuple[bytes, ...]:
         """Return our extensions; those that concern the message itself only if all next hops have them, too. Without a
         next hop, those that limit no message."""
-        services = self._services
-        routing = services.routing
+        services, routing = self._services, self._routing
         theirs = self._announced = await routing.features() if routing else {"8BITMIME": "", "SMTPUTF8": ""}
         lines = [services.hostname, "PIPELINING", f"SIZE {services.size_limit(theirs)}"]
         lines += [name for name in ("8BITMIME", "SMTPUTF8", "DSN") if name in theirs]
@@ -246,13 +244,16 @@ class Session:
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
         if refusal is None and not self._services.guard.has_slot():
             refusal = replies.FULL
+        account = self._outbound.open_account(self._client, mail.address) if self._outbound else None
+        if refusal is None and account is not None:
+            refusal = account.refuse()
         if refusal is None and self._services.spooled >= self._limits.spooled:
             refusal = replies.NO_ROOM
         if refusal is not None:
             self._mail_refused = True
             return refusal
         self._idle = 0
-        self._transaction = Transaction(mail, self._client, self._helo, self._services.routing)
+        self._transaction = Transaction(mail, self._client, self._helo, self._routing, account)
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:
@@ -265,14 +266,16 @@ class Session:
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
         try:
-            tenant = await self._find_tenant(transaction, rcpt.domain)
+            tenant = await self._find_tenant(transaction, transaction.owner_domain(rcpt.domain))
         except StorageError:
             return replies.TRY_LATER
-        report = self._services.reports.find(rcpt.address) if self._services.reports else None
+        if transaction.account and (refusal := transaction.account.refuse(transaction.asked + 1)):
+            return refusal
+        reports = None if transaction.account else self._services.reports
+        report = reports.find(rcpt.address) if reports else None
         if transaction.report or (report and transaction.asked):
             return replies.SEPARATELY
-        routing = self._services.routing
-        route = routing.find(rcpt.domain, tenant) if routing else None
+        route = self._routing.find(rcpt.domain, tenant) if self._routing else None
         fits = await self._fits(transaction, tenant, route)
         if self._transaction is None:  # the next hop refused the sender meanwhile
             return replies.OUT_OF_ORDER
@@ -349,38 +352,14 @@ class Session:
             except StorageError:
                 return replies.NO_ROOM
             self.deciding = True
-            return await self._decide(transaction, body, refusal)
+            encrypted = self._connection.encrypted
+            return await answer_message(
+                self._services, self._client, transaction, body, refusal, extended=self._extended, encrypted=encrypted
+            )
         finally:
             self.deciding = False
             self._end_transaction()
             self._client = self._client.after_message()
-
-    async def _decide(self, transaction: Transaction, body: SpooledBody, refusal: SmtpReply | None) -> SmtpReply:
-        """Have a message analysed, and carry out the decision; one with a refusal is held (see `holds`)."""
-        services = self._services
-        header = read_header(body, services.hostname)
-        if header.hops > self._limits.hops:
-            refusal = refusal or replies.LOOP
-        if not header.whole:
-            refusal = refusal or replies.LONG_HEADER
-        if refusal and not self._receiver.holds(refusal):
-            return refusal
-        now = time.time()
-        unfit = refusal.text if refusal else ""
-        request = ScanRequest(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp", unfit, can_act=True)
-
-        if transaction.report and services.reports:
-            answer = await services.reports.take(request, self._client, transaction.report)
-            services.count_reply(answer)
-            return answer
-
-        arrival = transaction.describe_arrival(now, extended=self._extended, encrypted=self._connection.encrypted)
-        routing, tenancy = services.routing, services.tenancy
-        delivery = MessageDelivery(transaction, body, header, arrival, services.hostname, routing, tenancy)
-        answer = await services.handler.handle(request, transaction.digest(body.sha256), delivery)
-        services.count_reply(answer)
-        log.info("message answered", ggrid=request.ggrid, code=answer.code, client=self._client.address)
-        return answer
 
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None

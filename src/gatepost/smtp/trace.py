@@ -72,9 +72,11 @@ class Header(msgspec.Struct, frozen=True):
     subjects: tuple[tuple[int, bytes], ...] = ()
 
 
-def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
-    """Return the fields that go on top of a message that is delivered."""
+def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival, *, outbound: bool = False) -> bytes:
+    """Return the fields that go on top of a message that is delivered. An outbound one tells the world no verdict."""
     report = result.report
+    if outbound:
+        return format_field("X-Gatepost-Id", [result.ggrid]) + _received_field(result.ggrid, hostname, arrival)
     action = b""
     if report.action is not None and not report.action.failed:
         action = format_field("X-Gatepost-Action", [report.action.name])
@@ -82,12 +84,13 @@ def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> b
 
 
 def build_release_fields(
-    ggrid: str, report: Report, hostname: str, arrival: Arrival, release_id: str, now: float
+    ggrid: str, report: Report, hostname: str, arrival: Arrival, release_id: str, now: float, *, outbound: bool = False
 ) -> bytes:
     """Return the fields that go on top of a message that was held and is released: those of a delivered one, and the id
     and the time of the release. Who released it is in the audit trail, and none of a recipient's business."""
     released = format_field("X-Gatepost-Released", [f"id={release_id};", formatdate(now)])
-    return _result_fields(ggrid, report, hostname) + released + _received_field(ggrid, hostname, arrival)
+    stated = format_field("X-Gatepost-Id", [ggrid]) if outbound else _result_fields(ggrid, report, hostname)
+    return stated + released + _received_field(ggrid, hostname, arrival)
 
 
 def _result_fields(ggrid: str, report: Report, hostname: str) -> bytes:

@@ -41,6 +41,7 @@ from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.signer import Signer
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.held_search import HeldFilter
@@ -97,11 +98,13 @@ class Quarantine:
         metrics: QuarantineMetrics | None = None,
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
+        outbound: Routing | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._events = events
         self._metrics = metrics or QuarantineMetrics(store, max_size)
-        self._releaser = Releaser(store, raw, routing, clock, hostname, tenancy)
+        self._releaser = Releaser(store, raw, routing, clock, hostname, tenancy, outbound, signer)
         self._size = 0
         self._summed: float | None = None
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {

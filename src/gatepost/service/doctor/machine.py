@@ -258,6 +258,8 @@ def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
         wanted.append(("guard", source.hosts, source.port, "scanSources.restApi.port"))
     if read.guard and (smtp := read.guard.scan_sources.smtp):
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp.port"))
+        if smtp.outbound and smtp.outbound.port:
+            wanted.append(("outbound smtp", smtp.hosts, smtp.outbound.port, "scanSources.smtp.outbound.port"))
     for service, hosts, port, key in wanted:
         shown = ", ".join(render_address(host, port) for host in hosts)
         yield check_port(service, shown, lambda: bind(hosts, port, key), data)  # noqa: B023
