@@ -94,4 +94,4 @@ def test_the_example_is_an_event() -> None:
     event = msgspec.json.decode(line, type=Event)
     assert line.startswith('{"schema":1,"event":"message.scanned"')
     assert msgspec.json.encode(event).decode().removeprefix('{"event":"message.scanned"') in line
-    assert len(describe_schema()["oneOf"]) == 17
+    assert len(describe_schema()["oneOf"]) == 18

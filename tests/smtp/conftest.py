@@ -49,6 +49,7 @@ class StrawGuard:
         self.decision = "deliver"
         self.action: MessageAction | None = None
         self.edits: tuple[Edit, ...] = ()
+        self.senders: tuple[str, ...] = ()
         self.full_at_mail = self.full_at_dot = False
         self.fault: Exception | None = None
         self.may_end = asyncio.Event()
@@ -67,7 +68,7 @@ class StrawGuard:
         await self.may_end.wait()
         if self.fault:
             raise self.fault
-        report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why", action=self.action)  # type: ignore[arg-type]
+        report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why", senders=self.senders, action=self.action)  # type: ignore[arg-type]
         return ScanResult(request.ggrid, request.created, request.created, report, self.edits)
 
 

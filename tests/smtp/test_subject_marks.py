@@ -25,7 +25,7 @@ def marked(raw: bytes, mark: str, shown: str = "") -> bytes:
         (b" hello", "[SPAM] ", "[SPAM] hello"),
         (b"hello", "[SPAM]", "[SPAM] hello"),
         (b"", "[SPAM] ", "[SPAM]"),
-        (b" ", "[SPAM] ", "[SPAM]"),
+        (b" ", "[SPAM] ", "[SPAM] "),
         (b" =?utf-8?q?gr=C3=BC=C3=9Fe?=", "[SPAM] ", "[SPAM] grüße"),
         (b" =?utf-8?q?gr=C3=BC=C3=9Fe?=", "[СПАМ] ", "[СПАМ] grüße"),
         (b" plain", "[СПАМ] ", "[СПАМ] plain"),
