@@ -1,5 +1,6 @@
 """One message on its way through a core: the request, its body, the result, and the core itself as a protocol."""
 
+import time
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -61,13 +62,14 @@ class ScanResult(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
     taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
-    cannot be reached."""
+    cannot be reached; `note` what an operator should look at although mail is taken, such as a sender over a limit."""
 
     in_processing: int
     threshold: int
     maximum: int
     fault: str = ""
     slowed: str = ""
+    note: str = ""
 
     @property
     def full(self) -> bool:
@@ -84,15 +86,23 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Condition(msgspec.Struct):
-    """The state of what all messages of a process need, as it was seen last: see `Load`."""
+    """The state of what all messages of a process need, as it was seen last: see `Load`. A note is shown until a time
+    of the monotonic clock."""
 
     fault: str = ""
     slowed: str = ""
+    note: str = ""
+    until: float = 0.0
+
+    def remark(self, note: str, seconds: float) -> None:
+        """Show a note for so long."""
+        self.note, self.until = note, time.monotonic() + seconds
 
     def describe(self, load: Load) -> Load:
         """Return a load with what is known besides its slots."""
-        if self.fault or self.slowed:
-            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed)
+        note = self.note if self.note and time.monotonic() < self.until else ""
+        if self.fault or self.slowed or note:
+            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed, note=note)
         return load
 
 

@@ -46,7 +46,7 @@ from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import SmtpSettings
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.outbound import HOUR, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
@@ -343,7 +343,10 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
         HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
         shared.node.senders(),
         holds=stated.over_limit == "hold",
-        tell=lambda sender: shared.events.emit(describe_limited_sender, sender.sender, sender.limit, sender.count),
+        tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
+        remark=lambda found: shared.condition.remark(
+            f"{found.sender} is over its limit of {found.limit} and may be captured", HOUR
+        ),
     )
     return Outbound(parse_networks(settings.hosts), settings.port, core.outbound_routing, limits)
 

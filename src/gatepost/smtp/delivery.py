@@ -82,7 +82,9 @@ class MessageDelivery:
         self, transaction: Transaction, body: SpooledBody, header: Header, arrival: Arrival, services: Services
     ) -> None:
         self._transaction, self._body, self._header, self._arrival = transaction, body, header, arrival
-        self._hostname, self._tenancy, self._routing = services.hostname, services.tenancy, transaction.routing
+        self._hostname, self._tenancy = services.hostname, services.tenancy
+        # Mailboxes of actions are the operator's own, so that outbound mail reaches them by the inbound routes.
+        self._routing = services.routing or transaction.routing
         self._signer = services.signer
 
     async def deliver(self, result: ScanResult) -> SmtpReply:

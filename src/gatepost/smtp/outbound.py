@@ -50,7 +50,7 @@ class HourlyLimits(msgspec.Struct, frozen=True):
 
 
 class LimitedSender(msgspec.Struct, frozen=True):
-    """A sender over a limit: which one, and how much it was."""
+    """A sender over a limit: which one, which limit, and how much it was."""
 
     sender: str
     limit: Literal["messages", "recipients", "refused recipients"]
@@ -67,7 +67,7 @@ def _ignore(_sender: LimitedSender) -> None:
 
 
 class SenderLimits:
-    """Counts what each sender sends. `tell` is called once an hour for a sender over a limit."""
+    """Counts what each sender sends. `tell` is called once an hour for a sender over a limit, `remark` each time."""
 
     def __init__(
         self,
@@ -76,10 +76,11 @@ class SenderLimits:
         *,
         holds: bool = False,
         tell: Callable[[LimitedSender], None] = _ignore,
+        remark: Callable[[LimitedSender], None] = _ignore,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._limits, self._records, self._tell, self._clock = limits, records, tell, clock
-        self.holds = holds
+        self.holds, self._remark = holds, remark
         self.limited = 0
 
     def check(self, sender: str, recipients: int = 0) -> LimitedSender | None:
@@ -89,6 +90,7 @@ class SenderLimits:
         found = self._find_excess(sender, record, recipients)
         if found is not None:
             self.limited += 1
+            self._remark(found)
             self._tell_once(found)
         return found
 

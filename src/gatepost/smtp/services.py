@@ -28,6 +28,7 @@ log = structlog.get_logger("gatepost.guard")
 
 # What the fields that are added on top of a message may take; the next hop counts them (RFC 1870 section 5).
 ROOM_FOR_FIELDS = 4_096
+ROOM_FOR_SIGNATURES = 8_192
 # After so many analyses without a decision within 24 hours, the message is held instead of coming back for days.
 UNDECIDED_BEFORE = 2
 
@@ -144,7 +145,8 @@ class Services:
         whose extensions are `theirs`."""
         stated = theirs.get("SIZE", "")
         other = int(stated) if stated.isdigit() and len(stated) < 20 else 0
-        return min(self.limits.message, other - min(ROOM_FOR_FIELDS, other // 2)) if other else self.limits.message
+        room = ROOM_FOR_FIELDS + (ROOM_FOR_SIGNATURES if self.signer else 0)
+        return min(self.limits.message, other - min(room, other // 2)) if other else self.limits.message
 
     @property
     def routings(self) -> tuple[Routing, ...]:
