@@ -51,6 +51,8 @@ PLAIN = (
 )
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
 PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}
+# Hashes of bytes, and signatures over them: they are made where the keys are, and no worker has those.
+PLAIN_DATA |= {"auth.canonical", "auth.signature", "auth.signing"}
 PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure functions of a name
 # The worker's own modules: guard starts them in other processes and never imports them.
 WORKER = {"workers.worker", "workers.loader", "workers.warmup"}
@@ -88,6 +90,10 @@ SMALL = {
     "service.heap": "the allocator of the C library, which nothing else touches",
     "service.milter_source": "one source of a core, apart from the composition of all its parts",
     "service.running": "the life of one process, from bound ports to the last request",
+    "settings.outbound": "one section of guard.yml, beside those of feeds and reputation",
+    "settings.signing": "one section of guard.yml, beside those of feeds and reputation",
+    "smtp.subject_marks": "how a mark is written before a subject; nothing else of the header is changed",
+    "scanning.edits": "places and replacements, which workers, guard and SMTP share",
     "smtp.hop_access": "address and TLS of a next hop, which the relay and the builder of routes share",
     "smtp.seen_features": "the file of what next hops can do; relays know it by two calls",
     "speedups": "whether the native module is there; every twin asks it",

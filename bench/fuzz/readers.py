@@ -25,6 +25,7 @@ from gatepost.mail.html.style import StyleSheets, parse_style
 from gatepost.mail.link_wrappers import unwrap
 from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words
 from gatepost.mail.message import Envelope, Field, Message, Part
+from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import find_content_field, read
 from gatepost.mail.text import TextReader
 from gatepost.milter.message import read_path
@@ -42,6 +43,7 @@ from gatepost.milter.protocol import (
     parse_texts,
 )
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
+from gatepost.scanning.edits import Edit, apply_edits, order_edits
 from gatepost.scanning.request import first_received_id
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
@@ -50,7 +52,7 @@ from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.replies import ReplyReader, pass_on
-from gatepost.smtp.trace import BytesInPieces, leave_out, read_header
+from gatepost.smtp.trace import PIECE, BytesInPieces, read_header
 from gatepost.speedups import native
 from gatepost.stages import Context
 from gatepost.urls import parse_url
@@ -240,7 +242,17 @@ def receive_data(data: bytes) -> object:
     assert left == b"", "a message ends before its end"
     assert got in (sound, sound + b"\r\n"), "a message changes on its way"
     head = read_header(BytesInPieces(data), "b.example")
-    return first, head, b"".join(leave_out(BytesInPieces(data), head.claims))
+    return first, head, b"".join(apply_edits(BytesInPieces(data).chunks(PIECE), head.claims))
+
+
+def find_part_places(data: bytes) -> object:
+    """Cut out whatever can be cut, and look whether the places are in order and the rest is there."""
+    places = find_parts(data, ("1/a.exe", "1.1", "1.2/b.zip/c.js", "1.2.1~base64", "1.3", "1.1.1/x"))
+    edits = order_edits((Edit(start, end, b"notice" if path else b"") for start, end, path in places), len(data))
+    assert edits is not None, "places overlap"
+    left = b"".join(apply_edits([data[:100], data[100:]], edits))
+    assert len(left) == len(data) + sum(len(edit.text) - (edit.end - edit.start) for edit in edits)
+    return places, left
 
 
 def read_replies(data: bytes) -> object:

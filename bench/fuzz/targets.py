@@ -163,6 +163,7 @@ MAIL: tuple[Target, ...] = (
     Target("mime", read, seeds.messages),
     Target("attached-messages", find_reported_messages, seeds.messages),
     Target("saved-messages", open_saved_message, seeds.saved_messages),
+    Target("part-places", readers.find_part_places, seeds.messages),
     Target("native-twins", readers.compare_native, seeds.messages, cheap=True),
     Target("html", lambda data: readers.read_part(data, "text/html"), seeds.pages),
     Target(

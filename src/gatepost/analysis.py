@@ -11,7 +11,7 @@ from gatepost.lists.lookup import find_subjects
 from gatepost.mail.message import Envelope
 from gatepost.questions import Analysis
 from gatepost.report import FileSeen, Outcome, Report, undecided
-from gatepost.stages import Context, Stages
+from gatepost.stages import Context, Stages, make_outbound
 from gatepost.verdict import judge
 
 # RFC 5322 section 2.1.1: a line has at most 998 characters, and an id of more than half of that is none.
@@ -22,7 +22,7 @@ MAX_SENDER_NAMES = 5
 
 def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
     """Analyse one message and return the report on it."""
-    stages = Stages(context)
+    stages = Stages(make_outbound(context) if envelope.outbound else context)
     message = stages.read_message(raw)
     facets = stages.collect_facets(message, envelope)
     words, signature = stages.sign_text(message)
@@ -44,7 +44,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         envelope=envelope,
         authentication=authentication,
         files=files,
-        protected=stages.find_protected(authentication),
+        protected=stages.find_protected(authentication, envelope),
         now=context.now,
         antivirus=antivirus,
         sender_history=history,

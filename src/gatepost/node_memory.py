@@ -19,6 +19,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -227,6 +228,27 @@ class SharedTally(Tally):
         """Return the number of the entry of a name; where there is no room, that of the entry which names share."""
         found = self.find_or_make(name)
         return len(self._keys) if found is None else found
+
+
+class LocalRecords:
+    """A few numbers for each name, of one process; what was touched longest ago is forgotten first."""
+
+    def __init__(self, capacity: int) -> None:
+        self.memory: AbstractContextManager[None] = nullcontext()
+        self._capacity = capacity
+        self._values: dict[str, list[int]] = {}
+
+    def get(self, name: str) -> list[int] | None:
+        """Return the numbers of a name; None if there are none."""
+        found = self._values.get(name)
+        return None if found is None else list(found)
+
+    def put(self, name: str, values: Sequence[int]) -> None:
+        """Keep the numbers of a name."""
+        self._values.pop(name, None)
+        self._values[name] = list(values)
+        if len(self._values) > self._capacity:
+            del self._values[next(iter(self._values))]
 
 
 class SharedRecords:

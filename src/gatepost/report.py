@@ -10,6 +10,7 @@ import msgspec
 
 from gatepost.auth.results import Authentication
 from gatepost.lists.subjects import Subject
+from gatepost.policy.actions import MessageAction
 from gatepost.policy.rules import Decision, Verdict
 
 
@@ -66,7 +67,8 @@ class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 class Report(msgspec.Struct, frozen=True):
     """The whole account of one analysis: the result and the ledger that explains it. `signature` is the near-duplicate
     signature of the text, `sender_names` the display names of `senders`, cut, which are what most people see;
-    `features` is the feature row, from which a report on the message teaches."""
+    `features` is the feature row, from which a report on the message teaches; `action` is what guard did with it over
+    SMTP beside the decision."""
 
     verdict: Verdict
     decision: Decision
@@ -86,6 +88,7 @@ class Report(msgspec.Struct, frozen=True):
     message_id: str = ""
     features: bytes = b""
     sender_names: tuple[str, ...] = ()
+    action: MessageAction | None = None
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:

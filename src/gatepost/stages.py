@@ -137,6 +137,12 @@ class Context(msgspec.Struct, frozen=True):
     learnt: LearntModels = NO_MODELS
 
 
+def make_outbound(context: Context) -> Context:
+    """The context of an outbound message: sender and host are known, so that nobody is asked about them."""
+    wanted = tuple(each for each in context.reputation if each not in ("host", "sender"))
+    return msgspec.structs.replace(context, sender_history=False, reputation=wanted)
+
+
 class Stages:
     """The stages of one analysis. `outcomes` are the stages that failed or were skipped so far."""
 
@@ -171,9 +177,9 @@ class Stages:
         All four ask in the same steps, since every further step is a round trip to guard.
         """
         askings: tuple[Any, ...] = (
-            self._authenticate(message, envelope),
+            _skip_authentication() if envelope.outbound else self._authenticate(message, envelope),
             _ask_history(facets),
-            _ask_campaign(signature),
+            _ask_campaign(() if envelope.outbound else signature),
             self._ask_reputation(self._collect_values(message, envelope)),
         )
         authentication, history, campaign, reputation = yield from together(*askings)
@@ -261,9 +267,12 @@ class Stages:
         own, known = self.context.lists.own_domains, self._asked_about
         return self._run("reputation", lambda: collect_file_values(files, wanted, own, known), nothing)
 
-    def find_protected(self, authentication: Authentication) -> Protected:
-        """Who may not be imitated, and whether the sending host is one of the operator's own relays."""
+    def find_protected(self, authentication: Authentication, envelope: Envelope) -> Protected:
+        """Who may not be imitated, and whether the sending host is one of the operator's own relays. Own people write
+        outbound mail under their own names."""
         lists = self.context.lists
+        if envelope.outbound:
+            return Protected(partner_domains=lists.partner_domains, host_trusted=True)
         trusted = bool(authentication.host) and parse_address(authentication.host) in lists.relays
         return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted)
 
@@ -352,6 +361,12 @@ class Stages:
 
     def _record_crash(self, stage: str, fault: Exception) -> None:
         self.outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
+
+
+def _skip_authentication() -> Asking[Authentication]:
+    """The result for outbound mail: its sender is not proven to the world before it has left."""
+    yield from ()
+    return Authentication()
 
 
 def _ask_history(facets: Facets | None) -> Analysis[SenderHistory]:

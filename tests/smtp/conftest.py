@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from gatepost.policy.actions import MessageAction
 from gatepost.report import Report
+from gatepost.scanning.edits import Edit
 from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate
@@ -45,6 +47,9 @@ class StrawGuard:
 
     def __init__(self) -> None:
         self.decision = "deliver"
+        self.action: MessageAction | None = None
+        self.edits: tuple[Edit, ...] = ()
+        self.senders: tuple[str, ...] = ()
         self.full_at_mail = self.full_at_dot = False
         self.fault: Exception | None = None
         self.may_end = asyncio.Event()
@@ -63,8 +68,8 @@ class StrawGuard:
         await self.may_end.wait()
         if self.fault:
             raise self.fault
-        report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why")  # type: ignore[arg-type]
-        return ScanResult(request.ggrid, request.created, request.created, report)
+        report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why", senders=self.senders, action=self.action)  # type: ignore[arg-type]
+        return ScanResult(request.ggrid, request.created, request.created, report, self.edits)
 
 
 class StrawHolding:
@@ -74,6 +79,10 @@ class StrawHolding:
         self.kept: list[tuple[ScanRequest, bytes]] = []
         self.broken = False
         self.digests: list[str] = []
+        self.taken_back: list[str] = []
+
+    async def take_back(self, ggrid: str) -> None:
+        self.taken_back.append(ggrid)
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         if self.broken:

@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.report import Report
+from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.smtp.trace import (
     MAX_FIELDS,
     MAX_HEADER,
     MAX_RESULTS,
+    PIECE,
     Arrival,
     build_trace_fields,
-    leave_out,
     read_header,
 )
 
@@ -37,7 +38,7 @@ def spooled(folder: Path, raw: bytes, memory: int = 1 << 20) -> SpooledBody:
 
 def stripped(folder: Path, raw: bytes, memory: int = 1 << 20) -> bytes:
     body = spooled(folder, raw, memory)
-    whole = b"".join(leave_out(body, read_header(body, NAME).claims))
+    whole = b"".join(apply_edits(body.chunks(PIECE), read_header(body, NAME).claims))
     body.close()
     return whole
 
@@ -82,11 +83,11 @@ def test_without_claims_no_byte_changes(lines: list[bytes]) -> None:
     body.write(raw)
     body.finish()
     header = read_header(body, NAME)
-    kept = b"".join(leave_out(body, header.claims))
-    cut = sum(last - first for first, last in header.claims)
+    kept = b"".join(apply_edits(body.chunks(PIECE), header.claims))
+    cut = sum(claim.end - claim.start for claim in header.claims)
     assert len(kept) == len(raw) - cut
     assert header.claims or kept == raw
-    assert all(raw[first:last].lower().startswith(b"x-gatepost-") for first, last in header.claims)
+    assert all(raw[claim.start : claim.end].lower().startswith(b"x-gatepost-") for claim in header.claims)
 
 
 def test_what_is_added_reads_as_header_fields() -> None:
@@ -149,4 +150,4 @@ def test_of_many_results_few_are_read_and_the_others_left_out(tmp_path: Path) ->
     with spooled(tmp_path, raw) as body:
         header = read_header(body, NAME)
         assert (header.whole, len(header.claims)) == (True, 200 - MAX_RESULTS)
-        assert b"".join(leave_out(body, header.claims)).count(b"theirs") == MAX_RESULTS
+        assert b"".join(apply_edits(body.chunks(PIECE), header.claims)).count(b"theirs") == MAX_RESULTS

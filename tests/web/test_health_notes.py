@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.scanning.request import Load
+from gatepost.scanning.request import Condition, Load
 from gatepost.web.health_notes import HealthNote, note_for, worst_of_cores
 
 WELL = Load(0, 5, 10)
@@ -50,3 +50,14 @@ def test_a_test_event_without_an_output_says_so(site: Any, tenant: str) -> None:
     assert site.went(site.visitor().post("/system/test-event")) == "/system no-outputs"
     assert site.visitor(tenant=tenant).post("/system/test-event").status_code == 403
     assert site.visitor("auditor").post("/system/test-event").status_code == 403
+
+
+def test_a_sender_over_its_limit_is_the_operator_s_to_know() -> None:
+    condition = Condition()
+    assert condition.describe(Load(0, 1, 2)).note == ""
+    condition.remark("a@x.example is over its limit", 60)
+    note = worst_of_cores([("core", condition.describe(Load(0, 1, 2)))])
+    assert note == HealthNote("warn", "a@x.example is over its limit.", "/messages")
+    assert note_for(note, may_know=False) is None
+    condition.remark("it was", -1)
+    assert worst_of_cores([("core", condition.describe(Load(0, 1, 2)))]) is None

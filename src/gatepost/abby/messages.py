@@ -44,11 +44,14 @@ from gatepost.api.scanning import (
     RecordedEnvelope,
     SpfOutcome,
     StageOutcome,
+    StrippedAttachment,
+    TakenAction,
     encode_scanning,
 )
 from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
+from gatepost.policy.actions import MessageAction
 from gatepost.report import FileSeen, Line, Report
 from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
@@ -244,7 +247,13 @@ def describe_message(record: MessageRecord) -> AnalysedMessage:
         authentication=_describe_authentication(report.authentication),
         files=tuple(_describe_file(file) for file in report.files),
         release=describe_release(record.ggrid, record.release) if record.release else None,
+        action=_describe_action(report.action) if report.action else None,
     )
+
+
+def _describe_action(action: MessageAction) -> TakenAction:
+    files = tuple(StrippedAttachment(each.name, each.size, each.sha256, each.reason) for each in action.files)
+    return TakenAction(action.name, action.describe(), action.mark, action.to, files, action.failed)
 
 
 def describe_ledger(report: Report) -> Ledger:

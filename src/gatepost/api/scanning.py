@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gatepost.policy.actions import ActionName
 from gatepost.policy.rules import Decision, Verdict
 
 MAX_BODY = 52_428_800
@@ -225,6 +226,28 @@ class MessageRelease(_Wire, frozen=True):
     recipients: Annotated[tuple[str, ...], msgspec.Meta(description="Whom it went to")]
 
 
+class StrippedAttachment(_Wire, frozen=True):
+    """An attachment that was taken out of a message before it was delivered."""
+
+    name: str
+    size: Annotated[int, msgspec.Meta(description="Bytes")]
+    sha256: Annotated[str, msgspec.Meta(description="Of its content; empty where it is not known")]
+    reason: Annotated[str, msgspec.Meta(description="The findings that name it")]
+
+
+class TakenAction(_Wire, frozen=True):
+    """What was done over SMTP with a message beside its decision."""
+
+    name: Annotated[ActionName, msgspec.Meta(description="The action of the policy")]
+    summary: Annotated[str, msgspec.Meta(description="What was done, for people")]
+    mark: Annotated[str, msgspec.Meta(description="What was put before the subject")] = ""
+    to: Annotated[str, msgspec.Meta(description="The mailbox that it was redirected or copied to")] = ""
+    files: Annotated[tuple[StrippedAttachment, ...], msgspec.Meta(description="Attachments that were taken out")] = ()
+    failed: Annotated[
+        str, msgspec.Meta(description="Why it was not carried out; the decision was, as without an action")
+    ] = ""
+
+
 class AnalysedMessage(_Wire, frozen=True):
     """A result with its ledger, as it is on record."""
 
@@ -245,6 +268,9 @@ class AnalysedMessage(_Wire, frozen=True):
     files: tuple[AnalysedFile, ...]
     release: Annotated[
         MessageRelease | None, msgspec.Meta(description="How it went on after it was held; null where it did not")
+    ] = None
+    action: Annotated[
+        TakenAction | None, msgspec.Meta(description="The action of the policy that was carried out; null without one")
     ] = None
 
 

@@ -11,7 +11,7 @@ once for each combination of canonicalisation, hash and length; a message may as
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -93,6 +93,22 @@ def canonicalise_body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[byte
     # An empty body is one empty line when simple and nothing when relaxed.
     if ink > start or blank or not relaxed:
         yield blank + b"\r\n"
+
+
+def canonicalise_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a body in relaxed form that comes in pieces of any size (section 3.4.4)."""
+    blank: list[bytes] = []
+    has_ink = False
+    for piece in pieces:
+        ink = len(piece.rstrip(b" \t\r\n"))
+        if ink:
+            has_ink = True
+            yield _canonicalise_relaxed(b"".join((*blank, piece[:ink])))
+            blank = []
+        blank.append(piece[ink:])
+    rest = _strip_empty_lines(_canonicalise_relaxed(b"".join((*blank, b"\r\n"))))
+    if has_ink or rest:
+        yield rest + b"\r\n"
 
 
 def _find_ink_end(raw: bytes, start: int) -> int:

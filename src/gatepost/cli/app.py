@@ -7,6 +7,7 @@ from gatepost.cli import (
     api_keys,
     audit,
     config,
+    dkim,
     doctor,
     events,
     feeds,
@@ -69,6 +70,7 @@ app.add_typer(api_keys.app, name="apikey")
 app.command("audit")(audit.audit)
 app.add_typer(events.app, name="events")
 app.add_typer(policy.app, name="policy")
+app.add_typer(dkim.app, name="dkim")
 app.add_typer(model.app, name="model")
 app.add_typer(learn.app, name="learn")
 app.add_typer(messages.app, name="messages")

@@ -22,7 +22,7 @@ from gatepost.scanning.held_mail import HeldMailOrder, NotHeld
 from gatepost.service.core import name_core, open_quarantine
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
-from gatepost.service.routes import open_routing
+from gatepost.service.routes import open_outbound_routing, open_routing
 from gatepost.settings.agreement import is_own_core
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
@@ -130,7 +130,9 @@ async def _open_cores(
     async with AsyncExitStack() as stack:
         if guard:
             routes = await stack.enter_async_context(open_routing(guard, place))
-            cores.append(_OwnQuarantine(await stack.enter_async_context(open_quarantine(guard, store, place, routes))))
+            outbound = await stack.enter_async_context(open_outbound_routing(guard, routes, place))
+            opened = open_quarantine(guard, store, place, routes, outbound=outbound)
+            cores.append(_OwnQuarantine(await stack.enter_async_context(opened)))
         hosts = abby.service_providers.core.hosts if abby else ()
         plan = Plan(place, None, abby)
         for url in hosts:

@@ -59,6 +59,8 @@ def _render_headline(name: str, analysed: AnalysedMessage | MessageAnalysisResul
 def _render_sections(analysed: AnalysedMessage) -> Iterator[RenderableType]:
     ledger = analysed.ledger
     yield safe(f"{ledger.reason}. Score {ledger.score:g}.")
+    if analysed.action:
+        yield Text.assemble(("action: ", "bold"), safe(f"{analysed.action.summary}."))
     yield safe(f"Subject: {analysed.subject or '(none)'}   From: {', '.join(analysed.senders) or '(none)'}")
     if ledger.findings:
         made = table("finding", "weight", "counted", "where", "what was seen")

@@ -38,7 +38,7 @@ def show(
     The last column says where a row differs from the shipped policy.
     """
     from gatepost.cli.printing import console, print_json, rows, table
-    from gatepost.policy.rules import RULE
+    from gatepost.policy.rules import RULE, describe_rule_action
 
     effective = load_policies(config, data).of(parse_tenant_uid(tenant))
     policy, changes = effective.policy, effective.policy.changes
@@ -48,10 +48,10 @@ def show(
     out = console()
     verdicts = [
         (name, rule.decision, "conclusive only" if rule.threshold is None else f"{rule.threshold:g}", f"{rule.own:g}",
-         changes.get(f"verdicts.{name}", ""))
+         describe_rule_action(rule), changes.get(f"verdicts.{name}", ""))
         for name, rule in policy.verdicts.items()
     ]  # fmt: skip
-    out.print(rows(table("verdict", "decision", "threshold", "own points", "changed"), verdicts), "")
+    out.print(rows(table("verdict", "decision", "threshold", "own points", "action", "changed"), verdicts), "")
     groups = [
         (name, f"{group.cap:g}", group.description, changes.get(f"groups.{name}", ""))
         for name, group in policy.groups.items()
@@ -204,7 +204,8 @@ def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
     places: list[tuple[str, str, str]] = [(*place, field) for field in fields]
     if rule.group:
         places.append(("groups", rule.group, "cap"))
-    places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
+    action = [name for name in ("action", "mark", "to") if getattr(effective.policy.verdicts[rule.verdict], name)]
+    places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own", *action)]
     return [{"key": ".".join(place), "origins": effective.origins(*place)} for place in places]
 
 

@@ -89,6 +89,11 @@ class MessageScanned(EventFields, tag="message.scanned", frozen=True, kw_only=Tr
     ] = ()
     link_host_count: Annotated[int, Meta(description="number of all hosts that links lead to")] = 0
     milliseconds: Annotated[float, Meta(description="time from admission to the record")]
+    action: Annotated[
+        Text, Meta(description="`tag`, `redirect`, `copy` or `strip`: the action over SMTP; absent without one")
+    ] = ""
+    action_to: Annotated[Text, Meta(description="the mailbox of a redirect or copy")] = ""
+    action_failed: Annotated[Text, Meta(description="why the action was not carried out")] = ""
 
 
 class MessageHeld(EventFields, tag="message.held", frozen=True, kw_only=True):
@@ -121,6 +126,15 @@ class MessageReported(EventFields, tag="message.reported", frozen=True, kw_only=
     ggrid: Annotated[Id, Meta(description="id of the analysis; of a report by mail, the id of the report")]
     by: Annotated[EventActor, Meta(description="who reported it")]
     says: Annotated[Text, Meta(description="`should have been delivered` or `should have been held`")]
+
+
+class SenderLimited(EventFields, tag="sender.limited", frozen=True, kw_only=True):
+    """A sender of outbound mail is over a limit of `scanSources.smtp.outbound.senderLimits`: perhaps its account was
+    captured. It is told once an hour for each sender and node."""
+
+    sender: Annotated[Text, Meta(description="the address, or `user` and the name that the client told")]
+    limit: Annotated[Text, Meta(description="`messages`, `recipients` or `refused recipients`")]
+    count: Annotated[int, Meta(description="how many within an hour")]
 
 
 class ListChanged(EventFields, tag="list.changed", frozen=True, kw_only=True):
@@ -271,6 +285,7 @@ Event: TypeAlias = (
     | MessageReleased
     | MessageDeleted
     | MessageReported
+    | SenderLimited
     | ListChanged
     | LookBackFound
     | PolicyPublished
@@ -360,6 +375,8 @@ def severity_of(event: EventFields) -> Severity:
         return "warning" if event.locked_until or event.reason == "locked" else "info"
     if isinstance(event, MessageScanned):
         return "warning" if event.decision == "undecided" else "info"
+    if isinstance(event, SenderLimited):
+        return "warning"
     return "info" if isinstance(event, UserSignedIn | MessageHeld) else "notice"
 
 

@@ -29,6 +29,7 @@ from gatepost.events.schema import (
     MessageReported,
     MessageScanned,
     PolicyPublished,
+    SenderLimited,
     bound,
     bound_all,
 )
@@ -73,6 +74,9 @@ def describe_scan(record: MessageRecord, seconds: float, *, subjects: bool) -> M
         link_hosts=bound_all(hosts, MAX_HOSTS),
         link_host_count=len(hosts),
         milliseconds=round(seconds * 1_000, 1),
+        action=report.action.name if report.action else "",
+        action_to=bound(report.action.to) if report.action else "",
+        action_failed=bound(report.action.failed) if report.action else "",
     )
 
 
@@ -81,6 +85,11 @@ def describe_held(record: MessageRecord) -> MessageHeld:
     return MessageHeld(
         tenant_uid=record.envelope.tenant, ggrid=record.ggrid, verdict=record.report.verdict, size=record.size
     )
+
+
+def describe_limited_sender(sender: str, limit: str, count: int) -> SenderLimited:
+    """Return the event of a sender of outbound mail over a limit."""
+    return SenderLimited(sender=bound(sender), limit=bound(limit), count=count)
 
 
 def describe_change(record: AuditRecord) -> EventFields | None:

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from gatepost.api.scanning import MAX_BODY
+from gatepost.guard.actions import ActionPlanner, Planned
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
@@ -23,6 +24,7 @@ from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.mail.message import Receipt
 from gatepost.report import Report, undecided
+from gatepost.scanning.edits import Cuts
 from gatepost.scanning.request import (
     SLOT_SECONDS,
     Condition,
@@ -66,7 +68,7 @@ class AnalysesMail(Protocol):
 
     async def show(self, job: AnalysisJob) -> ViewResult: ...
 
-    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | None: ...
+    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | Cuts | None: ...
 
 
 def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
@@ -94,8 +96,9 @@ class Guard:
         purges: bool = True,
         condition: Condition | None = None,
         node: str = "",
+        actions: ActionPlanner | None = None,
     ) -> None:
-        self._node = node
+        self._node, self._actions = node, actions
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock
@@ -221,8 +224,8 @@ class Guard:
     async def _process(self, request: ScanRequest, started: float, throttled: int) -> ScanResult:
         if request.source == "report":
             return await self._read_reported(request)
-        report = await self._analyse(request)
-        record = await self._record(request, report, throttled)
+        planned = await self._plan(request, await self._analyse(request))
+        record = await self._record(request, planned.report, throttled)
         seconds = time.perf_counter() - started
         if not request.is_trial:
             self._observe(record, seconds)
@@ -234,7 +237,18 @@ class Guard:
             size=record.size,
             milliseconds=round(seconds * 1_000, 1),
         )
-        return ScanResult(record.ggrid, record.created, record.completed, record.report, record.receipt)
+        return ScanResult(record.ggrid, record.created, record.completed, record.report, record.receipt, planned.edits)
+
+    async def _plan(self, request: ScanRequest, report: Report) -> Planned:
+        """Choose the action that follows the verdict, where the source can carry one out."""
+        if self._actions is None or not request.can_act:
+            return Planned(report)
+        return await self._actions.plan(request, report, self._find_parts)
+
+    async def _find_parts(self, request: ScanRequest, parts: tuple[str, ...]) -> Cuts | None:
+        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), purpose="strip", parts=parts)
+        found = await self._pool.extract(job)
+        return found if isinstance(found, Cuts) else None
 
     async def _read_reported(self, request: ScanRequest) -> ScanResult:
         """Read a message that came with a report, for what models learn from it. Nothing is asked, and nothing kept."""

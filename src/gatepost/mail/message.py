@@ -12,13 +12,15 @@ from gatepost.names import Address
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What the border MTA saw (RFC 5321), as far as it told."""
+    """What the border MTA saw (RFC 5321), as far as it told. An `outbound` message is one that own servers send to the
+    world; its tenant is that of its sender."""
 
     sender: str = ""
     recipients: tuple[str, ...] = ()
     remote_address: str | None = None
     helo: str | None = None
     tenant: str | None = None
+    outbound: bool = False
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):

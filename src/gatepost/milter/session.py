@@ -62,6 +62,14 @@ class _Outcome:
         self.delivered = result
         return replies.OK
 
+    async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:  # noqa: ARG002
+        """Leave it with the mail server: this source carries out no actions, so none is planned for it."""
+        return replies.TRY_LATER
+
+    async def take_back(self, ggrid: str) -> None:
+        """Hold it no longer."""
+        await self._quarantine.take_back(ggrid)
+
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold it here, or have the mail server hold it."""
         if self._in_queue:
@@ -301,7 +309,7 @@ class MilterSession:
                 answer = await services.reports.take(request, self._client, message.report)
             else:
                 handler = MessageHandler(services.guard, outcome)
-                answer = await handler.handle(request, message.digest(), outcome.deliver)
+                answer = await handler.handle(request, message.digest(), outcome)
         finally:
             timer.cancel()
         what, frames = self._carry_out(message, outcome, answer)

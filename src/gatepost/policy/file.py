@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from gatepost.policy.actions import ACTIONS, DECISION_OF, WITH_MAILBOX, find_mailbox_fault, find_mark_fault
 from gatepost.policy.conditions import find_fault
 from gatepost.policy.rules import (
     VERDICTS,
@@ -52,7 +53,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
 # What an entry needs that the policy below does not have.
 _REQUIRED = {"groups": {"cap", "description"}, "rules": {"when", "title", "verdict"}}
 _POINTS = frozenset({"weight", "threshold", "own", "cap"})
-_WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": VERDICTS}
+_WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": VERDICTS, "action": ("", *ACTIONS)}
 # Group names that a file may still use, with the names that replaced them.
 OLD_GROUPS = {"acquaintance": "senderHistory"}
 _LIST_KIND = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}")
@@ -181,6 +182,8 @@ class _FileReader:
             else:
                 for name, fields in entries.items():
                     yield from self._entry(section, name, fields)
+                    if section == "verdicts" and name in VERDICTS and isinstance(fields, dict):
+                        self._check_action(name, fields)
 
     def _entry(self, section: str, name: str, fields: Any) -> Iterator[PolicyStatement]:
         key = (section, name)
@@ -219,13 +222,31 @@ class _FileReader:
             return "must be a text"
         if field == "when":
             return find_fault(value)
+        if field == "mark":
+            return find_mark_fault(value)
+        if field == "to":
+            return find_mailbox_fault(value) if value else ""
         if field == "title" and not 0 < len(value.strip()) <= MAX_TITLE:
             return f"must have between 1 and {MAX_TITLE} characters"
         if field in _WORDS and value not in _WORDS[field]:
-            return f"must be one of {', '.join(_WORDS[field])}, not {value!r}"
+            return f"must be one of {', '.join(filter(None, _WORDS[field]))}, not {value!r}"
         if field == "group" and value and value not in self._groups():
             return f"names {value!r}, but there is no such group{self._suggest(value, self._groups())}"
         return ""
+
+    def _check_action(self, verdict: str, stated: Mapping[str, Any]) -> None:
+        """An action needs the decision that it belongs to, and a mailbox where it sends to one. A stricter decision of
+        this file over an action of the policy below is no mistake: the action does not count then."""
+        below = next(rule for name, rule in self._base.verdicts.items() if name == verdict)
+        action = stated.get("action", below.action)
+        if action not in ACTIONS:
+            return
+        decision, needed = stated.get("decision", below.decision), DECISION_OF[action]
+        if decision != needed and ("action" in stated or decision == "deliver"):
+            key = ("verdicts", verdict, "action" if "action" in stated else "decision")
+            self._wrong(key, f"is {stated.get(key[2])!r}, but the action {action} needs the decision {needed}")
+        if action in WITH_MAILBOX and not stated.get("to", below.to):
+            self._wrong(("verdicts", verdict, "to"), f"is required for the action {action}")
 
     def _groups(self) -> set[str]:
         own = self._document.get("groups")

@@ -49,15 +49,19 @@ class Effective(msgspec.Struct, frozen=True):
         return known or (Origin(_read_value(self.policy, section, name, field), "shipped"),)
 
 
+# The scope of outbound mail among those of tenants; no uid of a tenant is spelt like that.
+OUTBOUND = "outbound"
+
+
 class Policies(msgspec.Struct, frozen=True):
-    """The policy of a deployment, and those of tenants that have their own."""
+    """The policy of a deployment, those of tenants that have their own, and that of outbound mail if it has one."""
 
     deployment: Effective
     tenants: Mapping[str, Effective] = {}
 
-    def of(self, tenant: str | None) -> Effective:
-        """Return the policy for messages of a tenant."""
-        return self.tenants.get(tenant or "", self.deployment)
+    def of(self, tenant: str | None, *, outbound: bool = False) -> Effective:
+        """Return the policy for messages of a tenant, or for outbound ones."""
+        return self.tenants.get(OUTBOUND if outbound else tenant or "", self.deployment)
 
 
 def lay_over(base: Effective, layer: Layer) -> Effective:

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.policy.actions import DECISION_OF, WITH_MAILBOX, ActionName
+
 Key = tuple[str, ...]
 
 
@@ -65,12 +67,16 @@ class VerdictRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a verdict is reached, and the decision for it.
 
     It is reached at a total score of `threshold` if findings for this verdict make up at least `own` of it. Without a
-    threshold, only a conclusive finding leads to it.
+    threshold, only a conclusive finding leads to it. `action` is what is done over SMTP beside the decision that it
+    belongs to (see `actions`), with `mark` before the subject, and for a redirect or copy `to` a mailbox.
     """
 
     decision: Chosen
     threshold: float | None = None
     own: float = 0.0
+    action: ActionName | Literal[""] = ""
+    mark: str = ""
+    to: str = ""
 
 
 class GroupRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,6 +133,15 @@ def rule_of(kind: str, policy: Policy) -> KindRule:
         return KindRule(own.weight, own.verdict, own.group, own.conclusive or bool(own.decision))
     listed = kind.startswith("list:")
     return KindRule(weight=0.0, verdict="policy" if listed else "clean", conclusive=listed)
+
+
+def describe_rule_action(rule: VerdictRule) -> str:
+    """Return the action of a verdict in few words; "" where it has none, or its decision is another one."""
+    if not rule.action or rule.decision != DECISION_OF[rule.action]:
+        return ""
+    mailbox = f" to {rule.to}" if rule.to and rule.action in WITH_MAILBOX else ""
+    mark = f", mark {rule.mark.strip()}" if rule.mark and rule.action != "copy" else ""
+    return f"{rule.action}{mailbox}{mark}"
 
 
 def title_of(kind: str, policy: Policy) -> str:

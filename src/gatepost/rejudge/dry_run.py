@@ -45,7 +45,7 @@ async def judge_in_turn(judge: Callable[[], T]) -> T:
 
 async def replay_record(store: Store, record: MessageRecord, policies: Policies) -> Comparison:
     """Compare the stored decision on one message with the one that today's policy and lists lead to."""
-    policy = policies.of(record.envelope.tenant).policy
+    policy = policies.of(record.envelope.tenant, outbound=record.envelope.outbound).policy
     ruling = await _rule_today(store, record)
     # In a thread, as in the batches below: mail decides how many findings and links a report has.
     return await judge_in_turn(partial(_judge_again, record, policy, ruling))
@@ -110,8 +110,9 @@ def _compare(
     for record in batch:
         owner = record.envelope.tenant
         ruling = rulings_of(record.report, known[owner])
-        before = rejudge(record.report, today.of(owner).policy, ruling)
-        now = rejudge(record.report, other.of(owner).policy, ruling)
+        outbound = record.envelope.outbound
+        before = rejudge(record.report, today.of(owner, outbound=outbound).policy, ruling)
+        now = rejudge(record.report, other.of(owner, outbound=outbound).policy, ruling)
         found.append(compare(record.ggrid, before, now, record.report.subject))
     return found
 

@@ -157,6 +157,10 @@ class HoldsMail(Protocol):
         """Hold a message. Returns when bytes and record survive a power cut; else raises `StorageError`."""
         ...
 
+    async def take_back(self, ggrid: str) -> None:
+        """Hold a message no longer that its sender was told to send again."""
+        ...
+
     async def undecided_before(self, digest: str) -> int:
         """Return how often this digest of bytes and envelope was undecided in the last 24 hours, this time not counted.
 

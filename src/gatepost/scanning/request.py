@@ -1,12 +1,14 @@
 """One message on its way through a core: the request, its body, the result, and the core itself as a protocol."""
 
 import re
+import time
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
+from gatepost.scanning.edits import Edit
 
 # How long a core waits for a free slot when it is asked to say that it has one.
 SLOT_SECONDS = 1.0
@@ -56,7 +58,8 @@ class ScanRequest(msgspec.Struct, frozen=True):
     """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds;
     `source` decides whether the message may be released later. `unfit` is why the message cannot be sent on as it came,
     "" if it can: then `deliver` and `bounce` become `quarantine`. `client` is the address that it came from over SMTP,
-    and `queue_id` the id that it has in the queue there."""
+    and `queue_id` the id that it has in the queue there. `can_act`: the source carries out actions of the policy (see
+    `policy.actions`); for others, the decision is all."""
 
     ggrid: str
     created: int
@@ -66,6 +69,7 @@ class ScanRequest(msgspec.Struct, frozen=True):
     unfit: str = ""
     client: str = ""
     queue_id: str = ""
+    can_act: bool = False
 
     @property
     def is_trial(self) -> bool:
@@ -74,25 +78,28 @@ class ScanRequest(msgspec.Struct, frozen=True):
 
 
 class ScanResult(msgspec.Struct, frozen=True):
-    """What the core answers, once the record is durable."""
+    """What the core answers, once the record is durable. `edits` are the changes that the action of the report makes
+    to the message."""
 
     ggrid: str
     created: int
     completed: int
     report: Report
     receipt: Receipt | None = None
+    edits: tuple[Edit, ...] = ()
 
 
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
     taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
-    cannot be reached."""
+    cannot be reached; `note` what an operator should look at although mail is taken, such as a sender over a limit."""
 
     in_processing: int
     threshold: int
     maximum: int
     fault: str = ""
     slowed: str = ""
+    note: str = ""
 
     @property
     def full(self) -> bool:
@@ -109,15 +116,23 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Condition(msgspec.Struct):
-    """The state of what all messages of a process need, as it was seen last: see `Load`."""
+    """The state of what all messages of a process need, as it was seen last: see `Load`. A note is shown until a time
+    of the monotonic clock."""
 
     fault: str = ""
     slowed: str = ""
+    note: str = ""
+    until: float = 0.0
+
+    def remark(self, note: str, seconds: float) -> None:
+        """Show a note for so long."""
+        self.note, self.until = note, time.monotonic() + seconds
 
     def describe(self, load: Load) -> Load:
         """Return a load with what is known besides its slots."""
-        if self.fault or self.slowed:
-            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed)
+        note = self.note if self.note and time.monotonic() < self.until else ""
+        if self.fault or self.slowed or note:
+            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed, note=note)
         return load
 
 

@@ -17,8 +17,9 @@ from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of
 from gatepost.events.open_stream import node_name
-from gatepost.events.sources import describe_scan
+from gatepost.events.sources import describe_limited_sender, describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.guard.actions import ActionPlanner
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
@@ -40,13 +41,15 @@ from gatepost.service.learning import LearningSchedule
 from gatepost.service.listeners import SmtpPart, smtp_tls
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.routes import hostname, open_routing
+from gatepost.service.routes import hostname, open_outbound_routing, open_routing
+from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import SmtpSettings
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
+from gatepost.smtp.outbound import HOUR, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
@@ -69,6 +72,7 @@ async def open_quarantine(
     events: Emits = NO_EVENTS,
     *,
     cleans_up: bool = True,
+    outbound: Routing | None = None,
 ) -> AsyncIterator[Quarantine]:
     """Build the quarantine on a store; released mail takes the routes of other mail, and `viewer` has messages shown.
 
@@ -89,6 +93,8 @@ async def open_quarantine(
         metrics=metrics,
         events=events,
         core=name_core(settings, data),
+        outbound=outbound,
+        signer=build_signer(settings, Tenancy(settings.tenants, store)),
     )
     cleanup = Cleanup(
         store,
@@ -178,6 +184,7 @@ def build_guard(
         purges=node.is_first,
         condition=condition,
         node=node_name(settings.events),
+        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store)),
     )
 
 
@@ -232,7 +239,7 @@ class OwnCore(msgspec.Struct, frozen=True):
 
 
 class CoreParts(msgspec.Struct, frozen=True):
-    """A core that runs: the service itself, its held mail, its way out, and what abby calls."""
+    """A core that runs: the service itself, its held mail, its ways out, and what abby calls."""
 
     settings: GuardSettings
     guard: Guard
@@ -242,6 +249,12 @@ class CoreParts(msgspec.Struct, frozen=True):
     probe: Probe
     deliveries: DeliveryLog
     flow: FlowControl | None = None
+    outbound_routing: Routing | None = None
+
+    def renew_tls(self) -> None:
+        """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""
+        for routing in {each for each in (self.routing, self.outbound_routing) if each is not None}:
+            routing.renew_tls()
 
     def describe_health(self) -> NodeHealth:
         """How the core is, for those who look after nodes."""
@@ -255,6 +268,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
     routing = await stack.enter_async_context(open_routing(settings, plan.data))
+    outbound_routing = await stack.enter_async_context(open_outbound_routing(settings, routing, plan.data))
     guard = build_guard(
         settings,
         shared.store,
@@ -276,6 +290,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
             guard,
             shared.events,
             cleans_up=shared.node.is_first,
+            outbound=outbound_routing,
         )
     )
     try:
@@ -285,7 +300,12 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     stack.push_async_callback(guard.stop)
     own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
     flow = start_flow_control(settings, shared, stack)
-    return CoreParts(settings, guard, quarantine, routing, own, probe_core(guard), deliveries, flow)
+    return CoreParts(
+        *(settings, guard, quarantine, routing, own, probe_core(guard)),
+        deliveries=deliveries,
+        flow=flow,
+        outbound_routing=outbound_routing,
+    )
 
 
 def start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:
@@ -356,6 +376,25 @@ def _smtp_limits(source: SmtpSettings) -> SmtpLimits:
     )
 
 
+def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
+    """Build the outbound direction of the SMTP source, if there is one."""
+    source = core.settings.scan_sources.smtp
+    settings = source.outbound if source else None
+    if settings is None:
+        return None
+    stated = settings.sender_limits
+    limits = SenderLimits(
+        HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
+        shared.node.senders(),
+        holds=stated.over_limit == "hold",
+        tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
+        remark=lambda found: shared.condition.remark(
+            f"{found.sender} is over its limit of {found.limit} and may be captured", HOUR
+        ),
+    )
+    return Outbound(parse_networks(settings.hosts), settings.port, core.outbound_routing, limits)
+
+
 def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpPart | None:
     """Build what SMTP sessions use, if SMTP is a source; raises `StartError` if its certificate cannot be used."""
     source = core.settings.scan_sources.smtp
@@ -371,6 +410,8 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         reports=build_report_intake(core, shared),
         deliveries=core.deliveries,
         flow=core.flow,
+        outbound=_build_outbound(core, shared),
+        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store)),
         limits=_smtp_limits(source),
         tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",

@@ -164,7 +164,7 @@ class Generations(Collector):
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
-            generation.renew_delivery = core.routing.renew_tls if core.routing else None
+            generation.renew_delivery = core.renew_tls
             generation.learning = schedule_learning(plan, plan.guard, shared, generation.stack)
             generation.milter = build_milter_source(core, shared)
             if generation.smtp:

@@ -116,7 +116,7 @@ class Listeners:
             source = part.settings
             self._smtp = Intake(
                 part.services,
-                self._bound["smtp"],
+                (*self._bound["smtp"], *self._bound.get("smtp outbound", ())),
                 source.max_connections,
                 parse_networks(source.xclient_hosts),
                 reserved=source.reserved_connections,

@@ -1,7 +1,7 @@
 """What abby, the SMTP source and the milter source report to Prometheus, and `/metrics` on a port of its own."""
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -68,7 +68,7 @@ class GatewayMetrics(Collector):
         self._intake, self._services = intake, services
 
     def collect(self) -> Iterator[Metric]:
-        intake, routing = self._intake, self._services.routing
+        intake = self._intake
         yield GaugeMetricFamily("gatepost_smtp_sessions", "SMTP sessions at this moment", value=intake.open)
         yield CounterMetricFamily("gatepost_smtp_connections", "SMTP connections", value=intake.connections)
         yield CounterMetricFamily("gatepost_smtp_turned_away", "Those over a limit", value=intake.turned_away)
@@ -76,8 +76,12 @@ class GatewayMetrics(Collector):
         for answer, count in self._services.answers.items():
             answers.add_metric((answer,), count)
         yield answers
-        if routing:
-            yield from _describe_next_hops(routing)
+        outbound = self._services.outbound
+        if outbound:
+            limited = outbound.limits.limited
+            yield CounterMetricFamily("gatepost_outbound_limited", "Commands of senders over a limit", value=limited)
+        if self._services.routings:
+            yield from _describe_next_hops(self._services.routings)
         if self._services.flow:
             yield from _describe_flow(self._services.flow)
 
@@ -110,13 +114,13 @@ class MilterMetrics(Collector):
         yield answers
 
 
-def _describe_next_hops(routing: "Routing") -> Iterator[Metric]:
+def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
     labels = ("route", "next_hop")
     opened = CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", labels=labels)
     reused = CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", labels=labels)
     failures = CounterMetricFamily("gatepost_relay_failures", "Connections that failed", labels=labels)
     up = GaugeMetricFamily("gatepost_next_hop_up", "Whether the next hop could be reached last", labels=labels)
-    for route, relay in routing.relays():
+    for route, relay in (each for routing in routings for each in routing.relays()):
         at = (route.name, relay.url)
         for family, value in ((opened, relay.opened), (reused, relay.reused), (failures, relay.failures)):
             family.add_metric(at, value)

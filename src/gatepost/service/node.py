@@ -15,12 +15,15 @@ from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessM
 from gatepost.api.accepting import AcceptBalance, ConnectionCells
 from gatepost.guard.admission import Admission, AdmissionCells, SharedAdmission
 from gatepost.metrics import exposition
-from gatepost.node_memory import NodeMemory, SharedTally, Tally
+from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
 from gatepost.scanning.turns import SharedTurns, TurnCells, Turns
 from gatepost.service.front_watchdog import Heartbeats
 from gatepost.service.node_metrics import MetricBoards, NodeMetrics
+from gatepost.smtp.outbound import WIDTH, SenderRecords
 
 MAX_CALLERS = 4_096
+# Senders of outbound mail whose counts are kept at once.
+MAX_SENDERS = 16_384
 
 log = structlog.get_logger("gatepost")
 
@@ -33,6 +36,7 @@ class SingleProcess:
 
     def __init__(self) -> None:
         self._guesses, self._secret_guesses = GuessMemories(), GuessMemory()
+        self._senders: SenderRecords = LocalRecords(MAX_SENDERS)
         self._turns: Turns | None = None
         self._admission: Admission | None = None
 
@@ -55,6 +59,10 @@ class SingleProcess:
     def secret_guesses(self) -> GuessMemory:
         """What is remembered of guesses at the cores' secret."""
         return self._secret_guesses
+
+    def senders(self) -> SenderRecords:
+        """What is counted of the senders of outbound mail."""
+        return self._senders
 
     def turns(self) -> Turns:
         """The turns of tenants among waiting scans: the same for every generation of settings."""
@@ -98,6 +106,7 @@ class NodeCells:
         self.calls = SharedTally(self.memory, MAX_CALLERS)
         self.guesses = GuessMemories(*(SharedGuessMemory(self.memory) for _ in range(3)))
         self.secret_guesses = SharedGuessMemory(self.memory)
+        self.senders = SharedRecords(self.memory, WIDTH, MAX_SENDERS)
         self.boards = MetricBoards(self.memory)
         self.heartbeats = Heartbeats(self.memory)
 
@@ -123,6 +132,7 @@ class NodeProcess(SingleProcess):
         super().__init__()
         cells.memory.member = number
         self._cells = cells
+        self._senders = cells.senders
         self.number, self.is_first = number, number == 0
         self.members = cells.memory.members
         self._metrics: NodeMetrics | None = None

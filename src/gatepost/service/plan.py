@@ -308,6 +308,9 @@ def list_addresses(plan: Plan) -> list[tuple[str, tuple[str, ...], int, str]]:
         wanted.append(("guard", source.hosts, source.port, "scanSources.restApi in guard.yml"))
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp in guard.yml"))
+        if smtp.outbound and smtp.outbound.port:
+            key = "scanSources.smtp.outbound in guard.yml"
+            wanted.append(("smtp outbound", smtp.hosts, smtp.outbound.port, key))
     if plan.guard and (milter := plan.guard.scan_sources.milter):
         for address in milter.addresses:
             host, port = (address, 0) if address.startswith(UNIX) else split_address(address, 0)

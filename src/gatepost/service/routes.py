@@ -4,6 +4,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from gatepost.policy.layers import OUTBOUND
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.delivery import DeliverySettings, HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
@@ -49,6 +50,26 @@ def build_routing(settings: GuardSettings, data: DataFolder | None = None) -> Ro
     ]
     default = _build_route(DEFAULT, delivery, delivery, delivery.next_hop, name, seen) if delivery.next_hop else None
     return Routing(rules, default)
+
+
+@asynccontextmanager
+async def open_outbound_routing(
+    settings: GuardSettings, inbound: Routing | None, data: DataFolder | None = None
+) -> AsyncIterator[Routing | None]:
+    """Build the route of outbound mail, if it has a next hop of its own; else it takes those of other mail. Raises
+    `StartError` if a certificate cannot be used."""
+    smtp = settings.scan_sources.smtp
+    outbound = smtp.outbound if smtp else None
+    if outbound is None or outbound.next_hop is None:
+        yield inbound
+        return
+    seen = SeenFeatures(data.next_hops if data else None)
+    route = _build_route(OUTBOUND, settings.delivery, outbound, outbound.next_hop, hostname(settings), seen)
+    routing = Routing((), route)
+    try:
+        yield routing
+    finally:
+        await routing.close()
 
 
 def name_route(index: int) -> str:

@@ -70,6 +70,8 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
     yield from _find_milter_faults(guard)
+    yield from _find_outbound_faults(guard)
+    yield from _find_signing_faults(guard)
     if guard.stage_limit > guard.analysis_timeout:
         yield ("stageLimit",), f"is more than analysisTimeout ({guard.analysis_timeout}), so it would never apply"
     if guard.fronts > guard.worker_processes:
@@ -133,13 +135,38 @@ def _find_delivery_faults(guard: GuardSettings) -> Iterator[Disagreement]:
                     yield (*at, index, key), f"names {name}, whose mail takes the route before"
 
 
+def _find_outbound_faults(guard: GuardSettings) -> Iterator[Disagreement]:
+    """Yield faults of the outbound direction: nobody would use it, or its port has another use."""
+    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
+    outbound = smtp.outbound if smtp else None
+    if smtp is None or outbound is None:
+        return
+    at = ("scanSources", "smtp", "outbound")
+    if not outbound.hosts and outbound.port is None:
+        yield at, "needs hosts or port: no mail would be outbound"
+    if outbound.port == smtp.port:
+        yield (*at, "port"), "is the port of scanSources.smtp as well"
+    if rest and outbound.port == rest.port and _overlap(rest.hosts, smtp.hosts):
+        yield (*at, "port"), "is the port of scanSources.restApi as well"
+    yield from _find_circles(guard, (*at, "nextHop"), outbound.next_hop)
+
+
+def _find_signing_faults(guard: GuardSettings) -> Iterator[Disagreement]:
+    """Yield two keys under one name. Whether a key can be read is seen at the start, by the user of the service."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, key in enumerate(guard.dkim.keys):
+        if seen.setdefault((key.domain, key.selector), index) != index:
+            yield ("dkim", "keys", index), f"has domain and selector of the key before: {key.selector}, {key.domain}"
+
+
 def _find_circles(guard: GuardSettings, key: Key, next_hop: NextHops | None) -> Iterator[Disagreement]:
     """Yield next hops that are the SMTP source of this guard itself."""
     source = guard.scan_sources.smtp
     for url in list_hops(next_hop)[0] if next_hop and source else ():
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port or (24 if parts.scheme == "lmtp" else 25)
-        if source and host and port == source.port and any(_is_reached(host, each.lower()) for each in source.hosts):
+        ports = (source.port, source.outbound.port if source.outbound else None) if source else ()
+        if source and host and port in ports and any(_is_reached(host, each.lower()) for each in source.hosts):
             yield key, f"names {url}, which is scanSources.smtp of this guard: mail would go in circles"
 
 
@@ -205,8 +232,7 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
 
 def _resolve_files(policy: PolicySettings) -> dict[str, Path]:
     """Return the absolute paths of policy files, which the two files may write differently."""
-    named = {"": policy.file, **policy.tenants}
-    return {uid: Path(file).resolve() for uid, file in named.items() if file}
+    return {scope: Path(file).resolve() for scope, file in policy.files.items()}
 
 
 def _overlap(some: tuple[str, ...], others: tuple[str, ...]) -> bool:

@@ -28,7 +28,7 @@ NextHops = Annotated[
     Discriminator(_form_of),
 ]
 
-_FORMS = (
+FORMS = (
     "`smtp://host:port`, `lmtp://host:port` or `lmtp:/path` of a Unix socket; a list of them is tried in order; a map"
     " of them to weights shares the mail by weight"
 )
@@ -63,14 +63,14 @@ class RouteSettings(HopSettings):
     tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = Field(
         [], description="uids of tenants; a route that names the recipient's domain goes before"
     )
-    next_hop: NextHops = Field(description=_FORMS)
+    next_hop: NextHops = Field(description=FORMS)
 
 
 class DeliverySettings(HopSettings):
     """The next hops of delivered mail."""
 
     next_hop: NextHops | None = Field(
-        None, description=f"{_FORMS}; without it, mail that has no route is answered with 451"
+        None, description=f"{FORMS}; without it, mail that has no route is answered with 451"
     )
     routes: Annotated[list[RouteSettings], Field(max_length=MAX_ROUTES)] = Field(
         [], description="next hops for some domains or tenants; the first route that fits counts"

@@ -26,6 +26,7 @@ EventKind: TypeAlias = Literal[
     "message.released",
     "message.deleted",
     "message.reported",
+    "sender.limited",
     "list.changed",
     "lookBack.found",
     "policy.published",

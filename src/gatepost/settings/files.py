@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
-from gatepost.policy.layers import Effective, Layer, Level, Policies, lay_over
+from gatepost.policy.layers import OUTBOUND, Effective, Layer, Level, Policies, lay_over
 from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
 from gatepost.settings import agreement
 from gatepost.settings.certificates import find_certificate_faults, find_guard_certificate_faults
@@ -147,9 +147,7 @@ def find_old_names(folder: Path) -> list[Fault]:
 def find_old_policy_names(settings: PolicySettings) -> list[Fault]:
     """Return a warning for every old name in the policy files; files that cannot be read give none."""
     found: list[Fault] = []
-    for file in (settings.file, *settings.tenants.values()):
-        if not file:
-            continue
+    for file in settings.files.values():
         try:
             layer = read_policy_layer("deployment", Path(file))
         except (PolicyError, OSError):
@@ -189,6 +187,8 @@ def _read_policies(settings: PolicySettings) -> tuple[Policies, list[Fault]]:
     deployment = _lay_file_over(base, "deployment", settings.file, found) if settings.file else base
     # A tenant's file is read over what could be read of the deployment's, so that all faults are reported at once.
     tenants = {uid: _lay_file_over(deployment, "tenant", file, found) for uid, file in settings.tenants.items()}
+    if settings.outbound:
+        tenants[OUTBOUND] = _lay_file_over(deployment, "deployment", settings.outbound, found)
     return Policies(deployment, tenants), found
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
+from gatepost.policy.layers import OUTBOUND
 from gatepost.settings.delivery import DeliverySettings
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
@@ -27,6 +28,7 @@ from gatepost.settings.scan_sources import (
 )
 from gatepost.settings.section import Section
 from gatepost.settings.sign_in import SignInSettings
+from gatepost.settings.signing import ArcSettings, DkimSettings
 from gatepost.settings.values import (
     Bytes,
     ClamdAddress,
@@ -121,6 +123,15 @@ class PolicySettings(Section):
     tenants: dict[TenantUid, FilePath] = Field(
         {}, description="tenant uid to a TOML file that changes the deployment's policy for the mail of that tenant"
     )
+    outbound: FilePath | None = Field(
+        None, description="TOML file that changes the deployment's policy for outbound mail, of all tenants"
+    )
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Every file that is named: that of the deployment by "", others by their scope."""
+        named = {"": self.file, **self.tenants, OUTBOUND: self.outbound}
+        return {scope: file for scope, file in named.items() if file}
 
 
 class StorageSettings(Section):
@@ -198,6 +209,8 @@ class GuardSettings(Section):
     reputation: ReputationSettings = Field(
         ReputationSettings(), description="DNS zones that are asked about hosts, domains, addresses and files"
     )
+    dkim: DkimSettings = Field(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
+    arc: ArcSettings | None = Field(None, description="ARC sets on inbound mail; off if not set")
     tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
     policy: PolicySettings = Field(PolicySettings(), description="changes of the shipped policy")
     storage: StorageSettings = Field(StorageSettings(), description="the database")

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gatepost.settings.outbound import OutboundSettings
 from gatepost.settings.section import Section
 from gatepost.settings.values import (
     Count,
@@ -107,6 +108,9 @@ class SmtpSettings(ListeningSection):
     )
     hostname: Host | None = Field(
         None, description="host name in greeting, Received and Authentication-Results; by default that of the machine"
+    )
+    outbound: OutboundSettings | None = Field(
+        None, description="mail of own servers to the world; without it, all mail is inbound"
     )
 
 

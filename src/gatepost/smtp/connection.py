@@ -71,6 +71,12 @@ class Connection(asyncio.Protocol):
         return connected is not None and connected.family == socket.AF_UNIX
 
     @property
+    def local_port(self) -> int:
+        """The port that the client has connected to."""
+        name = self._transport.get_extra_info("sockname")
+        return int(name[1]) if isinstance(name, tuple) and len(name) > 1 else 0
+
+    @property
     def buffered(self) -> bool:
         """Whether something has come that was not read yet."""
         return bool(self._buffer)

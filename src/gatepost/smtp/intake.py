@@ -90,8 +90,8 @@ class Intake:
         self._limits.change(max_connections, services.limits.per_address, reserved)
         if before is services:
             return _wait_for_nothing
-        if services.routing:
-            services.routing.start()
+        for routing in services.routings:
+            routing.start()
         tasks = [task for task, _, _ in self._sessions.values()]
         before.stop()
         for _, session, _ in list(self._sessions.values()):
@@ -101,8 +101,8 @@ class Intake:
     async def run_here(self) -> None:
         """Serve; returns when the last session has ended."""
         loop = asyncio.get_running_loop()
-        if self._services.routing:
-            self._services.routing.start()
+        for routing in self._services.routings:
+            routing.start()
         stop_listening = await self._listen(loop)
         for each in self._sockets:
             # Connections inherit it: the next start gets the port while remains of this one's are about.
@@ -113,8 +113,8 @@ class Intake:
         finally:
             await stop_listening()
             await self._end_sessions()
-            if self._services.routing:
-                await self._services.routing.close()
+            for routing in self._services.routings:
+                await routing.close()
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[None]]:
         """Accept connections from now on; returns what ends that and closes the sockets."""

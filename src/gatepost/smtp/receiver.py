@@ -26,8 +26,8 @@ class MessageReceiver:
         self._connection, self._services, self._limits = connection, services, services.limits
 
     def holds(self, refusal: SmtpReply) -> bool:
-        """Whether a message that gets this reply is held instead: behind a queue, where the reply is permanent."""
-        return self._services.handler.holds(refusal)
+        """Whether a message that gets this reply is held instead."""
+        return self._services.holds(refusal)
 
     async def receive_data(self, body: SpooledBody) -> SmtpReply | None:
         """Read up to the lone dot; return the reply if the message is refused. Raises `ConnectionTimeoutError`."""

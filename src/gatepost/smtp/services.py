@@ -6,11 +6,11 @@ wrong on the way to one of these is a 4xx: the sender still has the message and 
 
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
 
+from gatepost.policy.actions import MessageAction
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
@@ -19,19 +19,32 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import NotesDeliveries
 from gatepost.smtp.flow_control import FlowControl
+from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.signer import Signer
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")
 
 # What the fields that are added on top of a message may take; the next hop counts them (RFC 1870 section 5).
 ROOM_FOR_FIELDS = 4_096
+ROOM_FOR_SIGNATURES = 8_192
 # After so many analyses without a decision within 24 hours, the message is held instead of coming back for days.
 UNDECIDED_BEFORE = 2
 
-Deliver = Callable[[ScanResult], Awaitable[SmtpReply]]
+
+class SendsMessage(Protocol):
+    """One whole message that can be sent on; `delivery.MessageDelivery` is one."""
+
+    async def deliver(self, result: ScanResult) -> SmtpReply:
+        """Send it to its recipients, as its action says; return the next hop's reply."""
+        ...
+
+    async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:
+        """Send it to a mailbox instead of its recipients; return the next hop's reply."""
+        ...
 
 
 class SmtpCore(Protocol):
@@ -48,34 +61,57 @@ class MessageHandler:
     def __init__(self, guard: SmtpCore, quarantine: HoldsMail, *, after_queue: bool = False) -> None:
         self._guard, self._quarantine, self.after_queue = guard, quarantine, after_queue
 
-    def holds(self, refusal: SmtpReply) -> bool:
-        """Whether a message that gets this reply is held instead: behind a queue, where the reply is permanent."""
-        return self.after_queue and refusal.code >= 500
-
-    async def handle(self, request: ScanRequest, digest: str, deliver: Deliver) -> SmtpReply:
+    async def handle(self, request: ScanRequest, digest: str, delivery: SendsMessage) -> SmtpReply:
         """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
         request that is `unfit` is not `deliver`."""
         try:
             result = await self._guard.scan(request)
             if isinstance(result, Full):
                 return replies.FULL
-            return await self._carry_out(request, result, digest, deliver)
+            return await self._carry_out(request, result, digest, delivery)
         except StorageError as fault:
             log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
-    async def _carry_out(self, request: ScanRequest, result: ScanResult, digest: str, deliver: Deliver) -> SmtpReply:
-        decision = result.report.decision
+    async def _carry_out(
+        self, request: ScanRequest, result: ScanResult, digest: str, delivery: SendsMessage
+    ) -> SmtpReply:
+        decision, action = result.report.decision, result.report.action
         if decision == "deliver":
-            return await deliver(result)
+            return await delivery.deliver(result)
+        if action is not None and not action.failed and decision == "quarantine":
+            return await self._act(request, result, action, delivery)
         if decision == "drop":
             return replies.accepted_reply(result.ggrid)
         if decision == "bounce" and not self.after_queue:
             return replies.refused_reply(result.ggrid)
         if decision == "undecided" and await self._quarantine.undecided_before(digest) < UNDECIDED_BEFORE:
             return replies.UNDECIDED
+        return await self._hold(request, result)
+
+    async def _hold(self, request: ScanRequest, result: ScanResult) -> SmtpReply:
         await self._quarantine.keep(request, result, request.body)
         return replies.accepted_reply(result.ggrid)
+
+    async def _act(
+        self, request: ScanRequest, result: ScanResult, action: MessageAction, delivery: SendsMessage
+    ) -> SmtpReply:
+        """Carry out an action that stands in the place of holding the message."""
+        if action.name == "redirect":
+            answer = await delivery.redirect(result, action.to)
+            if answer.positive:
+                return replies.accepted_reply(result.ggrid)
+            log.error("message not redirected", ggrid=result.ggrid, code=answer.code)
+            # A mailbox that refuses for good is the operator's fault and not the sender's.
+            return replies.TRY_LATER if answer.code < 500 else await self._hold(request, result)
+        if action.name != "strip":
+            return await delivery.deliver(result)
+        # The original is safe before anything leaves; one that does not leave comes again, and is held again then.
+        await self._quarantine.keep(request, result, request.body)
+        answer = await delivery.deliver(result)
+        if not answer.positive:
+            await self._quarantine.take_back(result.ggrid)
+        return answer
 
 
 class Services:
@@ -96,12 +132,15 @@ class Services:
         reports: ReportIntake | None = None,
         deliveries: NotesDeliveries | None = None,
         flow: FlowControl | None = None,
+        outbound: Outbound | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.guard, self.handler, self.routing = guard, handler, routing
         self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
         self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
         self.reports, self.deliveries, self.flow = reports, deliveries, flow
+        self.outbound, self.signer = outbound, signer
         self.spooled = 0
         self.answers: Counter[str] = Counter()
         self._stopping = False
@@ -111,7 +150,18 @@ class Services:
         whose extensions are `theirs`."""
         stated = theirs.get("SIZE", "")
         other = int(stated) if stated.isdigit() and len(stated) < 20 else 0
-        return min(self.limits.message, other - min(ROOM_FOR_FIELDS, other // 2)) if other else self.limits.message
+        room = ROOM_FOR_FIELDS + (ROOM_FOR_SIGNATURES if self.signer else 0)
+        return min(self.limits.message, other - min(room, other // 2)) if other else self.limits.message
+
+    @property
+    def routings(self) -> tuple[Routing, ...]:
+        """All routes, of both directions."""
+        both = (self.routing, self.outbound.routing if self.outbound else None)
+        return tuple(dict.fromkeys(each for each in both if each is not None))
+
+    def holds(self, refusal: SmtpReply) -> bool:
+        """Whether a message that gets this reply is held instead: behind a queue, where the reply is permanent."""
+        return self.handler.after_queue and refusal.code >= 500
 
     def count_reply(self, reply: SmtpReply) -> None:
         """Count the reply to a whole message."""

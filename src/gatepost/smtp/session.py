@@ -27,7 +27,7 @@ from gatepost.smtp.commands import (
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
 from gatepost.smtp.content import LineEnds
-from gatepost.smtp.final_reply import Submission, find_final_reply
+from gatepost.smtp.delivery import Submission, answer_message
 from gatepost.smtp.flow_control import Attempt, is_unknown_recipient
 from gatepost.smtp.receiver import MessageReceiver
 from gatepost.smtp.replies import SmtpReply, reply
@@ -54,6 +54,9 @@ class Session:
         self._connection, self._client, self._services = connection, client, services
         self._limits = services.limits
         self._receiver = MessageReceiver(connection, services)
+        outbound = services.outbound
+        self._outbound = outbound if outbound and outbound.covers(client, connection.local_port) else None
+        self._routing = self._outbound.routing if self._outbound else services.routing
         self._pending: deque[Pending] = deque()
         self._helo = ""
         self._extended = False
@@ -195,8 +198,7 @@ class Session:
     async def _extensions(self) -> tuple[bytes, ...]:
         """Return our extensions; those that concern the message itself only if all next hops have them, too. Without a
         next hop, those that limit no message."""
-        services = self._services
-        routing = services.routing
+        services, routing = self._services, self._routing
         theirs = self._announced = await routing.features() if routing else {"8BITMIME": "", "SMTPUTF8": ""}
         lines = [services.hostname, "PIPELINING", f"SIZE {services.size_limit(theirs)}"]
         lines += [name for name in ("8BITMIME", "SMTPUTF8", "DSN") if name in theirs]
@@ -243,6 +245,9 @@ class Session:
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
         if refusal is None and not self._services.guard.has_slot():
             refusal = replies.FULL
+        account = self._outbound.open_account(self._client, mail.address) if self._outbound else None
+        if refusal is None and account is not None:
+            refusal = account.refuse()
         if refusal is None and self._services.spooled >= self._limits.spooled:
             refusal = replies.NO_ROOM
         if refusal is None and self._services.flow:
@@ -252,7 +257,7 @@ class Session:
             self._mail_refused = True
             return refusal
         self._idle = 0
-        self._transaction = Transaction(mail, self._client, self._helo, self._services.routing)
+        self._transaction = Transaction(mail, self._client, self._helo, self._routing, account)
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:
@@ -265,14 +270,16 @@ class Session:
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
         try:
-            tenant = await self._find_tenant(transaction, rcpt.domain)
+            tenant = await self._find_tenant(transaction, transaction.owner_domain(rcpt.domain))
         except StorageError:
             return replies.TRY_LATER
-        report = self._services.reports.find(rcpt.address) if self._services.reports else None
+        if transaction.account and (refusal := transaction.account.refuse(transaction.asked + 1)):
+            return refusal
+        reports = None if transaction.account else self._services.reports
+        report = reports.find(rcpt.address) if reports else None
         if transaction.report or (report and transaction.asked):
             return replies.SEPARATELY
-        routing = self._services.routing
-        route = routing.find(rcpt.domain, tenant) if routing else None
+        route = self._routing.find(rcpt.domain, tenant) if self._routing else None
         fits = await self._fits(transaction, tenant, route)
         if self._transaction is None:  # the next hop refused the sender meanwhile
             return replies.OUT_OF_ORDER
@@ -375,7 +382,7 @@ class Session:
                 return replies.NO_ROOM
             self.deciding = True
             how = Submission(self._client, body, refusal, extended=self._extended, encrypted=self._connection.encrypted)
-            return await find_final_reply(self._services, transaction, how)
+            return await answer_message(self._services, transaction, how)
         finally:
             self.deciding = False
             self._end_transaction()

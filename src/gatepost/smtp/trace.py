@@ -7,7 +7,7 @@ quarantine leaves through the same functions.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from email.utils import formatdate
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import msgspec
 from gatepost.auth.header import find_forged, format_header
 from gatepost.mail.message import Field
 from gatepost.report import Report
+from gatepost.scanning.edits import Edit
 from gatepost.scanning.request import ScanResult, received_id
 
 PREFIX = b"x-gatepost-"
@@ -26,7 +27,7 @@ MAX_HEADER = 1 << 20
 MAX_FIELDS = 2_000
 MAX_RESULTS = 20
 WIDTH = 76
-_PIECE = 256 << 10
+PIECE = 256 << 10
 _FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n")
 _LINE = re.compile(rb"[^\r\n]*+\r\n")
 _ODD = re.compile(r"[^!-~]|[()\\;<>\[\]\"]")
@@ -61,29 +62,36 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it. One
-    that is longer than what is read of it is not `whole`: it may hold more claims, and must not be sent on. `queue_id`
-    is that of the host that wrote the topmost Received field, "" if it names none."""
+    """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it,
+    `subjects` where each Subject field begins, with its bytes. One that is longer than what is read of it is not
+    `whole`: it may hold more claims, and must not be sent on. `queue_id` is that of the host that wrote the topmost
+    Received field, "" if it names none."""
 
-    claims: tuple[tuple[int, int], ...]
+    claims: tuple[Edit, ...]
     hops: int
     whole: bool = True
     queue_id: str = ""
+    subjects: tuple[tuple[int, bytes], ...] = ()
 
 
-def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival) -> bytes:
-    """Return the fields that go on top of a message that is delivered."""
-    fields = build_result_fields(result.ggrid, result.report, hostname)
+def build_trace_fields(result: ScanResult, hostname: str, arrival: Arrival, *, outbound: bool = False) -> bytes:
+    """Return the fields that go on top of a message that is delivered. An outbound one tells the world no verdict."""
+    report = result.report
+    if outbound:
+        return format_field("X-Gatepost-Id", [result.ggrid]) + _received_field(result.ggrid, hostname, arrival)
+    fields = build_result_fields(result.ggrid, report, hostname)
+    if report.action is not None and not report.action.failed:
+        fields += (format_field("X-Gatepost-Action", [report.action.name]),)
     return b"".join(fields) + _received_field(result.ggrid, hostname, arrival)
 
 
 def build_release_fields(
-    ggrid: str, report: Report, hostname: str, arrival: Arrival, release_id: str, now: float
+    ggrid: str, report: Report, hostname: str, arrival: Arrival, release_id: str, now: float, *, outbound: bool = False
 ) -> bytes:
     """Return the fields that go on top of a message that was held and is released: those of a delivered one, and the id
     and the time of the release. Who released it is in the audit trail, and none of a recipient's business."""
-    released = _field("X-Gatepost-Released", [f"id={release_id};", formatdate(now)])
-    fields = build_result_fields(ggrid, report, hostname)
+    released = format_field("X-Gatepost-Released", [f"id={release_id};", formatdate(now)])
+    fields = (format_field("X-Gatepost-Id", [ggrid]),) if outbound else build_result_fields(ggrid, report, hostname)
     return b"".join(fields) + released + _received_field(ggrid, hostname, arrival)
 
 
@@ -91,17 +99,18 @@ def build_result_fields(ggrid: str, report: Report, hostname: str) -> tuple[byte
     """Return the fields that say what was found, each with its line ends."""
     return (
         format_header(hostname, report.authentication),
-        _field("X-Gatepost-Id", [ggrid]),
-        _field("X-Gatepost-Verdict", [report.verdict]),
-        _field("X-Gatepost-Decision", [report.decision]),
-        _field("X-Gatepost-Tags", [f"{tag}," for tag in report.tags[:-1]] + list(report.tags[-1:]) or ["none"]),
+        format_field("X-Gatepost-Id", [ggrid]),
+        format_field("X-Gatepost-Verdict", [report.verdict]),
+        format_field("X-Gatepost-Decision", [report.decision]),
+        format_field("X-Gatepost-Tags", [f"{tag}," for tag in report.tags[:-1]] + list(report.tags[-1:]) or ["none"]),
     )
 
 
 def read_header(body: InPieces, hostname: str) -> Header:
     """Read the header section, or as much of it as a header may have."""
     start = next(body.chunks(MAX_HEADER), b"")
-    claims: list[tuple[int, int]] = []
+    claims: list[Edit] = []
+    subjects: list[tuple[int, bytes]] = []
     hops = results = count = position = 0
     queue_id = ""
     while position < len(start) and not start.startswith(b"\r\n", position) and count < MAX_FIELDS:
@@ -117,10 +126,12 @@ def read_header(body: InPieces, hostname: str) -> Header:
             hops += 1
         results += name == AUTHENTICATION
         if is_claim(name, match[0], results, hostname):
-            claims.append(match.span())
+            claims.append(Edit(*match.span()))
+        elif name == b"subject":
+            subjects.append((position, match[0]))
         position = match.end()
     is_whole = start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
-    return Header(tuple(claims), hops, is_whole, queue_id)
+    return Header(tuple(claims), hops, is_whole, queue_id, tuple(subjects))
 
 
 def is_claim(name: bytes, raw: bytes, results: int, hostname: str) -> bool:
@@ -130,25 +141,6 @@ def is_claim(name: bytes, raw: bytes, results: int, hostname: str) -> bool:
     return is_result or name.startswith(PREFIX)
 
 
-def leave_out(body: InPieces, claims: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield the bytes of a message but for these stretches, in pieces."""
-    begin = number = 0
-    for piece in body.chunks(_PIECE):
-        end = begin + len(piece)
-        position = begin
-        while number < len(claims) and claims[number][0] < end:
-            first, last = claims[number]
-            if first > position:
-                yield piece[position - begin : first - begin]
-            position = min(last, end)
-            if last > end:
-                break
-            number += 1
-        if position < end:
-            yield piece[position - begin :]
-        begin = end
-
-
 def _is_forged(raw: bytes, hostname: str) -> bool:
     value = raw.partition(b":")[2].replace(b"\r\n", b"").strip().decode("latin-1")
     return bool(find_forged([Field("authentication-results", value, raw)], hostname))
@@ -156,28 +148,29 @@ def _is_forged(raw: bytes, hostname: str) -> bool:
 
 def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
     words = [
-        f"from {_sanitise(arrival.helo) or 'unknown'}",
+        f"from {sanitise_word(arrival.helo) or 'unknown'}",
         *([f"([{_literal(arrival.address)}])"] if arrival.address else ()),
-        f"by {_sanitise(hostname)}",
+        f"by {sanitise_word(hostname)}",
         f"with {arrival.protocol}",
         f"id {ggrid}",
     ]
     if arrival.recipient and arrival.recipient.isascii() and not _ODD.search(arrival.recipient):
         words.append(f"for <{arrival.recipient}>")
     words[-1] += ";"
-    return _field("Received", [*words, formatdate(arrival.now)])
+    return format_field("Received", [*words, formatdate(arrival.now)])
 
 
 def _literal(address: str) -> str:
-    return f"IPv6:{address}" if ":" in address else _sanitise(address)
+    return f"IPv6:{address}" if ":" in address else sanitise_word(address)
 
 
-def _sanitise(text: str) -> str:
+def sanitise_word(text: str) -> str:
     """A word that can end neither a comment nor the field. Address literals keep their brackets off."""
     return _ODD.sub("?", text.strip("[]"))[:255]
 
 
-def _field(name: str, words: list[str]) -> bytes:
+def format_field(name: str, words: list[str]) -> bytes:
+    """Return a header field of ASCII words, folded."""
     lines = [f"{name}:"]
     for word in words:
         if len(lines[-1]) + len(word) >= WIDTH and lines[-1] != "\t":

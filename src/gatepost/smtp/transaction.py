@@ -21,6 +21,7 @@ from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.commands import PathCommand, encode_xtext
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHop, NextHopError
+from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.reporting import ReportAddress
@@ -45,10 +46,19 @@ _NEEDED = {
 
 class Transaction:
     """From MAIL to the last reply. `body` is what BDAT brought so far, `refusal` why a queue's message is to be held;
-    `tenant` is that of all its recipients, `report` the reporting address that it is for."""
+    `tenant` is that of all its recipients, `report` the reporting address that it is for. An outbound one has the
+    `account` of its sender, and its tenant is the sender's."""
 
-    def __init__(self, mail: PathCommand, client: SmtpClient, helo: str, routing: Routing | None) -> None:
+    def __init__(
+        self,
+        mail: PathCommand,
+        client: SmtpClient,
+        helo: str,
+        routing: Routing | None,
+        account: SendingAccount | None = None,
+    ) -> None:
         self._mail, self._client, self._helo, self._routing = mail, client, helo, routing
+        self.account = account
         self._route: Route | None = None
         # Routes that did not take the sender: asking again for each recipient would take as long each time.
         self._refusals: dict[Route, SmtpReply] = {}
@@ -124,6 +134,15 @@ class Transaction:
             self._relay.abandon(link)
 
     @property
+    def routing(self) -> Routing | None:
+        """The routes that the message can take."""
+        return self._routing
+
+    def owner_domain(self, recipient: str) -> str:
+        """Return the domain whose tenant the message belongs to: that of a recipient, or of the outbound sender."""
+        return recipient if self.account is None else self._mail.domain
+
+    @property
     def started(self) -> bool:
         """Whether MAIL was accepted; known only when its reply is there."""
         return _current_reply(self._sender).positive
@@ -162,6 +181,7 @@ class Transaction:
             remote_address=client.remote_address(),
             helo=client.helo(self._helo),
             tenant=self.tenant,
+            outbound=self.account is not None,
         )
 
     def describe_arrival(self, now: float, *, extended: bool, encrypted: bool) -> Arrival:
@@ -196,6 +216,18 @@ class Transaction:
             self._timer.cancel()
             self._timer = None
 
+    async def add_copy(self, mailbox: str, route: Route | None) -> SmtpReply | None:
+        """Add a mailbox to the recipients at the next hop, who bounces nothing to the sender for it (RFC 3461 section
+        4.1); return the reply, None where the mailbox has another route or must have a transaction of its own."""
+        link = self._link
+        if link is None or link.lmtp or route is None or route is not self._route:
+            return None
+        quiet = b" NOTIFY=NEVER" if "DSN" in link.features else b""
+        try:
+            return pass_on(await link.ask(b"RCPT TO:<" + mailbox.encode("ascii") + b">" + quiet))
+        except NextHopError:
+            return replies.NEXT_HOP_LOST
+
     async def deliver(self, pieces: Iterable[bytes]) -> SmtpReply:
         """Send the message on; return the next hop's last reply."""
         if self._routing is None:
@@ -229,6 +261,8 @@ class Transaction:
 
     def end(self) -> None:
         """Close the body and end the transaction at the next hop, whether completed or not."""
+        if self.account is not None:
+            self.account.count_refused(sum(_current_reply(answer).code >= 500 for _, answer in self._recipients))
         if self.body is not None:
             self.body.close()
         self._leave()

@@ -258,18 +258,20 @@ class HeldMailStore(AuditNotes, DeliveryStore):
         return (rows and _held_message(rows[0]).release) or release
 
     @change
-    def delete_held(self, ggrid: str, by: Actor, tenant: str | None = None, *, for_good: bool = True) -> Work[bool]:
+    def delete_held(self, ggrid: str, by: Actor | None, tenant: str | None = None, for_good: bool = True) -> Work[bool]:
         """Delete a held message; False where there is none, or it is being released. Unless that is `for_good`, record
-        and bytes stay until `purge_deleted`, and `restore_held` takes the deletion back."""
+        and bytes stay until `purge_deleted`, and `restore_held` takes the deletion back. Without `by` its sender has it
+        still, and nothing is audited."""
         moment, owner = now(), normalize_scope(tenant)
         rows = yield Read(_LOCK, (storable(ggrid.lower()), moment))
         if not rows or owner not in (None, rows[0][1]):
             return False
-        if for_good:
+        if for_good or by is None:
             yield from delete_held_rows([rows[0][0]])
         else:
             yield Write(_SET_DELETED, (rows[0][0], moment, storable(by.label)))
-        yield from write_audit(moment, by, "quarantine.delete", rows[0][1], count=1, sample=[rows[0][0]])
+        if by is not None:
+            yield from write_audit(moment, by, "quarantine.delete", rows[0][1], count=1, sample=[rows[0][0]])
         return True
 
     @change

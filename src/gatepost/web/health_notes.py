@@ -39,6 +39,8 @@ def worst_of_cores(states: Sequence[tuple[str, Load | None]]) -> HealthNote | No
         return HealthNote("warn", f"The core {silent[0]} is not answering.")
     if loads and all(load.full for load in loads):
         return HealthNote("warn", "All slots are in use; mail waits.")
+    if note := next((load.note for load in loads if load.note), ""):
+        return HealthNote("warn", f"{note}.", "/messages")
     return None
 
 

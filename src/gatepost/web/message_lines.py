@@ -15,6 +15,12 @@ from gatepost.store.held_mail import HeldMessage
 MAX_REASONS = 6
 MAX_HOSTS = 50
 _DECISIONS = {"quarantine": "Held", "deliver": "Delivered", "bounce": "Bounced", "drop": "Dropped"}
+_ACTIONS = {
+    "tag": "Tagged and delivered",
+    "redirect": "Redirected",
+    "copy": "Delivered and copied",
+    "strip": "Stripped of attachments and delivered",
+}
 
 
 def strongest_lines(report: Report) -> list[Line]:
@@ -36,6 +42,8 @@ def short_reason(report: Report) -> str:
 def headline(report: Report) -> str:
     """Return what happened to a message and why, as a help desk would say it."""
     done = _DECISIONS.get(report.decision, "Not decided")
+    if report.action is not None and not report.action.failed:
+        done = _ACTIONS[report.action.name]
     titles = [line.title for line in strongest_lines(report) if line.verdict == report.verdict][:2]
     if not titles:
         return f"{done} as {report.verdict}: {report.reason}"

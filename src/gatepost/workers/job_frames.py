@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy
 from gatepost.workers import protocol
 from gatepost.workers.jobs import Attempt, SnapshotName
@@ -74,6 +75,7 @@ class JobFrames:
             attempt.job.index,
             self._reputation,
             learnt.key if learnt.data else "",
+            attempt.job.parts,
         )
         frames += (
             protocol.pack_frame(Frame.JOB, attempt.number, job),
@@ -83,7 +85,9 @@ class JobFrames:
         return frames
 
     def _policy_of(self, attempt: Attempt) -> _PackedPolicy:
-        return self._policies.get(_policy_key(attempt.job.envelope.tenant)) or self._policies[_policy_key(None)]
+        envelope = attempt.job.envelope
+        scope = OUTBOUND if envelope.outbound else envelope.tenant
+        return self._policies.get(_policy_key(scope)) or self._policies[_policy_key(None)]
 
 
 def _policy_key(tenant: str | None) -> str:

@@ -68,7 +68,7 @@ class LearntSnapshot(msgspec.Struct, frozen=True):
 
 class AnalysisJob(msgspec.Struct, frozen=True):
     """One message to analyse: `now` is the time that signatures and dates are judged by. With another `purpose` the
-    message, or the picture with that `index` in it, is only to be shown."""
+    message, or the picture with that `index` in it, is only to be shown, or its `parts` are to be found."""
 
     ggrid: str
     envelope: Envelope
@@ -78,6 +78,7 @@ class AnalysisJob(msgspec.Struct, frozen=True):
     purpose: Purpose = "judge"
     index: int = 0
     learnt: LearntSnapshot = LearntSnapshot()
+    parts: tuple[str, ...] = ()
 
 
 class Attempt:

@@ -17,6 +17,7 @@ import structlog
 from gatepost.policy.rules import Policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report, undecided
+from gatepost.scanning.edits import Cuts
 from gatepost.view.values import NotShown
 from gatepost.workers import protocol
 from gatepost.workers.job_frames import JobFrames
@@ -35,7 +36,6 @@ _SLOW_CPU = 0.25
 # How often guard looks at the CPU that workers use without a job, and how many seconds of it are too much. A sound
 # worker tidies up after a large message, which takes a fraction of a second.
 _LOOK_SECONDS, _MAX_IDLE_CPU = 5.0, 1.5
-
 _log = structlog.get_logger("gatepost.workers")
 
 
@@ -130,14 +130,14 @@ class WorkerPool:
                 result = await self._run(job, patient=True)
         except TimeoutError:
             return NotShown("every worker is busy")
-        if isinstance(result, Report | Extracted | AttachedMessages):
+        if isinstance(result, Report | Extracted | AttachedMessages | Cuts):
             return NotShown(result.reason if isinstance(result, Report) else "it was read for training")
         return result
 
-    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | None:
-        """Return what models learn from a message, or from those attached to a report; None if it cannot be read."""
+    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | Cuts | None:
+        """Return what models learn from a message, or where its parts are; None if it cannot be read."""
         result = await self._run(job)
-        return result if isinstance(result, Extracted | AttachedMessages) else None
+        return result if isinstance(result, Extracted | AttachedMessages | Cuts) else None
 
     async def _run(self, job: AnalysisJob, *, patient: bool = False) -> JobResult:
         if self._stopping:

@@ -23,11 +23,12 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
 from gatepost.report import Line, Outcome, Report, undecided
+from gatepost.scanning.edits import Cuts
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-Purpose = Literal["judge", "view", "picture", "features", "report"]
+Purpose = Literal["judge", "view", "picture", "features", "report", "strip"]
 
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
@@ -85,7 +86,7 @@ class AttachedMessages(msgspec.Struct, frozen=True, tag=True):
 
 
 ViewResult = View | Picture | NotShown
-JobResult = Report | ViewResult | Extracted | AttachedMessages
+JobResult = Report | ViewResult | Extracted | AttachedMessages | Cuts
 
 _Short = Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -96,7 +97,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     `lists`, `policy` and `learnt` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers
     that an attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are
     asked about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or
-    read for the training of a model.
+    read for the training of a model, or the places are found of `parts` that are to go.
     """
 
     envelope: Envelope
@@ -110,6 +111,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     index: int = 0
     reputation: tuple[str, ...] = ()
     learnt: str = ""
+    parts: tuple[str, ...] = ()
 
 
 class StepAnswers(msgspec.Struct, frozen=True, array_like=True):
@@ -161,6 +163,7 @@ _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
 _attached: msgspec.msgpack.Decoder[AttachedMessages | NotShown] = msgspec.msgpack.Decoder(AttachedMessages | NotShown)
+_cuts: msgspec.msgpack.Decoder[Cuts | NotShown] = msgspec.msgpack.Decoder(Cuts | NotShown)
 _features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
 _job = msgspec.msgpack.Decoder(Job)
 _given = msgspec.msgpack.Decoder(StepAnswers)
@@ -192,15 +195,15 @@ def read_ask(body: bytes) -> Ask:
 
 
 def read_report(body: bytes) -> Report:
-    """Decode the body of a DONE frame. No worker may leave a message undecided: that word is guard's.
+    """Decode the body of a DONE frame. No worker may leave a message undecided or choose an action: that is guard's.
 
     Tags become a header field of delivered mail and stand in answers of the API, and titles are shown as ours: both are
     of a closed set. Numbers must fit into the columns of storage. Texts of the message are as hostile as the message
     was, and whoever shows them escapes them.
     """
     result = _decode(_report, body)
-    if result.decision == "undecided":
-        raise FrameError("a worker decided not to decide")
+    if result.decision == "undecided" or result.action is not None:
+        raise FrameError("a worker decided not to decide, or where mail is sent")
     if not all(map(_is_tag, result.tags)):
         raise FrameError("a tag that is none")
     if not all(map(_is_finding, result.lines)):
@@ -252,6 +255,7 @@ _READERS: dict[Purpose, Callable[[bytes], JobResult]] = {
     "picture": read_picture,
     "features": lambda body: _decode(_features, body),
     "report": lambda body: _decode(_attached, body),
+    "strip": lambda body: _decode(_cuts, body),
 }
 
 

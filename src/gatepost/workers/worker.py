@@ -21,11 +21,13 @@ from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
+from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
+from gatepost.scanning.edits import MAX_CUTS, Cut, Cuts
 from gatepost.stages import Context
 from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import extract_features
@@ -238,6 +240,8 @@ def _show(raw: bytes, job: Job) -> JobResult:
             return build_view(raw)
         case "picture":
             return draw_picture(raw, job.index)
+        case "strip":
+            return Cuts(tuple(Cut(*place) for place in find_parts(raw, job.parts)[:MAX_CUTS]))
         case "report":
             return AttachedMessages(tuple(map(_read_attached, find_reported_messages(raw))))
     row, signature, sender, data = _read_features(raw)

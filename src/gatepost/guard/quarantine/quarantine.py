@@ -41,6 +41,7 @@ from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.signer import Signer
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore, HeldMessage
 from gatepost.store.messages import MessageRecord
@@ -98,11 +99,15 @@ class Quarantine:
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
         core: str = "",
+        outbound: Routing | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._events, self._core = events, core
         self._metrics = metrics or QuarantineMetrics(store, max_size)
-        self._releaser = Releaser(store, raw, routing, clock, hostname, tenancy, node)
+        self._releaser = Releaser(
+            *(store, raw, routing, clock, hostname, tenancy), node=node, outbound=outbound, signer=signer
+        )
         self._size = 0
         self._summed: float | None = None
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
@@ -141,6 +146,14 @@ class Quarantine:
             self._metrics.count("kept")
             self._events.emit(describe_held, record)
             log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
+
+    async def take_back(self, ggrid: str) -> None:
+        """Hold a message no longer that its sender was told to send again; where that fails, it stays."""
+        try:
+            if await self._store.delete_held(ggrid, None):
+                await self._raw.delete(ggrid)
+        except StorageError as fault:
+            log.warning("a message that comes again stays held", ggrid=ggrid, reason=str(fault))
 
     async def undecided_before(self, digest: str) -> int:
         """Return how often this digest was undecided in the last 24 hours before this time, which is recorded."""

@@ -22,6 +22,7 @@ import structlog
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
 from gatepost.names import normal_address, normal_domain
+from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
     Busy,
@@ -38,7 +39,8 @@ from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.trace import Arrival, BytesInPieces, build_release_fields, leave_out, read_header
+from gatepost.smtp.signer import Signer, UnsignedError
+from gatepost.smtp.trace import PIECE, Arrival, BytesInPieces, build_release_fields, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
@@ -58,15 +60,16 @@ LOOPS = NotSent("it has passed too many servers; it seems to go round in a circl
 LONG_HEADER = NotSent("its header section is too long", forbidden=True)
 ELSEWHERE = NotSent("a recipient is neither one of the message nor in a domain of its tenant", forbidden=True)
 NO_NEXT_HOP = NotSent("no next hop is configured (delivery.nextHop)")
+NO_KEY = NotSent("the key that signs it cannot be used")
 DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
 log = structlog.get_logger("gatepost.guard")
 
 
 class Releaser:
-    """Releases messages, by the routes of other mail; without a next hop it releases none. `hostname` is the name of
-    this server in trace fields; without `tenancy` no domain belongs to a tenant. `node` is in the record of a
-    delivery."""
+    """Releases messages, by the routes of other mail of their direction; without a next hop it releases none.
+    `hostname` is the name of this server in trace fields; without `tenancy` no domain belongs to a tenant. `node` is in
+    the record of a delivery. The `signer` signs outbound mail."""
 
     def __init__(
         self,
@@ -76,10 +79,14 @@ class Releaser:
         clock: Callable[[], float],
         hostname: str,
         tenancy: FindsTenants | None,
+        *,
         node: str = "",
+        outbound: Routing | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self._node = node
-        self._store, self._raw, self._routing, self._clock = store, raw, routing, clock
+        self._store, self._raw, self._clock = store, raw, clock
+        self._inbound, self._outbound, self._signer = routing, outbound or routing, signer
         self._hostname, self._tenancy = hostname, tenancy
         self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
 
@@ -95,7 +102,7 @@ class Releaser:
         raw = await self._raw.get(ggrid)
         if raw is None:
             return await self._result_without_bytes(ggrid)
-        if self._routing is None:
+        if self._routing(mail.record) is None:
             await self._note_failure(mail.record, order.by, NO_NEXT_HOP)
             return NO_NEXT_HOP
         holder, now = new_id(), int(self._clock() * 1_000)
@@ -196,16 +203,35 @@ class Releaser:
             recipient=recipients[0] if len(recipients) == 1 else "",
             now=record.created / 1_000,
         )
-        top = build_release_fields(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock())
-        return b"".join((top, *leave_out(body, header.claims)))
+        top = build_release_fields(
+            *(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock()),
+            outbound=envelope.outbound,
+        )
+        return b"".join((top, *apply_edits(body.chunks(PIECE), header.claims)))
+
+    def _routing(self, record: MessageRecord) -> Routing | None:
+        return self._outbound if record.envelope.outbound else self._inbound
+
+    async def _sign(self, record: MessageRecord, content: bytes) -> bytes | NotSent:
+        """Return an outbound message with the signatures that it would have left with."""
+        if self._signer is None or not record.envelope.outbound:
+            return content
+        try:
+            signing = await self._signer.choose(record.report, record.envelope, changed=False)
+        except UnsignedError:
+            return NO_KEY
+        return await asyncio.to_thread(signing.make_fields, [content]) + content if signing else content
 
     async def _send(
         self, record: MessageRecord, recipients: Sequence[str], content: bytes, deliveries: list[Delivery]
     ) -> NotSent | None:
         """Send the message; return None if the next hop has taken it. What next hops answer is added to
         `deliveries`."""
-        assert self._routing is not None
-        sender = record.envelope.sender
+        routing, sender = self._routing(record), record.envelope.sender
+        assert routing is not None
+        signed = await self._sign(record, content)
+        if isinstance(signed, NotSent):
+            return signed
         if not _is_smtp_address("MAIL FROM", sender):
             return NotSent("its sender is not an address that SMTP can carry")
         if not recipients or not all(_is_smtp_address("RCPT TO", recipient) for recipient in recipients):
@@ -213,7 +239,7 @@ class Releaser:
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 tenants = await self._find_tenants(recipients)
-                sent = await self._routing.send(sender, recipients, content, tenants)
+                sent = await routing.send(sender, recipients, signed, tenants)
         except TimeoutError:
             return NotSent("the next hop did not answer in time")
         except NextHopError as fault:

@@ -259,6 +259,8 @@ def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
         wanted.append(("guard", source.hosts, source.port, "scanSources.restApi.port"))
     if read.guard and (smtp := read.guard.scan_sources.smtp):
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp.port"))
+        if smtp.outbound and smtp.outbound.port:
+            wanted.append(("outbound smtp", smtp.hosts, smtp.outbound.port, "scanSources.smtp.outbound.port"))
     if read.guard and (milter := read.guard.scan_sources.milter):
         for address in milter.addresses:
             if address.startswith(UNIX):

@@ -92,6 +92,7 @@ def check_mail_path(read: ExaminedFiles, data: DataFolder, now: datetime) -> Ite
     if read.guard:
         yield check_quarantine(read.guard, data)
         yield from check_next_hops(read.guard, now)
+        yield from check_signing_keys(read.guard)
     if read.abby:
         yield from check_cores(read.abby, read.guard, data)
 
@@ -157,6 +158,24 @@ def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRo
         return
     for each in greeted:
         yield from _describe_next_hop(each, now)
+
+
+def check_signing_keys(settings: GuardSettings) -> Iterator[DoctorRow]:
+    """Check, for every key that signs mail, that it can be used and that DNS has its public half."""
+    from gatepost.service.signing import compare_with_dns
+
+    for key in compare_with_dns(settings):
+        what, shown = "signing key", f"{key.selector} of {key.domain}"
+        advice = "run gatepost dkim list, and publish the record"
+        if key.state == "ok":
+            yield DoctorRow(what, "ok", f"{shown} ({key.algorithm}) is published")
+        elif key.state == "unusable":
+            yield DoctorRow(what, "fail", f"{shown}: {key.reason}", "correct the file, or dkim and arc in guard.yml")
+        elif key.state == "unknown":
+            yield DoctorRow(what, "warn", f"{shown}: DNS does not answer for {key.name}", "")
+        else:
+            found = "has no record" if key.state == "missing" else "has another key"
+            yield DoctorRow(what, "fail", f"{shown}: DNS {found} at {key.name}", advice)
 
 
 class _Greeted(msgspec.Struct, frozen=True):

@@ -162,6 +162,9 @@ def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
         if file := policy.get("file"):
             found["policy/deployment.toml"] = Path(folder, file).expanduser().read_bytes()
             policy["file"] = "policy/deployment.toml"
+        if file := policy.get("outbound"):
+            found["policy/outbound.toml"] = Path(folder, file).expanduser().read_bytes()
+            policy["outbound"] = "policy/outbound.toml"
         tenants = {}
         for uid, file in (policy.get("tenants") or {}).items():
             tenants[uid] = f"policy/tenant-{str(uid).lower()}.toml"
@@ -219,7 +222,7 @@ def _lay_over(name: str, content: VersionContent, own: Path, target: Path) -> di
     if name not in content.documents:
         return dict(mine)
     shared = _make_absolute(dict(content.documents[name]), own.parent, ())
-    for section, key in (("policy", "file"), ("yara", "folder")):
+    for section, key in (("policy", "file"), ("policy", "outbound"), ("yara", "folder")):
         if isinstance(shared.get(section), dict) and (given := content.documents[name].get(section)):
             named = given.get(key) if isinstance(given, dict) else None
             if named:

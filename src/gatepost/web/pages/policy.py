@@ -10,7 +10,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.kinds import TITLES
 from gatepost.policy.layers import Layer, Origin, Policies, lay_over
-from gatepost.policy.rules import RULE, PolicyError, rule_of, title_of
+from gatepost.policy.rules import RULE, PolicyError, describe_rule_action, rule_of, title_of
 from gatepost.rejudge.dry_run import try_policy
 from gatepost.rejudge.replay import Comparison
 from gatepost.web.context import WebContext, find_scopes
@@ -52,7 +52,8 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Re
     fields = ("weight", "verdict", "group", "conclusive", *(("decision",) if own else ()))
     places = [(section, name, field) for field in fields]
     places += [("groups", rule.group, "cap")] if rule.group else []
-    places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own")]
+    action = [name for name in ("action", "mark", "to") if getattr(effective.policy.verdicts[rule.verdict], name)]
+    places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own", *action)]
     values: list[tuple[str, tuple[Origin, ...]]] = [(".".join(place), effective.origins(*place)) for place in places]
     return html_response(
         await context.renderer.render_in_turns(
@@ -129,6 +130,7 @@ async def _render_policy(
         policy=effective.policy,
         kinds=kinds,
         titles=TITLES,
+        describe_rule=describe_rule_action,
         scope=scope or GLOBAL,
         scopes=await find_scopes(context, request),
         text=text,
