@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("rejudge", "scanning", "client"),
     ("feeds",),
     ("workers", "smtp"),
-    ("guard", "learning"),
+    ("guard", "learning", "digests"),
     ("abby",),
     ("web",),
     ("service",),
@@ -45,7 +45,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 LAYER = {name: index for index, layer in enumerate(LAYERS) for name in layer}
 # Services that hold secrets or tenants' data, and what they may not load: everything that reads hostile bytes.
-PLAIN = ("store", "events", "scanning", "guard", "smtp", "abby", "web", "client", "api", "rejudge", "settings")
+PLAIN = (
+    *("store", "events", "scanning", "digests", "guard", "smtp"),
+    *("abby", "web", "client", "api", "rejudge", "settings"),
+)
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
 PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}
 PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure functions of a name
@@ -75,6 +78,7 @@ SMALL = {
     "near_duplicates": "the comparison, without the text model",
     "store.saved_searches": "one module for each subject of the store",
     "web.bulk_work": "tasks of the process; pages see only the record of the work",
+    "settings.digests": "one section of guard.yml, beside those of feeds and reputation",
     "settings.learning": "one section of guard.yml, beside those of feeds and reputation",
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",

@@ -34,6 +34,7 @@ from gatepost.scanning.held_mail import (
     NotHeld,
     NotSent,
     PictureOrder,
+    RecipientReleaseOrder,
     Released,
     ReleaseOrder,
 )
@@ -101,12 +102,15 @@ class Core:
         self.raw: dict[str, bytes] = {}
         self.sent: dict[str, tuple[str, ...]] = {}
         self.orders: list[ReleaseOrder] = []
+        self.given: list[tuple[str, str, str]] = []
         self.refuses = ""
         self.down = False
 
     async def carry_out(self, order: HeldMailOrder[Any]) -> Any:
-        if self.down and isinstance(order, ReleaseOrder | ExportOrder):
+        if self.down and isinstance(order, ReleaseOrder | RecipientReleaseOrder | ExportOrder):
             return Down("core", begun=False)
+        if isinstance(order, RecipientReleaseOrder):
+            return await self._release_to(order)
         if isinstance(order, ReleaseOrder):
             self.orders.append(order)
             return await self._release(order)
@@ -136,6 +140,13 @@ class Core:
         self.sent[order.ggrid] = order.recipients or ("bob@example.com",)
         release = await self.store.mark_released(order.ggrid, self.sent[order.ggrid], order.by)
         return Released(order.ggrid, release.time, release.by, release.recipients)
+
+    async def _release_to(self, order: RecipientReleaseOrder) -> Released | NotSent:
+        if self.refuses:
+            return NotSent(self.refuses)
+        self.given.append((order.ggrid, order.recipient, order.by.kind))
+        made, _ = await self.store.mark_released_to(order.ggrid, order.recipient, order.by, new_id())
+        return Released(order.ggrid, made.time, made.by, (made.address,))
 
     store: Store
 

@@ -18,6 +18,7 @@ from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
+from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.learnt_models import NOTHING, LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
@@ -83,7 +84,9 @@ class Guard:
         clock: Callable[[], float] = time.time,
         purges: bool = True,
         condition: Condition | None = None,
+        dns_counters: Callable[[], DnsCounters] = DnsCounters,
     ) -> None:
+        self.dns_counters = dns_counters
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock

@@ -56,13 +56,14 @@ class ScanResult(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
     taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
-    cannot be reached."""
+    cannot be reached; `warned` is what will become a fault, such as a certificate that ends soon."""
 
     in_processing: int
     threshold: int
     maximum: int
     fault: str = ""
     slowed: str = ""
+    warned: tuple[str, ...] = ()
 
     @property
     def full(self) -> bool:
@@ -79,15 +80,21 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Condition(msgspec.Struct):
-    """The state of what all messages of a process need, as it was seen last: see `Load`."""
+    """The state of what all messages of a process need, as it was seen last: see `Load`. Warnings are by component."""
 
     fault: str = ""
     slowed: str = ""
+    warnings: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def warned(self) -> tuple[str, ...]:
+        """What will become a fault."""
+        return tuple(self.warnings.values())
 
     def describe(self, load: Load) -> Load:
         """Return a load with what is known besides its slots."""
-        if self.fault or self.slowed:
-            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed)
+        if self.fault or self.slowed or self.warnings:
+            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed, warned=self.warned)
         return load
 
 

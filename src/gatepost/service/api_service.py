@@ -68,7 +68,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         calls=node.calls(),
         guesses=node.guesses(),
     )
-    site = build_site(services, _describe_installation(plan, settings), events=shared.events)
+    site = build_site(services, _describe_installation(plan, settings, shared.condition), events=shared.events)
     app = create_app(
         services,
         tokens=settings.static_api_tokens,
@@ -115,7 +115,7 @@ def _is_own(url: str, guard: GuardSettings) -> bool:
     return leads_to(url, guard)
 
 
-def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
+def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condition) -> Installation:
     of_guard = settings_in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
     return Installation(
         started=time.time(),
@@ -124,6 +124,7 @@ def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
         feeds=tuple(_describe_feed(feed) for feed in settings.feeds),
         try_feed=partial(try_feed, plan.config, plan.data.path) if plan.config else None,
         data=plan.data.path,
+        condition=condition,
         learn=partial(_save_feedback, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )

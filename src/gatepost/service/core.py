@@ -162,6 +162,7 @@ def build_guard(
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=condition,
+        dns_counters=resolver.counters,
     )
 
 

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
@@ -30,6 +30,9 @@ from gatepost.service.metrics import GatewayMetrics, build_metrics_app
 from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.files import load_policies
+
+if TYPE_CHECKING:
+    from gatepost.guard.answers.dns import DnsCounters
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
 PATIENCE_SECONDS = 60.0
@@ -65,9 +68,11 @@ class Generation(msgspec.Struct, eq=False):
     probe: Probe | None = None
     feeds: Schedule | None = None
     learning: Schedule | None = None
+    digests: Schedule | None = None
     trust: Callable[[Path], None] | None = None
     renew_delivery: Callable[[], None] | None = None
     health: Callable[[], NodeHealth] = NodeHealth
+    dns: "Callable[[], DnsCounters] | None" = None
 
     async def end(self) -> None:
         """Stop everything that this generation started."""
@@ -123,9 +128,9 @@ class Generations(Collector):
         logs.configure(generation.plan.settings.log)
         if self._shared.health and generation.probe:
             self._shared.health.watch_queue(generation.probe)
-        for schedule in filter(None, (before.feeds, before.learning) if before else ()):
+        for schedule in filter(None, (before.feeds, before.learning, before.digests) if before else ()):
             schedule.cancel()
-        for schedule in filter(None, (generation.feeds, generation.learning)):
+        for schedule in filter(None, (generation.feeds, generation.learning, generation.digests)):
             schedule.start()
         self._listeners.use_tls(generation.contexts)
         idle = self._listeners.use(generation.plan, generation.apps, generation.smtp)
@@ -148,13 +153,16 @@ class Generations(Collector):
         pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
             from gatepost.service.core import build_rest_source, build_smtp_source, schedule_learning, start_core
+            from gatepost.service.digests import schedule_digests
 
             core = await start_core(plan, plan.guard, shared, generation.stack)
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
+            generation.dns = core.guard.dns_counters
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
             generation.renew_delivery = core.routing.renew_tls if core.routing else None
             generation.learning = schedule_learning(plan, plan.guard, shared, generation.stack)
+            generation.digests = schedule_digests(plan.guard, core.routing, shared, generation.stack)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
                 shared.registry.register(GatewayMetrics(intake, generation.smtp.services))
@@ -198,6 +206,10 @@ class Generations(Collector):
         """Return why no route of the SMTP source has a next hop that can be reached; "" if one has or there is none."""
         part = self._current.smtp if self._current else None
         return part.services.routing.fault if part and part.services.routing else ""
+
+    def dns_counters(self) -> "DnsCounters | None":
+        """Return what the resolver of the generation that serves has counted; None without a core."""
+        return self._current.dns() if self._current and self._current.dns else None
 
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""

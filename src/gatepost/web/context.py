@@ -18,6 +18,7 @@ from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
+from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.store.feed_definitions import FeedDefinition
 from gatepost.store.store import Store
@@ -77,7 +78,8 @@ class Installation(msgspec.Struct, frozen=True):
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
     keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files.
     `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
-    operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder."""
+    operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder. `condition`
+    has the warnings of this process, which may have no core."""
 
     version: str = __version__
     started: float = 0.0
@@ -88,6 +90,7 @@ class Installation(msgspec.Struct, frozen=True):
     certificate: str = ""
     try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
     data: Path | None = None
+    condition: Condition = msgspec.field(default_factory=Condition)
 
 
 class WebContext(msgspec.Struct, frozen=True):
