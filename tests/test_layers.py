@@ -68,6 +68,7 @@ SMALL = {
     "cli.doctor": "one module for each command",
     "cli.upgrade": "one module for each command",
     "cli.printing": "every command prints through it, and it has to load fast",
+    "digests.languages": "reading of the texts, which are data; pages and mail share it",
     "events.metrics": "counters of the stream; its outputs do not need Prometheus",
     "files.file_names": "how a name is understood; readers of files, lists and checks share it",
     "ids": "UUIDv7",

@@ -228,6 +228,8 @@ class Site:
         self._entered: list[Visitor] = []
         self.learnt: list[tuple[bytes, bool]] = []
         self.tried: list[str] = []
+        self.tested: list[Any] = []
+        self.alert_fault = ""
         self.feed_outcome = (False, "the host was not found")
         self._thread.start()
         assert self._ready.wait(60)
@@ -241,9 +243,13 @@ class Site:
         services = create_services(
             cores=cores, store=self.store, spool=Spool(self._folder / "spool"), held_mail_cores=[self.core]
         )
+        self.guesses = services.guesses.pages
         feeds = (FeedLine("test-feed", None, "blocked-urls", "https://feeds.example", "plain", 60),)
         learn = lambda raw, wanted: self.learnt.append((raw, wanted))  # noqa: E731
-        pages = build_site(services, Installation(learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed))
+        installation = Installation(
+            learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed, test_alert=self._test_alert
+        )
+        pages = build_site(services, installation)
         app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)
@@ -253,6 +259,10 @@ class Site:
     async def _try_feed(self, name: str) -> tuple[bool, str]:
         self.tried.append(name)
         return self.feed_outcome
+
+    def _test_alert(self, alert: Any) -> str:
+        self.tested.append(alert)
+        return self.alert_fault
 
     def stop(self) -> None:
         for visitor in (*self._visitors.values(), *self._entered):

@@ -12,17 +12,20 @@ from starlette.applications import Starlette
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
+from gatepost.events.open_stream import node_name
 from gatepost.scanning.request import Condition
 from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
+from gatepost.service.web_alerts import try_alert
 from gatepost.settings.agreement import host_and_port, is_this_machine, leads_to
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
+from gatepost.settings.web_alerts import WebAlert
 from gatepost.web.context import FeedLine, Installation
 from gatepost.web.registry import build_site
 
@@ -125,9 +128,18 @@ def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condit
         try_feed=partial(try_feed, plan.config, plan.data.path) if plan.config else None,
         data=plan.data.path,
         condition=condition,
+        test_alert=partial(_test_alert, plan.settings),
         learn=partial(_save_feedback, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )
+
+
+def _test_alert(settings: GuardSettings | AbbySettings, alert: WebAlert) -> str:
+    """Send a test of an alert of the web interface; what sends mail is loaded only then."""
+    from gatepost.service.event_stream import build_alert_mailer
+
+    node = node_name(settings.events)
+    return try_alert(settings.events.alerts, node, partial(build_alert_mailer, settings), alert)
 
 
 def _describe_feed(feed: FeedSettings) -> FeedLine:

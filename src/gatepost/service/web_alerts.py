@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from gatepost import __version__
 from gatepost.events.alerts import AlertOutput, SendsMail
 from gatepost.events.output import OutputCounters
-from gatepost.events.schema import EncodedEvent
+from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.settings.event_keys import AlertSettings
 from gatepost.settings.web_alerts import WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.store.alert_definitions import AlertDefinition
@@ -109,9 +110,13 @@ def _add(one: OutputCounters, other: OutputCounters) -> OutputCounters:
     )
 
 
-def describe_test(node: str) -> EncodedEvent:
-    """Return the event of a test."""
-    from gatepost import __version__
-    from gatepost.events.schema import NodeState, encode_event
-
-    return encode_event(NodeState(state="test", version=__version__), node)
+def try_alert(file: AlertSettings | None, node: str, make_mailer: MakesMailer, alert: WebAlert) -> str:
+    """Send one alert of the web interface to all its receivers; return why that failed, "" if all took it."""
+    try:
+        output = build_output(alert, file, node, make_mailer)
+    except WebAlertError:
+        return "a file has all its receivers, so nothing is sent from here"
+    try:
+        return output.test(encode_event(NodeState(state="test", version=__version__), node))
+    finally:
+        output.close(0.0)

@@ -1,6 +1,7 @@
 """Alerts that were defined in the web interface: which events, for whom, and who changed them.
 
-Each change is in the audit trail with what was chosen before and after it, without the secret of the calls.
+Each change is in the audit trail with what was chosen before and after it, without the secret of the calls and without
+the path of their address, which may be another one.
 """
 
 import secrets
@@ -8,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gatepost.settings.values import hide_path
 from gatepost.settings.web_alerts import MAX_ALERTS, WebAlert
 from gatepost.store.audit import Actor, ChangedValue, write_audit
 from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
@@ -82,4 +84,5 @@ def _definition(row: Row) -> AlertDefinition:
 
 
 def _describe(alert: WebAlert) -> str:
-    return msgspec.json.encode(msgspec.structs.replace(alert, secret="")).decode()
+    shown = msgspec.structs.replace(alert, secret="", url=hide_path(alert.url) if alert.url else "")
+    return msgspec.json.encode(shown).decode()

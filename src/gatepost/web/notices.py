@@ -33,6 +33,8 @@ NOTICES = {
     "feed-deleted": "Feed deleted. Its entries stay; gatepost feeds clear deletes them.",
     "feed-requested": "The feed runs within seconds. Reload this page to see what came of it.",
     "feeds-changed": "The feed was changed meanwhile; nothing was saved. Look at it and try again.",
+    "alert-saved": "Alert saved. All nodes follow within seconds.",
+    "alert-deleted": "Alert deleted.",
     "digests-saved": "Preferences saved.",
     "digests-changed": "The preferences were changed meanwhile; nothing was saved. Look at them and try again.",
     "entries-removed": "{0} entries removed.",

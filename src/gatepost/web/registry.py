@@ -18,6 +18,7 @@ from gatepost.web.health_notes import HealthNote, SlowChecks, warn_of, worst_of_
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
+    alerts,
     api_keys,
     audit,
     custom_lists,
@@ -77,6 +78,7 @@ PAGES: tuple[WebRoute, ...] = (
     *users.PAGES,
     *audit.PAGES,
     *system.PAGES,
+    *alerts.PAGES,
 )
 
 

@@ -55,6 +55,7 @@ NAVIGATION = (
     NavigationLink("Users", "/users", "users.read"),
     NavigationLink("Learning", "/learning", "learning.read"),
     NavigationLink("Audit trail", "/audit", "audit.read"),
+    NavigationLink("Alerts", "/alerts", "system.read"),
     NavigationLink("Nodes", "/nodes", "system.read"),
     NavigationLink("System", "/system", "system.read"),
 )
