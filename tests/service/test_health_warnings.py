@@ -27,7 +27,7 @@ def plan(tmp_path: Path) -> Plan:
     data.certificate.parent.mkdir(parents=True, exist_ok=True)
     data.certificate.write_bytes(certificate)
     data.key.write_bytes(key)
-    guard = GuardSettings.model_validate({"quarantine": {"maxSize": 1_000_000}})
+    guard = GuardSettings.model_validate({"quarantine": {"maxSize": 100_000_000}})
     return Plan(data, guard=guard)
 
 
@@ -43,7 +43,7 @@ def test_a_certificate_that_ends_soon(plan: Plan) -> None:
 
 def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counters = DnsCounters()
-    used = 799_999
+    used = 79_999_999
     told: list[tuple[str, str, str]] = []
 
     class Events:
@@ -65,7 +65,7 @@ def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.Monk
         watch.watch_warnings(condition)
         await warnings.look()
         assert condition.warned == ()
-        counters, used = DnsCounters(30, 0, 20), 900_000
+        counters, used = DnsCounters(30, 0, 20), 90_000_000
         await warnings.look()
         assert condition.warned == (
             "the quarantine is 90% full (quarantine.maxSize)",

@@ -122,6 +122,7 @@ def test_a_get_shows_and_a_post_acts_once(site: Any, mailbox: Mailbox) -> None:
     assert (record.actor.kind, record.actor.name) == ("recipient", BOB)
     mail = site.run(site.store.held(ggrid))
     assert mail.state == "held", "the other recipient's copy stays"
+    assert f"already released to {BOB} (recipient" in site.visitor().get(f"/messages/{ggrid}").text
     for again in (mailbox.post(link, do="release"), mailbox.client.get(link)):
         assert again.status_code == 404
     assert len(site.core.given) == 1

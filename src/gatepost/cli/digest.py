@@ -66,7 +66,8 @@ def preview_digest(
     if mail is None:
         print(f"Nothing is held for {address} since {days} days.", file=sys.stderr)
         raise typer.Exit(1)
-    sys.stdout.buffer.write(mail)
+    # It is ASCII: everything else in it is encoded.
+    sys.stdout.write(mail.decode("ascii"))
 
 
 @app.command("send")

@@ -193,6 +193,7 @@ async def render_message(
         record=record,
         report=report,
         held=found.held,
+        having=await context.store.recipient_releases(record.ggrid) if found.held else (),
         is_held=found.is_held,
         headline=headline(report),
         sender=shown_sender(report, record.envelope.sender),
