@@ -233,7 +233,7 @@ async def _ask_and_alert(store: Store, ggrid: str) -> str:
 
 
 async def open_digest(store: Store, ggrid: str) -> str:
-    """Plan the digest of the first recipient of a held message; the path of its link."""
+    """Plan the digest of the first recipient of a message that was just held; the path of its link."""
     mail = await store.held(ggrid)
     assert mail
     scope, address = mail.record.envelope.tenant, mail.record.envelope.recipients[0].lower()

@@ -156,19 +156,21 @@ def test_a_kill_before_the_record_repeats_one_digest_and_loses_none(use: Use, ne
     use(scenario)
 
 
-def test_planning_goes_on_where_it_was_killed(use: Use, next_hop: Any) -> None:
+def test_planning_goes_on_where_it_was_killed(use: Use, next_hop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.store.digests.PLAN_STEP", 4)
+
     async def scenario(deployment: Deployment) -> None:
-        for number in range(150):
+        for number in range(6):
             await deployment.hold(f"r{number}@example.com")
         store, tenant = deployment.store, deployment.tenant
         assert await store.take_digests(tenant, "dead", now() + 60_000)
         assert await store.begin_planning(tenant, "dead", now(), now() + 86_400_000)
-        assert await store.plan_digests(tenant, "dead", ["example.com"]) == 100
+        assert await store.plan_digests(tenant, "dead", ["example.com"]) == 4
         assert isinstance(await deployment.sender().run(tenant), DigestBusy), "the lock still stands"
         assert await store.plan_digests(tenant, "another", ["example.com"]) == 0
         assert await store.keep_digests(tenant, "dead", now() - 1)
         await DigestSchedule(store, deployment.sender()).look()
-        assert len(next_hop.mail) == 150
+        assert len(next_hop.mail) == 6
 
     use(scenario)
 
