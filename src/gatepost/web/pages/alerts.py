@@ -21,6 +21,8 @@ from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
 MAX_NAME = 63
+# What the page of settings says of a key without a value.
+NOT_SET = "not set"
 NO_ALERT = Failure(NOT_FOUND, "there is no such alert here; the alert of a file is changed in the file")
 MEANINGS = {
     "message.held": "a message was put into the quarantine",
@@ -133,7 +135,9 @@ def _read_form(form: Form) -> AlertForm:
 
 async def _render_alerts(context: WebContext, request: SignedInRequest, *, tried: tuple[str, str] | None = None) -> str:
     may_know = request.may("system.change")
-    of_files = [row for row in context.installation.settings if row[1].startswith("events.alerts")]
+    of_files = [
+        row for row in context.installation.settings if row[1].startswith("events.alerts") and row[2] != NOT_SET
+    ]
     return await context.renderer.render_in_turns(
         "alerts.html",
         request,
