@@ -14,10 +14,14 @@ import msgspec
 from PIL import Image, ImageDraw
 
 from bench.visiting import Service
+from gatepost.digests.links import DigestLink, sign_link
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
+from gatepost.settings.web_alerts import WebAlert
 from gatepost.store.audit import Actor
+from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.digests import DigestRecord
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.messages import MessageRecord
@@ -70,6 +74,7 @@ class Sample(msgspec.Struct, frozen=True):
     delivered: str
     picture: str
     user: str
+    link: str
 
 
 def picture() -> bytes:
@@ -209,7 +214,43 @@ def fill(service: Service, *, history: int = 0) -> Sample:
         delivered=found["Minutes of Tuesday"],
         picture=found["A parcel waits for you"],
         user=next(user.uid for user in users if user.name == "maria"),
+        link=service.ask(lambda store: _ask_and_alert(store, found["Are you at your desk?"])),
     )
+
+
+async def _ask_and_alert(store: Store, ggrid: str) -> str:
+    """A link of a digest, a request of its recipient, an entry and an alert; the path of the link."""
+    link, mail = await open_digest(store, ggrid), await store.held(ggrid)
+    assert mail
+    scope, address = mail.record.envelope.tenant, mail.record.envelope.recipients[0]
+    await store.ask_for_release(ggrid, scope, address, "I wait for this, please.")
+    await store.put_recipient_entry(scope, address, "news@gardens.example", "allow", Actor("recipient", address))
+    alert = WebAlert(
+        ("health.changed", "node.state"), recipients=("ops@example.com",), url="https://hooks.example.com/x"
+    )
+    await store.put_alert_definition("Operations", alert, 0, MARIA)
+    return link
+
+
+async def open_digest(store: Store, ggrid: str) -> str:
+    """Plan the digest of the first recipient of a message that was just held; the path of its link."""
+    mail = await store.held(ggrid)
+    assert mail
+    scope, address = mail.record.envelope.tenant, mail.record.envelope.recipients[0].lower()
+    domain = address.rpartition("@")[2]
+    seen = (await store.digest_scope(scope)).modified
+    wanted = DigestPreferences(enabled=True, own_entries=True, domains=(domain,))
+    await store.put_digest_preferences(scope, wanted, seen, MARIA)
+    now, holder = int(time.time() * 1000), new_id()
+    await store.take_digests(scope, holder, now + DAY)
+    await store.begin_planning(scope, holder, now, now + DAY)
+    while await store.plan_digests(scope, holder, (domain,)):
+        pass
+    digest = next(each for each in await store.waiting_digests(scope, 1_000) if each.address == address)
+    await store.mark_digest_sent(digest.id, now + DAY)
+    await store.finish_digests(scope, holder, DigestRecord(now, 1))
+    key = await store.current_digest_key(DAY)
+    return f"/digest/{sign_link(DigestLink(digest.id, mail.record.ggrid, now + DAY), key)}"
 
 
 async def _deployment(store: Store) -> str:

@@ -88,6 +88,7 @@ PAGES: dict[str, Opened] = {
     "message-release": _after("/messages/{held}", _press("Release")),
     "quarantine": at("/quarantine"),
     "quarantine-none": at("/quarantine?subject=nothing+has+these+words"),
+    "requests": at("/requests"),
     "scan": at("/scan"),
     "lists": at("/lists?scope=global"),
     "lists-of-tenant": at("/lists?scope={tenant}"),
@@ -124,6 +125,12 @@ PAGES: dict[str, Opened] = {
     "feeds": at("/feeds"),
     "feed-new": at("/feeds/edit"),
     "policy-kind": at("/policy/text:mailbox-lure"),
+    "digests": at("/digests"),
+    "digests-of-tenant": at("/digests/{tenant}"),
+    "digest-link": at("{link}"),
+    "digest-link-wrong": at("/digest/wrong"),
+    "alerts": at("/alerts"),
+    "alert-new": at("/alerts/edit"),
     "tenants": at("/tenants"),
     "tenant": at("/tenants/{tenant}"),
     "users": at("/users"),
@@ -151,7 +158,7 @@ PAGES: dict[str, Opened] = {
     "not-found": at("/nothing/here"),
     "sign-in": at("/sign-in?again=1"),
 }
-OPEN = ("sign-in",)
+OPEN = ("sign-in", "digest-link", "digest-link-wrong")
 
 
 def signed_in(browser: Browser, service: Service) -> BrowserContext:

@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("rejudge", "scanning", "client"),
     ("feeds",),
     ("workers", "smtp"),
-    ("guard", "learning", "milter"),
+    ("guard", "learning", "milter", "digests"),
     ("abby",),
     ("web",),
     ("service",),
@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LAYER = {name: index for index, layer in enumerate(LAYERS) for name in layer}
 # Services that hold secrets or tenants' data, and what they may not load: everything that reads hostile bytes.
 PLAIN = (
-    *("store", "events", "scanning", "guard", "smtp", "milter", "abby", "web"),
+    *("store", "events", "scanning", "digests", "guard", "smtp", "milter", "abby", "web"),
     *("client", "api", "rejudge", "settings"),
 )
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
@@ -72,6 +72,7 @@ SMALL = {
     "cli.flow": "one module for each command",
     "cli.upgrade": "one module for each command",
     "cli.printing": "every command prints through it, and it has to load fast",
+    "digests.languages": "reading of the texts, which are data; pages and mail share it",
     "events.metrics": "counters of the stream; its outputs do not need Prometheus",
     "files.file_names": "how a name is understood; readers of files, lists and checks share it",
     "ids": "UUIDv7",
@@ -84,6 +85,7 @@ SMALL = {
     "store.saved_searches": "one module for each subject of the store",
     "web.sign_in_rules": "who may sign in and what comes first; routing and pages share it",
     "web.bulk_work": "tasks of the process; pages see only the record of the work",
+    "settings.digests": "one section of guard.yml, beside those of feeds and reputation",
     "settings.learning": "one section of guard.yml, beside those of feeds and reputation",
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",

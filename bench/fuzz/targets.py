@@ -11,6 +11,7 @@ from bench.fuzz import readers, seeds
 from bench.fuzz.seeds import Seeds, formats, lines, pictures
 from gatepost.auth import dmarc, header
 from gatepost.auth.sending_host import _read_hop
+from gatepost.digests.links import DigestLink, read_link, sign_link
 from gatepost.files import drawn_codes, file_names, signatures
 from gatepost.files.saved_messages import find_reported_messages, open_saved_message
 from gatepost.files.values import File, UnpackBudget
@@ -26,7 +27,10 @@ from gatepost.policy.file import read_policy_file
 from gatepost.policy.rules import shipped_policy
 from gatepost.smtp.commands import SmtpLimits, parse_command
 from gatepost.smtp.sasl import parse_challenge
+from gatepost.store.digests import DigestKey
 from gatepost.view.message import build_view
+
+_ID = "018f0000-0000-7000-8000-000000000001"
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -376,6 +380,13 @@ SERVICE: tuple[Target, ...] = (
         lines("r=nonce,s=c2FsdA==,i=4096", "r=n,s=,i=99999999", "m=x,r=nn,s=é,i=٤"),
         cheap=True,
         most=600,
+    ),
+    Target(
+        "digest-link",
+        lambda data: read_link(readers.decode_text(data), [DigestKey(1, bytes(32), 0)], 0),
+        lambda: [sign_link(DigestLink(_ID, _ID, 1_000), DigestKey(1, bytes(32), 0)).encode()],
+        cheap=True,
+        most=300,
     ),
     Target("upload", readers.receive_upload, seeds.uploads, most=2_000),
     Target("worker-frames", readers.read_frames, seeds.frames, cheap=True, most=2_000),

@@ -19,7 +19,7 @@ class Antivirus(msgspec.Struct, frozen=True, tag_field="asks", tag="antivirus"):
     detail: str = ""
 
 
-Scope = Literal["tenant", "global"]
+Scope = Literal["tenant", "global", "recipient"]
 
 
 class Hit(msgspec.Struct, frozen=True):

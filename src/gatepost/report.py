@@ -94,3 +94,18 @@ class Report(msgspec.Struct, frozen=True):
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:
     """What is answered when an analysis as a whole could not conclude: never a disguised delivery."""
     return Report("unscannable", "undecided", (), 0, reason, outcomes=tuple(outcomes))
+
+
+class ShownSender(msgspec.Struct, frozen=True):
+    """The sender as most mail programs show it. Name and address are apart: a page isolates each of them."""
+
+    name: str
+    address: str
+
+
+def shown_sender(report: Report, envelope_sender: str) -> ShownSender:
+    """Return display name and address of From, or the envelope sender of a message without one."""
+    if not report.senders:
+        return ShownSender("", envelope_sender)
+    name = report.sender_names[0] if report.sender_names else ""
+    return ShownSender(name if name != report.senders[0] else "", report.senders[0])

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from bench.sample import open_digest
 from playwright.sync_api import Page, expect
 
 from gatepost.ids import new_id
@@ -230,3 +231,38 @@ def test_an_auditor_looks_and_cannot_touch(browser: Any, service: Any, virus: An
     page.goto(f"/messages/{found['ggrid']}")
     expect(page.get_by_role("button", name="Release")).to_have_count(0)
     expect(page.get_by_role("button", name="Save as .eml")).to_have_count(0)
+
+
+GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
+
+
+def test_a_recipient_by_the_links_of_a_digest(
+    browser: Any, service: Any, mail: Any, virus: Any, lasting_next_hop: Any
+) -> None:
+    both = ("bob@example.com", "cy@example.com")
+    spam = service.scan(mail("A digest's offer", f"{GTUBE}\r\n"), recipients=both)["ggrid"]
+    phone = browser.page(None, size="phone", script=False)
+    link = service.ask(lambda store: open_digest(store, spam))
+    phone.goto(link)
+    expect(phone.get_by_text("Spam: unwanted mail")).to_be_visible()
+    assert not reached(lasting_next_hop, "A digest's offer")
+    phone.get_by_role("button", name="Release to my mailbox").click()
+    expect(phone.get_by_text("on its way to your mailbox")).to_be_visible()
+    assert [to for _, to, raw in lasting_next_hop.mail if b"A digest's offer" in raw] == [("bob@example.com",)]
+    phone.goto(link)
+    expect(phone.get_by_role("heading", name="This link does not work")).to_be_visible()
+    malware = service.scan(virus("A digest's parcel"), recipients=both)["ggrid"]
+    phone.goto(service.ask(lambda store: open_digest(store, malware)))
+    expect(phone.get_by_role("button", name="Release to my mailbox")).to_have_count(0)
+    phone.get_by_label("Why do you need this message?").fill("I wait for it")
+    phone.get_by_role("button", name="Request release").click()
+    expect(phone.get_by_text("Your request was passed on")).to_be_visible()
+    page = browser.page()
+    page.goto("/requests?q=bob@example.com&kind=release")
+    row = page.locator("tbody tr", has_text="A digest's parcel")
+    expect(row).to_contain_text("I wait for it")
+    place = page.locator("tbody tr").all_inner_texts().index(row.inner_text())
+    for key in ("j",) * (place + 1) + ("x", "g"):
+        page.keyboard.press(key)
+    expect(page.get_by_text("1 granted.")).to_be_visible()
+    assert [to for _, to, raw in lasting_next_hop.mail if b"A digest's parcel" in raw] == [("bob@example.com",)]

@@ -82,6 +82,7 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
         "training": 1,
         "searches": 1,
         "work": 1,
+        "recipients": 0,
         "audit": 2,
     }
     assert whole["found"] == found

@@ -140,8 +140,8 @@ def test_the_usual_look_up_is_one_statement_and_asks_only_for_what_can_be_there(
     empty = (6, "", "blocked-urls", "url", "block", "", "", 10, 0, 0)
     known: lookup.Directories = {}
     keys = (("network", list_network_keys("192.0.2.7")), ("url", ("a",)), ("sha256", ("b",)))
-    first: list[list[tuple[object, ...]]] = [[(33,)], [(5, "4/24")], [row, empty], [(0, "", "", 33)]]
-    assert len(_drive(lookup.find_hits(known, None, keys, 1), first)[0]) == 4, "learns which lists there are"
+    first: list[list[tuple[object, ...]]] = [[(33,)], [(5, "4/24")], [row, empty], [], [(0, "", "", 33)]]
+    assert len(_drive(lookup.find_hits(known, None, keys, 1), first)[0]) == 5, "learns which lists there are"
     again: list[list[tuple[object, ...]]] = [[(0, "", "", 33), (5, "192.0.2.0/24", "c", 0)]]
     asked, hits = _drive(lookup.find_hits(known, None, keys, 1), again)
     assert hits == (Hit("blocked-ips", "global", "192.0.2.0/24", "c"),)
@@ -151,12 +151,12 @@ def test_the_usual_look_up_is_one_statement_and_asks_only_for_what_can_be_there(
 
 
 def test_a_look_up_that_never_meets_the_same_version_ends() -> None:
-    changing: list[list[tuple[object, ...]]] = [[(1,)], [], []]
+    changing: list[list[tuple[object, ...]]] = [[(1,)], [], [], []]
     for number in range(lookup.ATTEMPTS):
-        changing += [[(0, "", "", 100 + number)], [(1,)], [], []]
+        changing += [[(0, "", "", 100 + number)], [(1,)], [], [], []]
     asked, hits = _drive(lookup.find_hits({}, None, (("url", ("a",)),), 1), changing)
     assert hits == ()
-    assert len(asked) == 3 + 4 * lookup.ATTEMPTS
+    assert len(asked) == 4 + 5 * lookup.ATTEMPTS
 
 
 def test_prefix_lengths() -> None:

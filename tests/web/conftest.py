@@ -34,6 +34,7 @@ from gatepost.scanning.held_mail import (
     NotHeld,
     NotSent,
     PictureOrder,
+    RecipientReleaseOrder,
     Released,
     ReleaseOrder,
 )
@@ -115,12 +116,15 @@ class Core:
         self.raw: dict[str, bytes] = {}
         self.sent: dict[str, tuple[str, ...]] = {}
         self.orders: list[ReleaseOrder] = []
+        self.given: list[tuple[str, str, str]] = []
         self.refuses = ""
         self.down = False
 
     async def carry_out(self, order: HeldMailOrder[Any]) -> Any:
-        if self.down and isinstance(order, ReleaseOrder | ExportOrder):
+        if self.down and isinstance(order, ReleaseOrder | RecipientReleaseOrder | ExportOrder):
             return Down("core", begun=False, core="guard2:9785")
+        if isinstance(order, RecipientReleaseOrder):
+            return await self._release_to(order)
         if isinstance(order, ReleaseOrder):
             self.orders.append(order)
             return await self._release(order)
@@ -150,6 +154,13 @@ class Core:
         self.sent[order.ggrid] = order.recipients or ("bob@example.com",)
         release = await self.store.mark_released(order.ggrid, self.sent[order.ggrid], order.by)
         return Released(order.ggrid, release.time, release.by, release.recipients)
+
+    async def _release_to(self, order: RecipientReleaseOrder) -> Released | NotSent:
+        if self.refuses:
+            return NotSent(self.refuses)
+        self.given.append((order.ggrid, order.recipient, order.by.kind))
+        made, _ = await self.store.mark_released_to(order.ggrid, order.recipient, order.by, new_id())
+        return Released(order.ggrid, made.time, made.by, (made.address,))
 
     store: Store
 
@@ -248,6 +259,8 @@ class Site:
         self._entered: list[Visitor | httpx.Client] = []
         self.learnt: list[tuple[bytes, bool]] = []
         self.tried: list[str] = []
+        self.tested: list[Any] = []
+        self.alert_fault = ""
         self.feed_outcome = (False, "the host was not found")
         self._thread.start()
         assert self._ready.wait(60)
@@ -261,10 +274,16 @@ class Site:
         services = create_services(
             cores=cores, store=self.store, spool=Spool(self._folder / "spool"), held_mail_cores=[self.core]
         )
+        self.guesses = services.guesses.pages
         feeds = (FeedLine("test-feed", None, "blocked-urls", "https://feeds.example", "plain", 60),)
         learn = lambda raw, wanted: self.learnt.append((raw, wanted))  # noqa: E731
         installation = Installation(
-            learn=learn, feeds=feeds, data=self._folder, try_feed=self._try_feed, publisher=self._publisher
+            learn=learn,
+            feeds=feeds,
+            data=self._folder,
+            try_feed=self._try_feed,
+            publisher=self._publisher,
+            test_alert=self._test_alert,
         )
         openid = OpenidClient(self._openid, self.url) if self._openid else None
         pages = build_site(services, installation, rules=self._rules, openid=openid)
@@ -277,6 +296,10 @@ class Site:
     async def _try_feed(self, name: str) -> tuple[bool, str]:
         self.tried.append(name)
         return self.feed_outcome
+
+    def _test_alert(self, alert: Any) -> str:
+        self.tested.append(alert)
+        return self.alert_fault
 
     def stop(self) -> None:
         for visitor in (*self._visitors.values(), *self._entered):

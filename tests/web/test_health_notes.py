@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gatepost.ids import new_id
 from gatepost.scanning.request import Condition, Load
 from gatepost.web.health_notes import HealthNote, note_for, worst_of_cores
 
@@ -54,10 +55,57 @@ def test_a_test_event_without_an_output_says_so(site: Any, tenant: str) -> None:
 
 def test_a_sender_over_its_limit_is_the_operator_s_to_know() -> None:
     condition = Condition()
-    assert condition.describe(Load(0, 1, 2)).note == ""
+    assert condition.describe(Load(0, 1, 2)).warned == ()
     condition.remark("a@x.example is over its limit", 60)
     note = worst_of_cores([("core", condition.describe(Load(0, 1, 2)))])
-    assert note == HealthNote("warn", "a@x.example is over its limit.", "/messages")
+    assert note is not None
+    assert (note.level, note.text) == ("warn", "A@x.example is over its limit.")
     assert note_for(note, may_know=False) is None
     condition.remark("it was", -1)
     assert worst_of_cores([("core", condition.describe(Load(0, 1, 2)))]) is None
+
+
+def test_alerts_are_defined_tried_and_deleted(site: Any, tenant: str) -> None:
+    boss, name = site.visitor(), f"ops {new_id()}"
+    fields = {
+        "name": name,
+        "kinds": ["health.changed", "node.state", "message.scanned", "x"],
+        "min_severity": "warning",
+        "max_per_hour": "5",
+        "recipients": "ops@example.com, night@example.com",
+        "url": "https://hooks.example.com/very-secret",
+        "seen": "0",
+    }
+    for wrong in (
+        {"url": "https://10.0.0.1/"},
+        {"max_per_hour": "x"},
+        {"recipients": "x"},
+        {"kinds": []},
+        {"name": ""},
+    ):
+        answer = boss.post("/alerts/edit", {**fields, **wrong})
+        assert answer.status_code == 400
+        assert "Nothing was saved" in answer.text
+    assert site.went(boss.post("/alerts/edit", fields)) == "/alerts alert-saved"
+    assert boss.post("/alerts/edit", fields).status_code == 409
+    saved = next(each for each in site.run(site.store.alert_definitions()) if each.name == name)
+    assert saved.alert.kinds == ("node.state", "health.changed")
+    page = boss.get("/alerts").text
+    assert "very-secret" in page
+    assert saved.alert.secret in page
+    auditor = site.visitor("auditor")
+    shown = auditor.get("/alerts").text
+    assert "hooks.example.com" in shown
+    assert "very-secret" not in shown
+    assert saved.alert.secret not in shown
+    assert site.visitor(tenant=tenant).get("/alerts").status_code == 403
+    assert auditor.post("/alerts/test", {"name": name}).status_code == 403
+    site.alert_fault = "by mail: the next hop answered 550"
+    assert "the next hop answered 550" in boss.post("/alerts/test", {"name": name}).text
+    site.alert_fault = ""
+    assert "every receiver took it" in boss.post("/alerts/test", {"name": name}).text
+    assert [each.recipients for each in site.tested] == [("ops@example.com", "night@example.com")] * 2
+    assert boss.post("/alerts/test", {"name": "nothing"}).status_code == 404
+    assert name in boss.get(f"/alerts/edit?name={name}").text
+    assert site.went(boss.post("/alerts/delete", {"name": name})) == "/alerts alert-deleted"
+    assert boss.post("/alerts/delete", {"name": name}).status_code == 404

@@ -26,6 +26,7 @@ from gatepost.scanning.held_mail import (
     HeldMailOrder,
     NotHeld,
     NotSent,
+    RecipientReleaseOrder,
     Released,
     ReleaseOrder,
     ReleaseOutcome,
@@ -67,6 +68,8 @@ class HeldMailOnCores:
         order = msgspec.structs.replace(order, ggrid=mail.record.ggrid)
         if isinstance(order, ReleaseOrder):
             return cast("R | NotHeld | Down", await self._release(order, mail))
+        if isinstance(order, RecipientReleaseOrder) and mail.release:
+            return cast("R", _describe_release(order.ggrid, mail.release))
         if mail.state == "released":
             return NotHeld()
         result = await self._ask_cores(order, mail.core)

@@ -7,6 +7,7 @@ from gatepost.cli import (
     api_keys,
     audit,
     config,
+    digest,
     dkim,
     doctor,
     events,
@@ -75,6 +76,7 @@ app.add_typer(model.app, name="model")
 app.add_typer(learn.app, name="learn")
 app.add_typer(messages.app, name="messages")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(digest.app, name="digest")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(storage.app, name="storage")
 app.add_typer(upgrade.app, name="upgrade")

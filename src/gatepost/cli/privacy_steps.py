@@ -29,6 +29,7 @@ KINDS = {
     "training": "Mail kept for training",
     "searches": "Saved searches",
     "work": "Results of actions on many messages",
+    "recipients": "Digests, releases, requests and entries of recipients",
     "audit": "Records of the audit trail",
 }
 # How many results are changed in one transaction, for which scans may have to wait.
@@ -70,7 +71,7 @@ class PersonalData:
     async def go_through(self) -> None:
         """Find everything, and erase it if that was chosen."""
         first = (self._messages, self._held, self._history, self._lists, self._users, self._training)
-        for step in (*first, self._searches, self._work, self._audit):
+        for step in (*first, self._searches, self._work, self._recipients, self._audit):
             await step()
 
     async def _messages(self) -> None:
@@ -175,6 +176,12 @@ class PersonalData:
             if self._erases:
                 file.unlink(missing_ok=True)
                 self.tallies["training"].deleted += 1
+
+    async def _recipients(self) -> None:
+        for table, shown in await self._store.recipient_data_about(self._person):
+            self._add("recipients", {"table": table, "value": shown})
+        if self._erases:
+            self.tallies["recipients"].deleted = await self._store.erase_recipient_data(self._person)
 
     async def _audit(self) -> None:
         async for records in self._audit_pages():

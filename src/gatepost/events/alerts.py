@@ -80,7 +80,7 @@ class AlertLimit:
 
 
 class AlertOutput:
-    """Alerts as an output of the stream."""
+    """Alerts as an output of the stream; `public_only` calls hosts on the internet and no others."""
 
     name = "alerts"
 
@@ -91,10 +91,11 @@ class AlertOutput:
         send_mail: SendsMail | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        public_only: bool = False,
     ) -> None:
         self._settings, self._node, self._send_mail = settings, node, send_mail
         self.address = _list_receivers(settings)
-        self._caller = WebhookCaller(settings.webhook) if settings.webhook else None
+        self._caller = WebhookCaller(settings.webhook, public_only=public_only) if settings.webhook else None
         self._limit = AlertLimit(settings.max_per_hour, clock)
         self._waiting = WaitingEvents(MAX_WAITING)
         self._deliveries = DeliveryLog(self.name)

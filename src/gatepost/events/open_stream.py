@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gatepost.events.alerts import AlertOutput, SendsMail
@@ -20,9 +20,12 @@ class OutputError(Exception):
     """An output cannot be used as it is configured; the text is a sentence for the operator."""
 
 
-def open_stream(settings: EventsSettings, data: Path, send_mail: SendsMail | None = None) -> EventStream:
-    """Open all outputs of a service; raises `OutputError`."""
-    return EventStream(node_name(settings), build_outputs(settings, data, sends=True, send_mail=send_mail))
+def open_stream(
+    settings: EventsSettings, data: Path, send_mail: SendsMail | None = None, more: Sequence[Output] = ()
+) -> EventStream:
+    """Open all outputs of a service, and `more`; raises `OutputError`."""
+    outputs = build_outputs(settings, data, sends=True, send_mail=send_mail)
+    return EventStream(node_name(settings), [*outputs, *more])
 
 
 def open_command_stream(settings: EventsSettings, data: Path) -> EventStream:

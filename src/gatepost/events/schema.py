@@ -39,9 +39,11 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class EventActor(_Fields, frozen=True, kw_only=True):
-    """Who made a change: an API key, a static token, a user, the command line, or Gatepost itself."""
+    """Who made a change: an API key, a static token, a user, the command line, a recipient, or Gatepost itself."""
 
-    kind: Annotated[Literal["key", "token", "user", "cli", "feed", "mail", "system"], Meta(description="what acted")]
+    kind: Annotated[
+        Literal["key", "token", "user", "cli", "feed", "mail", "recipient", "system"], Meta(description="what acted")
+    ]
     name: Annotated[Text, Meta(description="its name")] = ""
     id: Annotated[Text, Meta(description="its id")] = ""
 
@@ -262,7 +264,8 @@ class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True
     """The health of a part changed and stayed so for some seconds."""
 
     component: Annotated[
-        Literal["messageQueue", "storage"], Meta(description="`messageQueue` follows `messageQueueStatus`")
+        Literal["messageQueue", "storage", "certificate", "quarantine", "dns"],
+        Meta(description="`messageQueue` follows `messageQueueStatus`; the last three warn before something stops"),
     ]
     before: Annotated[HealthState, Meta(description="the state before")]
     after: Annotated[HealthState, Meta(description="the state now")]

@@ -26,7 +26,9 @@ P = ParamSpec("P")
 
 
 class Emits(Protocol):
-    """What takes events."""
+    """What takes events. While it `is_idle` nobody gets any."""
+
+    is_idle: bool
 
     def emit(self, make: Callable[P, EventFields | None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Take the event that `make` returns for these arguments, if it returns one; never raises, never waits."""
@@ -35,6 +37,8 @@ class Emits(Protocol):
 
 class NoEvents:
     """Makes no event: for a process without outputs."""
+
+    is_idle = True
 
     def emit(self, make: Callable[P, EventFields | None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Do nothing."""
@@ -52,6 +56,9 @@ class EventStream:
         # It is emptied ten times a second: it reaches its bound only where a disk does not answer.
         self._queue = WaitingEvents()
         self._wake, self._stopping = threading.Event(), threading.Event()
+        # What nobody wants is not even made: functions that make events, and with `is_idle` all of them.
+        self.unwanted: frozenset[Callable[..., object]] = frozenset()
+        self.is_idle = False
         self.emitted: Counter[str] = Counter()
         self.dropped = self.failures = 0
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -59,6 +66,8 @@ class EventStream:
 
     def emit(self, make: Callable[P, EventFields | None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Make an event, encode it and queue it."""
+        if self.is_idle or make in self.unwanted:
+            return
         try:
             event = make(*args, **kwargs)
             if event is None:

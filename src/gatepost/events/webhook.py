@@ -10,8 +10,10 @@ Only the address that the operator wrote is called: no redirect is followed and 
 
 import hashlib
 import hmac
+import ipaddress
 import logging
 import re
+import socket
 import ssl
 import time
 from collections.abc import Sequence
@@ -34,6 +36,7 @@ from gatepost.events.output import (
 from gatepost.events.schema import EncodedEvent
 from gatepost.events.spool import EventSpool, read_segment
 from gatepost.settings.event_keys import WebhookSettings, WebhookTarget
+from gatepost.settings.feeds import is_public_address
 from gatepost.settings.values import hide_path
 
 SIGNATURE = "Gatepost-Signature"
@@ -49,10 +52,12 @@ def sign(secret: str, body: bytes, seconds: int) -> str:
 
 
 class WebhookCaller:
-    """Makes signed calls to one address."""
+    """Makes signed calls to one address; with `public_only`, not to a host of a private network, whatever its name
+    resolves to."""
 
-    def __init__(self, target: WebhookTarget) -> None:
+    def __init__(self, target: WebhookTarget, *, public_only: bool = False) -> None:
         self._url, self._secret, self._seconds = target.url, target.secret, target.timeout / 1000
+        self._public_only = public_only
         # They log whole addresses, whose path may be a secret.
         for library in ("httpx", "httpcore"):
             logging.getLogger(library).setLevel(logging.WARNING)
@@ -67,7 +72,10 @@ class WebhookCaller:
             SIGNATURE: sign(self._secret, body, int(time.time())),
         }
         try:
-            with self._client.stream("POST", self._url, content=body, headers=headers) as answer:
+            url, extensions = self._pin(headers) if self._public_only else (httpx.URL(self._url), {})
+            with self._client.stream(
+                "POST", url, content=body, headers=headers, extensions=extensions, timeout=self._seconds
+            ) as answer:
                 status = answer.status_code
                 self._skip_body(answer)
         except (httpx.HTTPError, OSError, ssl.SSLError) as fault:
@@ -78,6 +86,18 @@ class WebhookCaller:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+    def _pin(self, headers: dict[str, str]) -> tuple[httpx.URL, dict[str, str]]:
+        """Return the URL with a public address in place of the name, which stays in Host and in the TLS handshake:
+        asked again, DNS could name another one."""
+        url = httpx.URL(self._url)
+        found = socket.getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)
+        addresses = dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)
+        public = [each for each in addresses if is_public_address(ipaddress.ip_address(each))]
+        if not public:
+            raise DeliveryError("has an address in a private network")
+        headers["Host"] = url.netloc.decode("ascii")
+        return url.copy_with(host=public[0]), {"sni_hostname": url.host}
 
     def _skip_body(self, answer: httpx.Response) -> None:
         """Read a short answer, so that the connection can be used again; a long or slow one is cut off with it."""

@@ -19,6 +19,7 @@ from gatepost.guard.actions import ActionPlanner, Planned
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
+from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.learnt_models import NOTHING, LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
@@ -97,8 +98,9 @@ class Guard:
         condition: Condition | None = None,
         node: str = "",
         actions: ActionPlanner | None = None,
+        dns_counters: Callable[[], DnsCounters] = DnsCounters,
     ) -> None:
-        self._node, self._actions = node, actions
+        self._node, self._actions, self.dns_counters = node, actions, dns_counters
         self._settings, self._store, self._pool = settings, store, pool
         self._answerer, self._admission = answerer, admission
         self._observe, self._clock = observe, clock

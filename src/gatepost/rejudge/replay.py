@@ -255,7 +255,7 @@ def _position(hit: Hit) -> ListPosition:
 
 
 def _scope(text: str) -> Scope:
-    return "tenant" if text == "tenant" else "global"
+    return "tenant" if text == "tenant" else "recipient" if text == "recipient" else "global"
 
 
 class JudgedOutcome(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Held mail between those who keep it and those who ask for it: the five orders, their results, and their wire form.
+"""Held mail between those who keep it and those who ask for it: the six orders, their results, and their wire form.
 
 An order is a frozen value. The quarantine of a core, a core over HTTPS and abby's set of all cores each have one method
 for it, `carry_out(order)`; the operations themselves are written once, in `guard.quarantine`, where the bytes are.
@@ -20,6 +20,8 @@ from gatepost.view.values import NotShown, Picture, View
 MESSAGE = "message/rfc822"
 # Verdicts of which a release is a right of its own.
 DANGEROUS_VERDICTS = frozenset({"malware", "phishing"})
+# Verdicts of which a recipient may release its own copy.
+RECIPIENT_VERDICTS = frozenset({"spam", "bulk"})
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -81,6 +83,19 @@ class ReleaseOrder(HeldMailOrder[Released | NotSent | Busy], frozen=True, kw_onl
     dangerous: bool = False
 
 
+class RecipientReleaseOrder(HeldMailOrder[Released | NotSent | Busy], frozen=True, kw_only=True):
+    """Send a message on to one of its recipients; it stays held for the others. A recipient who orders it gets spam and
+    bulk mail only; others need to be allowed to send what is `dangerous`, as with any release. It has a path of its
+    own: a core of an older version would send nothing."""
+
+    path = "/release-to-recipient"
+    answer = ReleaseOutcome
+
+    by: Actor
+    recipient: str
+    dangerous: bool = False
+
+
 class ViewOrder(HeldMailOrder[View | NotShown], frozen=True):
     """Show a message: plain text, in which nothing acts."""
 
@@ -119,7 +134,9 @@ class DeleteOrder(HeldMailOrder[Deleted | Busy], frozen=True, kw_only=True):
     for_good: bool = True
 
 
-ORDERS: tuple[type[HeldMailOrder[Any]], ...] = (ReleaseOrder, ViewOrder, PictureOrder, ExportOrder, DeleteOrder)
+ORDERS: tuple[type[HeldMailOrder[Any]], ...] = (
+    *(ReleaseOrder, RecipientReleaseOrder, ViewOrder, PictureOrder, ExportOrder, DeleteOrder),
+)
 _DECODERS: dict[str, msgspec.json.Decoder[HeldMailOrder[Any]]] = {
     kind.path: msgspec.json.Decoder(kind) for kind in ORDERS
 }

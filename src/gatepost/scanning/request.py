@@ -92,14 +92,15 @@ class ScanResult(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
     taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
-    cannot be reached; `note` what an operator should look at although mail is taken, such as a sender over a limit."""
+    cannot be reached; `warned` is what an operator should look at although mail is taken, such as a certificate that
+    ends soon or a sender over a limit."""
 
     in_processing: int
     threshold: int
     maximum: int
     fault: str = ""
     slowed: str = ""
-    note: str = ""
+    warned: tuple[str, ...] = ()
 
     @property
     def full(self) -> bool:
@@ -116,11 +117,12 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Condition(msgspec.Struct):
-    """The state of what all messages of a process need, as it was seen last: see `Load`. A note is shown until a time
-    of the monotonic clock."""
+    """The state of what all messages of a process need, as it was seen last: see `Load`. Warnings are by component; a
+    note is one that is shown until a time of the monotonic clock."""
 
     fault: str = ""
     slowed: str = ""
+    warnings: dict[str, str] = msgspec.field(default_factory=dict)
     note: str = ""
     until: float = 0.0
 
@@ -128,11 +130,16 @@ class Condition(msgspec.Struct):
         """Show a note for so long."""
         self.note, self.until = note, time.monotonic() + seconds
 
+    @property
+    def warned(self) -> tuple[str, ...]:
+        """What an operator should look at."""
+        is_noted = self.note and time.monotonic() < self.until
+        return (*self.warnings.values(), *((self.note,) if is_noted else ()))
+
     def describe(self, load: Load) -> Load:
         """Return a load with what is known besides its slots."""
-        note = self.note if self.note and time.monotonic() < self.until else ""
-        if self.fault or self.slowed or note:
-            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed, note=note)
+        if self.fault or self.slowed or self.warnings or self.note:
+            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed, warned=self.warned)
         return load
 
 

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
+from gatepost.events.open_stream import node_name
 from gatepost.scanning.request import Condition
 from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
@@ -19,12 +20,14 @@ from gatepost.service.look_backs import LookBackSchedule
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing.drafts import NodePublisher
+from gatepost.service.web_alerts import try_alert
 from gatepost.settings.agreement import is_own_core
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
-from gatepost.settings.keys import AbbySettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
+from gatepost.settings.web_alerts import WebAlert
 from gatepost.web.context import FeedLine, Installation
 from gatepost.web.openid.client import OpenidClient
 from gatepost.web.registry import build_site
@@ -79,7 +82,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
     )
     site = build_site(
         services,
-        _describe_installation(plan, settings),
+        _describe_installation(plan, settings, shared.condition),
         events=shared.events,
         rules=SignInRules(settings.sign_in),
         openid=_build_openid(settings),
@@ -136,7 +139,7 @@ def build_cores(
     return tuple(build(url) for url in settings.service_providers.core.hosts)
 
 
-def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
+def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condition) -> Installation:
     of_guard = settings_in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
     return Installation(
         started=time.time(),
@@ -146,9 +149,19 @@ def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
         try_feed=partial(try_feed, plan.config, plan.data.path) if plan.config else None,
         data=plan.data.path,
         publisher=NodePublisher(plan.local or plan.config, plan.data) if plan.config else None,
+        condition=condition,
+        test_alert=partial(_test_alert, plan.settings),
         learn=partial(_save_feedback, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )
+
+
+def _test_alert(settings: GuardSettings | AbbySettings, alert: WebAlert) -> str:
+    """Send a test of an alert of the web interface; what sends mail is loaded only then."""
+    from gatepost.service.event_stream import build_alert_mailer
+
+    node = node_name(settings.events)
+    return try_alert(settings.events.alerts, node, partial(build_alert_mailer, settings), alert)
 
 
 def _describe_feed(feed: FeedSettings) -> FeedLine:

@@ -185,6 +185,7 @@ def build_guard(
         condition=condition,
         node=node_name(settings.events),
         actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store)),
+        dns_counters=resolver.counters,
     )
 
 

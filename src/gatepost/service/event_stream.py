@@ -12,9 +12,11 @@ from gatepost.events.alerts import SendsMail
 from gatepost.events.metrics import EventMetrics
 from gatepost.events.open_stream import OutputError, node_name, open_stream
 from gatepost.events.output import DeliveryError
-from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.events.sources import describe_scan
+from gatepost.events.stream import EventStream
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.event_keys import AlertMailSettings
+from gatepost.service.web_alerts import WebAlerts
+from gatepost.settings.event_keys import AlertMailSettings, AlertSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings
 
 if TYPE_CHECKING:
@@ -26,25 +28,35 @@ ALERT_SECONDS = 30.0
 @asynccontextmanager
 async def open_service_events(
     settings: GuardSettings | AbbySettings, data: DataFolder, registry: CollectorRegistry
-) -> AsyncIterator[Emits]:
-    """Open the outputs of a service, and close them at the end; raises `StartError`."""
-    if not settings.events.enabled:
-        yield NO_EVENTS
-        return
+) -> AsyncIterator[tuple[EventStream, WebAlerts]]:
+    """Open the outputs of a service, and close them at the end; raises `StartError`. While neither the settings nor the
+    web interface want events, none is made."""
+    events = settings.events
+    alerts = WebAlerts(events.alerts, node_name(events), lambda wanted: build_alert_mailer(settings, wanted))
     try:
-        stream = open_stream(settings.events, data.path, build_alert_mailer(settings))
+        stream = open_stream(events, data.path, build_alert_mailer(settings), [alerts])
     except OutputError as fault:
         raise StartError(str(fault)) from None
+    alerts.changed = lambda: _note_wanted(stream, alerts, is_enabled=events.enabled)
+    alerts.changed()
     registry.register(EventMetrics(stream))
     try:
-        yield stream
+        yield stream, alerts
     finally:
         await asyncio.to_thread(stream.close)
 
 
-def build_alert_mailer(settings: GuardSettings | AbbySettings) -> SendsMail | None:
-    """Return what sends the mail of an alert, through its own server or the next hop; None where no mail is wanted."""
-    mail = settings.events.alerts.mail if settings.events.alerts else None
+def _note_wanted(stream: EventStream, alerts: WebAlerts, *, is_enabled: bool) -> None:
+    """Have no event made that nobody gets: alerts of the web interface are not for each scan."""
+    stream.unwanted = frozenset() if is_enabled else frozenset({describe_scan})
+    stream.is_idle = not is_enabled and not alerts.is_wanted
+
+
+def build_alert_mailer(settings: GuardSettings | AbbySettings, wanted: AlertSettings | None = None) -> SendsMail | None:
+    """Return what sends the mail of an alert, that of the settings or another one, through its own server or the next
+    hop; None where no mail is wanted."""
+    alert = wanted or settings.events.alerts
+    mail = alert.mail if alert else None
     if mail is None:
         return None
     node = node_name(settings.events)
@@ -78,4 +90,6 @@ def _route_alerts(settings: GuardSettings | AbbySettings, mail: AlertMailSetting
     built = build_routing(settings) if isinstance(settings, GuardSettings) and not mail.server else None
     if built is not None:
         return built
+    if not mail.server:
+        raise DeliveryError("there is no next hop here (delivery in guard.yml, or events.alerts.mail.server)")
     return Routing.through(Relay(mail.server or "", mail.tls, node, NextHopTimeouts.from_setting(ALERT_SECONDS)))

@@ -32,6 +32,7 @@ from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.files import load_policies
 
 if TYPE_CHECKING:
+    from gatepost.guard.answers.dns import DnsCounters
     from gatepost.milter.session import MilterPart
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
@@ -70,14 +71,16 @@ class Generation(msgspec.Struct, eq=False):
     feeds: Schedule | None = None
     learning: Schedule | None = None
     look_backs: Schedule | None = None
+    digests: Schedule | None = None
     trust: Callable[[Path], None] | None = None
     renew_delivery: Callable[[], None] | None = None
     health: Callable[[], NodeHealth] = NodeHealth
+    dns: "Callable[[], DnsCounters] | None" = None
 
     @property
     def schedules(self) -> tuple[Schedule | None, ...]:
         """What this generation does by itself, as far as it does."""
-        return self.feeds, self.learning, self.look_backs
+        return self.feeds, self.learning, self.look_backs, self.digests
 
     async def end(self) -> None:
         """Stop everything that this generation started."""
@@ -158,15 +161,18 @@ class Generations(Collector):
         pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
             from gatepost.service.core import build_rest_source, build_smtp_source, schedule_learning, start_core
+            from gatepost.service.digests import schedule_digests
             from gatepost.service.milter_source import build_milter_source
 
             core = await start_core(plan, plan.guard, shared, generation.stack)
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
+            generation.dns = core.guard.dns_counters
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
             generation.renew_delivery = core.renew_tls
             generation.learning = schedule_learning(plan, plan.guard, shared, generation.stack)
             generation.milter = build_milter_source(core, shared)
+            generation.digests = schedule_digests(plan.guard, core.routing, shared, generation.stack)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
                 shared.registry.register(GatewayMetrics(intake, generation.smtp.services))
@@ -219,6 +225,10 @@ class Generations(Collector):
         """Return why limits of flow control do not hold; "" if they do or there are none."""
         part = self._current.smtp if self._current else None
         return part.services.flow.fault if part and part.services.flow else ""
+
+    def dns_counters(self) -> "DnsCounters | None":
+        """Return what the resolver of the generation that serves has counted; None without a core."""
+        return self._current.dns() if self._current and self._current.dns else None
 
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""

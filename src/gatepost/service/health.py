@@ -1,4 +1,4 @@
-"""What is told of the health of a running service: `health.changed` when the queue or the storage changes its state.
+"""What is told of the health of a running service: `health.changed` when one of its parts changes its state.
 
 Each part is looked at every two seconds, and a state counts once it was seen twice in a row: a queue that is full for
 the time of one message is no event. This runs only where events have an output.
@@ -33,7 +33,7 @@ _NO_TENANT = "00000000-0000-0000-0000-000000000000"
 
 log = structlog.get_logger("gatepost")
 
-Component: TypeAlias = Literal["messageQueue", "storage"]
+Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns"]
 Seen: TypeAlias = tuple[HealthState, str]
 Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
@@ -168,6 +168,16 @@ def probe_cores(cores: "Cores") -> Probe:
     return probe
 
 
+def probe_warning(condition: Condition, component: Component) -> Probe:
+    """Return a probe of something that is well until it is warned of."""
+
+    async def probe() -> Seen:
+        text = condition.warnings.get(component, "")
+        return ("degraded", text) if text else ("ok", "")
+
+    return probe
+
+
 class HealthWatch:
     """Looks at the parts of a service from `start` to `stop`, and emits what changed."""
 
@@ -181,6 +191,12 @@ class HealthWatch:
     def watch_queue(self, probe: Probe) -> None:
         """Set the probe of the queue; that of the API service replaces that of a core."""
         self._probes["messageQueue"] = probe
+
+    def watch_warnings(self, condition: Condition) -> None:
+        """Tell of warnings, too; `health_warnings` looks for them."""
+        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns")
+        for component in warned:
+            self._probes[component] = probe_warning(condition, component)
 
     def start(self) -> None:
         """Start to look."""

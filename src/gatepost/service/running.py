@@ -16,7 +16,7 @@ import structlog
 from gatepost import __version__
 from gatepost.events.open_stream import node_name, observe_audit
 from gatepost.events.schema import NodeState
-from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.events.stream import Emits
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
@@ -24,6 +24,7 @@ from gatepost.service.certificate_watch import CertificateWatch
 from gatepost.service.event_stream import open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWatch
+from gatepost.service.health_warnings import HealthWarnings
 from gatepost.service.heap import trim_forever
 from gatepost.service.http_servers import serve
 from gatepost.service.listeners import Listeners
@@ -32,6 +33,7 @@ from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
 from gatepost.service.publishing.follower import Follower, NodeControl
+from gatepost.service.web_alerts import WebAlerts
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
@@ -64,10 +66,10 @@ async def run_plan(
         node = node or SingleProcess()
         stack.callback(release_ports, bound)
         registry = build_registry()
-        events = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
+        events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
         store = open_store(plan.settings.storage.url, plan.data.path, plan.writer)
         stack.push_async_callback(store.close)
-        health = _watch_health(events, store, stack)
+        health = await _watch_health(events, alerts, store, stack)
         if plan.abby and node.is_first:
             await _encrypt_second_factors(store)
         metrics = node.metrics(registry)
@@ -79,10 +81,9 @@ async def run_plan(
         generations.take_over(await generations.build(plan))
         renew = generations.renew_delivery
         watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust, renew)
-        faults = (generations.next_hop_fault, generations.flow_fault)
-        conditions = ConditionWatch(shared.condition, store, plan.data.path, *faults)
+        conditions, warnings = _watch_condition(plan, shared, generations)
         await conditions.look()
-        for run in (watch.run, conditions.run, trim_forever):
+        for run in (watch.run, conditions.run, warnings.run, trim_forever):
             stack.callback(asyncio.create_task(run()).cancel)
         if control:
             control.attach(generations)
@@ -99,8 +100,7 @@ async def run_plan(
             await started(port, store)
             if node.is_first:
                 events.emit(_describe_state, plan, "started")
-                if health:
-                    health.start()
+                health.start()
 
         try:
             await serve(listeners.servers, stop, announce_start)
@@ -116,10 +116,24 @@ def _name_node(plan: Plan, bound: Bound) -> str:
     return f"{node_name(plan.settings.events)} {services}:{port}"
 
 
-def _watch_health(events: Emits, store: Store, stack: contextlib.AsyncExitStack) -> HealthWatch | None:
-    """Have changes in storage become events, and the health watched, where events have an output."""
-    if events is NO_EVENTS:
-        return None
+def _watch_condition(
+    plan: Plan, shared: SharedParts, generations: Generations
+) -> tuple[ConditionWatch, HealthWarnings]:
+    """Return what looks at that which all messages need, and at what will become a fault."""
+    condition, store = shared.condition, shared.store
+    if shared.health:
+        shared.health.watch_warnings(condition)
+    warnings = HealthWarnings(condition, store, lambda: generations.plan, generations.dns_counters)
+    faults = (generations.next_hop_fault, generations.flow_fault)
+    return ConditionWatch(condition, store, plan.data.path, *faults), warnings
+
+
+async def _watch_health(
+    events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack
+) -> HealthWatch:
+    """Have changes in storage become events, and the health watched, for whoever gets events."""
+    await alerts.look(store)
+    stack.callback(asyncio.create_task(alerts.follow(store)).cancel)
     store.observe_changes(observe_audit(events))
     health = HealthWatch(events, store)
     stack.push_async_callback(health.stop)

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from gatepost.policy.layers import OUTBOUND
 from gatepost.settings.delivery import DeliverySettings
+from gatepost.settings.digests import DigestSettings
 from gatepost.settings.event_keys import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.flow_control import FlowControlSettings
@@ -44,6 +45,7 @@ from gatepost.settings.values import (
     Nameserver,
     Port,
     Processes,
+    PublicUrl,
     QuarantineUrl,
     Secret,
     StorageUrl,
@@ -199,6 +201,12 @@ class GuardSettings(Section):
     )
     dns: DnsSettings = Field(DnsSettings(), description="name servers")
     quarantine: QuarantineSettings = Field(QuarantineSettings(), description="held mail")
+    public_url: PublicUrl | None = Field(
+        None,
+        description="`https://host` under which people reach the web interface; links in mail begin with it, and"
+        " without it no digest is sent",
+    )
+    digests: DigestSettings = Field(DigestSettings(), description="daily mail to recipients about held mail")
     history: HistorySettings = Field(HistorySettings(), description="results and ledgers")
     sender_history: SenderHistorySettings = Field(
         SenderHistorySettings(), description="senders and link targets of delivered mail, remembered per tenant"

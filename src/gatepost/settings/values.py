@@ -239,6 +239,14 @@ def _check_web_url(text: str) -> str:
     return text
 
 
+def _check_public_url(text: str) -> str:
+    parts = _split_url(text)
+    plain = text.isascii() and text.isprintable() and not _has_more(parts)
+    if parts.scheme != "https" or not _is_host(parts.hostname or "") or not plain or parts.port == 0:
+        raise ValueError("must be of the form https://host or https://host:port")
+    return text.rstrip("/")
+
+
 def hide_path(url: str) -> str:
     """Return the address of a webhook without its path and query, which may be its only secret."""
     parts = urlsplit(url)
@@ -368,6 +376,7 @@ RouteDomain = Annotated[str, AfterValidator(_normalise_route_domain)]
 TenantUid = Annotated[str, AfterValidator(_check_uid)]
 Secret = Annotated[str, Field(min_length=1), AfterValidator(_check_header_text)]
 SyslogAddress = Annotated[str, AfterValidator(_check_syslog)]
+PublicUrl = Annotated[str, AfterValidator(_check_public_url)]
 WebhookUrl = Annotated[str, AfterValidator(_check_webhook)]
 WebUrl = Annotated[str, AfterValidator(_check_web_url)]
 MailAddress = Annotated[str, AfterValidator(_check_mail_address)]

@@ -27,12 +27,12 @@ _SELECT_IDS = _SELECT + " FROM audit WHERE id = ANY($1)"
 _SELECT_CHANGES = _SELECT + ", changes FROM audit WHERE id = $1"
 
 
-ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "mail", "system"]
+ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "mail", "recipient", "system"]
 
 
 class Actor(msgspec.Struct, frozen=True):
     """Who makes a change: an API key, a static token, a user of the web interface, the command line, a feed,
-    somebody who reports by mail, or Gatepost by itself."""
+    somebody who reports by mail, a recipient by a link of a digest, or Gatepost by itself."""
 
     kind: ActorKind
     name: str = ""

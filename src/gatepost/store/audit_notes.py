@@ -12,6 +12,7 @@ from gatepost.store.engine import Operations, Work, change, normalize_scope, now
 
 NotedAction: TypeAlias = Literal[
     "audit.export",
+    "digest.rotateKey",
     "list.export",
     "message.trial",
     "messages.export",

@@ -13,6 +13,7 @@ from gatepost.store.campaigns import MarkSays, mark_message
 from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query, search, storable
 from gatepost.store.held_mail import find_held
 from gatepost.store.messages import find_message
+from gatepost.store.recipient_requests import add_request
 from gatepost.store.training_pools import TaughtMessage, count_by_mail, digest_of, teach, teach_record
 
 ACTION = "message.reported"
@@ -98,6 +99,7 @@ class FeedbackStore(Operations):
         count = len(report.messages)
         scope = normalize_scope(report.tenant)
         yield from write_audit(moment, report.by, BY_MAIL, scope, count=count, sample=sample, limit=len(sample))
+        yield from add_request("report", report.ggrid, scope, report.by.name, f"{says} ({count} attached)")
         if report.is_certain and not report.unwanted:
             return 0
         for message in report.messages:

@@ -87,7 +87,8 @@ WHERE ggrid = $1 AND state = 'deleted'"""
 _DELETED_BEFORE = (
     "SELECT ggrid FROM held WHERE deleted IS NOT NULL AND deleted < $1 ORDER BY deleted LIMIT $2 FOR UPDATE"
 )
-_DELETE = ("DELETE FROM held_recipients WHERE ggrid = ANY($1)", "DELETE FROM held WHERE ggrid = ANY($1)")
+_TABLES = ("held_recipients", "recipient_releases", "recipient_requests", "held")
+_DELETE = tuple(f"DELETE FROM {table} WHERE ggrid = ANY($1)" for table in _TABLES)  # noqa: S608
 # A released message stays for as long as its result is stored: the release is a part of that record.
 _OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state IN ('held', 'deleted')
 OR (state = 'releasing' AND lease < $2)

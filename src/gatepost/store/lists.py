@@ -125,7 +125,7 @@ class ListStore(DeferredDeletes):
         if not (yield from insert_list(owner or "", custom)):
             return NameTaken(name)
         moment = now()
-        yield from _raise_versions(owner or "", moment)
+        yield from raise_versions(owner or "", moment)
         yield from write_audit(moment, by, "list.create", owner, name, 1, [kind, category])
         return custom
 
@@ -147,7 +147,7 @@ class ListStore(DeferredDeletes):
         if row is None or not row.definition.custom:
             return NotFound("list")
         yield Write(_HIDE, (row.id,))
-        yield from _raise_versions(owner or "", moment)
+        yield from raise_versions(owner or "", moment)
         yield from write_audit(moment, by, "list.delete", owner, row.name, row.size)
         return row.size
 
@@ -220,8 +220,8 @@ def prefix_length(key: str) -> str:
     return f"4/{length}" if slash else "4/32"
 
 
-def _raise_versions(scope: str, now: int) -> Work[None]:
-    """Raise both versions of a scope: a list came or went."""
+def raise_versions(scope: str, now: int) -> Work[None]:
+    """Raise both versions of a scope: a list came or went, or recipients may have entries now."""
     yield Write(_NEW_DIRECTORY_VERSION, (scope, now))
     yield Write(_NEW_UNKEYED_VERSION, (scope, now))
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from gatepost.lists.addresses import SENDER
 from gatepost.lists.entries import NETWORK
 from gatepost.lists.rulings import scoped_name
 from gatepost.lists.unkeyed import UnkeyedEntry, UnkeyedLists
@@ -31,6 +32,7 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.lists import ListRow, find_list, find_lists, lock_lists, prefix_length
+from gatepost.store.recipient_entries import find_recipient_hits, has_recipient_entries
 
 # A look-up that meets a new version each time answers as of the last one.
 ATTEMPTS = 3
@@ -80,12 +82,14 @@ class HitCount(msgspec.Struct, frozen=True):
 
 
 class ScopeDirectory(msgspec.Struct, frozen=True):
-    """What is cached of a scope: its lists that have entries, by kind and by id, and the prefix lengths in them."""
+    """What is cached of a scope: its lists that have entries, by kind and by id, the prefix lengths in them, and
+    whether recipients have entries of their own."""
 
     version: int
     by_kind: dict[str, tuple[ListRow, ...]]
     by_id: dict[int, ListRow]
     prefixes: frozenset[str]
+    has_recipient_entries: bool = False
 
 
 Directories: TypeAlias = dict[str, ScopeDirectory]
@@ -99,9 +103,18 @@ class ListLookup(Operations):
         self._directories: Directories = {}
 
     @query
-    def lookup(self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]]) -> Work[tuple[Hit, ...]]:
-        """What block, allow and policy lists of the global scope and of that tenant have, asked by kind and keys."""
-        return find_hits(self._directories, normalize_scope(tenant), keys, now())
+    def lookup(
+        self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]], recipient: str = ""
+    ) -> Work[tuple[Hit, ...]]:
+        """What block, allow and policy lists of the global scope and of that tenant have, asked by kind and keys, and
+        what the only recipient of a message says of its senders."""
+        scope = normalize_scope(tenant)
+        hits = yield from find_hits(self._directories, scope, keys, now())
+        directory = self._directories.get(scope or "")
+        if not recipient or directory is None or not directory.has_recipient_entries:
+            return hits
+        senders = [key for kind, several in keys if kind == SENDER.name for key in several]
+        return (*hits, *(yield from find_recipient_hits(scope or "", recipient, senders)))
 
     async def unkeyed_version(self, tenant: str | None) -> str:
         """The version of `unkeyed(tenant)` now; cheap."""
@@ -121,6 +134,8 @@ class ListLookup(Operations):
             if row.definition.custom
         }
         keyed = {row.kind for row in lists.values() if _is_looked_up(row)}
+        if (yield from has_recipient_entries(scope or "")):
+            keyed.add(SENDER.name)
         wanted = tuple(sorted(row.id for row in lists.values() if row.is_unkeyed and row.size))
         rows = (yield Read(_CONTENT, (Many(wanted), moment))) if wanted else ()
         return msgspec.structs.replace(
@@ -198,6 +213,7 @@ def _read_directory(directories: Directories, scope: str) -> Work[ScopeDirectory
         {kind: tuple(row for row in lists if row.kind == kind) for kind in {row.kind for row in lists}},
         {row.id: row for row in lists},
         frozenset(length for list_id, length in prefixes if list_id in ids),
+        (yield from has_recipient_entries(scope)),
     )
     return directory
 

@@ -63,6 +63,20 @@ _WORK = "SELECT id, results FROM bulk_actions WHERE id > $1 ORDER BY id LIMIT $2
 _LOCK_WORK = "SELECT id, results FROM bulk_actions WHERE id = ANY($1) FOR UPDATE"
 _SET_WORK = "UPDATE bulk_actions SET results = $2 WHERE id = $1"
 
+# Where recipients of held mail are on record, with what is shown of each row.
+_OF_RECIPIENT: dict[str, str] = {
+    "digests": "CAST(coalesce(sent, 0) AS TEXT)",
+    "recipient_releases": "ggrid",
+    "recipient_requests": "said",
+    "recipient_entries": "sender",
+}
+_RECIPIENT_ROWS = "SELECT {1} FROM {0} WHERE address = $1 ORDER BY 1 LIMIT $2"
+_ERASE_RECIPIENT = (
+    "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE address = $1)",
+    *(f"DELETE FROM {table} WHERE address = $1" for table in _OF_RECIPIENT),  # noqa: S608
+    "DELETE FROM recipient_entries WHERE sender = $1",
+)
+
 HeldFate: TypeAlias = Literal["deleted", "changed", "kept"]
 
 
@@ -265,6 +279,23 @@ class PrivacyStore(Operations):
         for uid, results in rows:
             yield Write(_SET_WORK, (uid, person.replace(results, pseudonym)))
         return len(rows)
+
+    @query
+    def recipient_data_about(self, person: Person) -> Work[tuple[tuple[str, str], ...]]:
+        """Digests, releases, requests and entries of a recipient: the table and some of each row."""
+        found: list[tuple[str, str]] = []
+        for table, shown in _OF_RECIPIENT.items():
+            rows = yield Read(_RECIPIENT_ROWS.format(table, shown), (person.address, ROWS))
+            found += [(table, str(row[0])) for row in rows]
+        return tuple(found)
+
+    @change
+    def erase_recipient_data(self, person: Person) -> Work[int]:
+        """Delete digests, releases, requests and entries of a recipient, and entries of others about the address."""
+        deleted = 0
+        for statement in _ERASE_RECIPIENT:
+            deleted += int((yield Write(statement, (person.address,))))
+        return deleted
 
     @change
     def note_privacy(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:

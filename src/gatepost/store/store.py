@@ -5,11 +5,14 @@ A scope is a tenant's uid, or None for the global one. Times are Unix millisecon
 
 from pathlib import Path
 
+from gatepost.store.alert_definitions import AlertDefinitionStore
 from gatepost.store.api_keys import ApiKeyStore
 from gatepost.store.audit import AuditStore
 from gatepost.store.bulk_actions import BulkActionStore
 from gatepost.store.campaigns import CampaignStore
 from gatepost.store.config_drafts import ConfigDraftStore
+from gatepost.store.digest_settings import DigestSettingsStore
+from gatepost.store.digests import DigestStore
 from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.external_users import ExternalUserStore
 from gatepost.store.feed_definitions import FeedDefinitionStore
@@ -26,6 +29,9 @@ from gatepost.store.messages import MessageStore
 from gatepost.store.own_rules import OwnRuleStore
 from gatepost.store.privacy import PrivacyStore
 from gatepost.store.publishing import PublishingStore
+from gatepost.store.recipient_entries import RecipientEntryStore
+from gatepost.store.recipient_releases import RecipientReleaseStore
+from gatepost.store.recipient_requests import RecipientRequestStore
 from gatepost.store.recovery_codes import RecoveryCodeStore
 from gatepost.store.saved_searches import SavedSearchStore
 from gatepost.store.second_factors import KEY_FILE, SecondFactorStore, TotpKey
@@ -43,6 +49,11 @@ class Store(
     MessageStore,
     TimelineStore,
     HeldMailStore,
+    RecipientReleaseStore,
+    RecipientRequestStore,
+    RecipientEntryStore,
+    DigestSettingsStore,
+    DigestStore,
     FeedbackStore,
     CampaignStore,
     TrainingPoolStore,
@@ -55,6 +66,7 @@ class Store(
     TenantStore,
     FeedStore,
     FeedDefinitionStore,
+    AlertDefinitionStore,
     LookBackStore,
     LookBackQueue,
     ListLookup,

@@ -43,6 +43,21 @@ TABLES: dict[str, tuple[str, ...]] = {
     "messages": ("id", *messages.COLUMNS),
     "held": held_mail.COLUMNS,
     "held_recipients": ("ggrid", "address", "domain"),
+    "recipient_releases": ("ggrid", "address", "released", "released_by"),
+    "recipient_requests": (
+        *("id", "kind", "ggrid", "scope", "address", "said", "created"),
+        *("state", "decided", "decided_by", "note"),
+    ),
+    "recipient_entries": ("scope", "address", "sender", "says", "created"),
+    "digest_settings": ("scope", "settings", "modified", "modified_by"),
+    "digest_runs": (
+        *("scope", "holder", "locked_until", "next_run", "planned_until"),
+        *("after_kept", "after_ggrid", "detail"),
+    ),
+    "digests": ("id", "scope", "address", "since", "until", "attempts", "next_try", "fault", "sent", "expires"),
+    "digest_uses": ("digest", "item", "used"),
+    "digest_keys": ("number", "secret", "created"),
+    "alert_definitions": ("name", "settings", "modified", "modified_by"),
     "undecided": ("id", "digest", "time"),
     "users": (
         *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
@@ -75,6 +90,6 @@ TABLES: dict[str, tuple[str, ...]] = {
     "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
 }
 # Tables whose ids are no numbers.
-_NAMED = ("api_keys", "saved_searches", "bulk_actions")
+_NAMED = ("api_keys", "saved_searches", "bulk_actions", "recipient_requests", "digests")
 # Tables of PostgreSQL whose ids are counted by a sequence.
 NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table not in _NAMED)

@@ -42,6 +42,12 @@ _DELETE = (
     "DELETE FROM scopes WHERE scope = $1",
     "DELETE FROM tenants WHERE uid = $1",
     "DELETE FROM rule_sets WHERE scope = $1",
+    "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE scope = $1)",
+    "DELETE FROM digests WHERE scope = $1",
+    "DELETE FROM digest_runs WHERE scope = $1",
+    "DELETE FROM digest_settings WHERE scope = $1",
+    "DELETE FROM recipient_entries WHERE scope = $1",
+    "DELETE FROM recipient_requests WHERE scope = $1",
     "INSERT INTO departed (tenant) VALUES ($1)",
 )
 _LOCK_LISTS = "SELECT id FROM lists WHERE scope = $1 ORDER BY id FOR UPDATE"

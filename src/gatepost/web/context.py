@@ -18,7 +18,9 @@ from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
+from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
+from gatepost.settings.web_alerts import WebAlert
 from gatepost.store.feed_definitions import FeedDefinition
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -81,7 +83,8 @@ class Installation(msgspec.Struct, frozen=True):
     keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files.
     `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
     operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder; `publisher`
-    knows the files of this node."""
+    knows the files of this node. `condition` has the warnings of this process, which may have no core. `test_alert`
+    sends an alert and returns why it failed."""
 
     version: str = __version__
     started: float = 0.0
@@ -93,6 +96,8 @@ class Installation(msgspec.Struct, frozen=True):
     try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
     data: Path | None = None
     publisher: Publisher | None = None
+    condition: Condition = msgspec.field(default_factory=Condition)
+    test_alert: Callable[[WebAlert], str] | None = None
 
 
 class WebContext(msgspec.Struct, frozen=True):

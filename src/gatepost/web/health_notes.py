@@ -1,8 +1,8 @@
 """The worst of what is known about the health of the service, as every page shows it.
 
-What the cores say (storage, disk, next hop, slots) comes with the load that abby asks them for every few seconds. Feeds
-and nodes are looked up at most once a minute, when somebody opens a page. Users of a tenant are told that mail waits,
-and not why: names of nodes and hosts are the operator's.
+What the cores say (storage, disk, next hop, slots, and warnings of certificates, the quarantine and DNS) comes with the
+load that abby asks them for every few seconds. Feeds and nodes are looked up at most once a minute, when somebody opens
+a page. Users of a tenant are told that mail waits, and not why: names of nodes and hosts are the operator's.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,8 @@ from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
 LOOK_MILLISECONDS = 60_000
+# Where warnings are explained; a note that leads there is not for people of a tenant.
+WARNED = "/system#health"
 
 
 class HealthNote(msgspec.Struct, frozen=True):
@@ -39,9 +41,15 @@ def worst_of_cores(states: Sequence[tuple[str, Load | None]]) -> HealthNote | No
         return HealthNote("warn", f"The core {silent[0]} is not answering.")
     if loads and all(load.full for load in loads):
         return HealthNote("warn", "All slots are in use; mail waits.")
-    if note := next((load.note for load in loads if load.note), ""):
-        return HealthNote("warn", f"{note}.", "/messages")
-    return None
+    return warn_of([text for load in loads for text in load.warned])
+
+
+def warn_of(texts: Sequence[str]) -> HealthNote | None:
+    """Return what is said of warnings, which are not for tenants: mail flows."""
+    if not texts:
+        return None
+    more = f" ({len(set(texts)) - 1} more)" if len(set(texts)) > 1 else ""
+    return HealthNote("warn", f"{texts[0][:1].upper()}{texts[0][1:]}{more}.", WARNED)
 
 
 class SlowChecks:

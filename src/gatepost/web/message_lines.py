@@ -57,21 +57,6 @@ def _lower_first(title: str) -> str:
     return title if len(first) > 1 and not first[1:].islower() else title[:1].lower() + title[1:]
 
 
-class ShownSender(msgspec.Struct, frozen=True):
-    """The sender as most mail programs show it. Name and address are apart: a page isolates each of them."""
-
-    name: str
-    address: str
-
-
-def shown_sender(report: Report, envelope_sender: str) -> ShownSender:
-    """Return display name and address of From, or the envelope sender of a message without one."""
-    if not report.senders:
-        return ShownSender("", envelope_sender)
-    name = report.sender_names[0] if report.sender_names else ""
-    return ShownSender(name if name != report.senders[0] else "", report.senders[0])
-
-
 class HostLinks(msgspec.Struct, frozen=True):
     """The links of a message to one host."""
 

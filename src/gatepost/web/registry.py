@@ -14,17 +14,20 @@ from gatepost.api.responses import ErrorPage
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.web.context import Installation, WebContext
 from gatepost.web.credentials import PasswordHashes
-from gatepost.web.health_notes import SlowChecks, worst_of_cores
+from gatepost.web.health_notes import HealthNote, SlowChecks, warn_of, worst_of_cores
 from gatepost.web.openid.client import OpenidClient
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
+    alerts,
     api_keys,
     api_tokens,
     audit,
     checklist,
     configuration,
     custom_lists,
+    digest_links,
+    digests,
     feeds,
     learning,
     list_changes,
@@ -38,6 +41,7 @@ from gatepost.web.pages import (
     policy,
     quarantine,
     quarantine_work,
+    requests,
     rules,
     saved_searches,
     scan,
@@ -63,6 +67,9 @@ PAGES: tuple[WebRoute, ...] = (
     *message_entries.PAGES,
     *quarantine.PAGES,
     *quarantine_work.PAGES,
+    *requests.PAGES,
+    *digests.PAGES,
+    *digest_links.PAGES,
     *scan.PAGES,
     *lists.PAGES,
     *custom_lists.PAGES,
@@ -81,6 +88,7 @@ PAGES: tuple[WebRoute, ...] = (
     *configuration.PAGES,
     *api_tokens.PAGES,
     *system.PAGES,
+    *alerts.PAGES,
 )
 
 
@@ -117,8 +125,12 @@ def build_site(
     """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
     is told of sign-ins, `rules` say who may sign in, and `openid` is the way through a provider."""
     assets, environment = _assets_and_environment()
-    checks = SlowChecks()
-    renderer = PageRenderer(environment, lambda: worst_of_cores(services.cores.states) or checks.note)
+    checks, condition = SlowChecks(), (installation or Installation()).condition
+
+    def find_worst() -> HealthNote | None:
+        return worst_of_cores(services.cores.states) or checks.note or warn_of(condition.warned)
+
+    renderer = PageRenderer(environment, find_worst)
     context = WebContext(
         store=services.store,
         cores=services.cores,

@@ -20,10 +20,11 @@ from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.api.responses import Headers
+from gatepost.report import shown_sender
 from gatepost.times import date_time
 from gatepost.view.values import escape_block
 from gatepost.web.health_notes import HealthNote, note_for
-from gatepost.web.message_lines import attachments, links_by_host, short_reason, shown_sender
+from gatepost.web.message_lines import attachments, links_by_host, short_reason
 from gatepost.web.notices import read_notice
 from gatepost.web.page_responses import html_response
 from gatepost.web.request import PagePermission, SignedInRequest
@@ -42,6 +43,7 @@ NAVIGATION = (
     NavigationLink("Overview", "/", "overview.read"),
     NavigationLink("Messages", "/messages", "messages.read"),
     NavigationLink("Quarantine", "/quarantine", "quarantine.read"),
+    NavigationLink("Requests", "/requests", "quarantine.read"),
     NavigationLink("Scan", "/scan", "messages.scan"),
     NavigationLink("Lists", "/lists", "lists.read"),
     NavigationLink("Feeds", "/feeds", "feeds.read"),
@@ -49,10 +51,12 @@ NAVIGATION = (
     NavigationLink("Policy", "/policy", "policy.read"),
     NavigationLink("Rules", "/rules", "policy.read"),
     NavigationLink("Tenants", "/tenants", "tenants.read"),
+    NavigationLink("Digests", "/digests", "digests.read"),
     NavigationLink("Users", "/users", "users.read"),
     NavigationLink("Learning", "/learning", "learning.read"),
     NavigationLink("Audit trail", "/audit", "audit.read"),
     NavigationLink("Configuration", "/configuration", "system.read"),
+    NavigationLink("Alerts", "/alerts", "system.read"),
     NavigationLink("Nodes", "/nodes", "system.read"),
     NavigationLink("System", "/system", "system.read"),
 )

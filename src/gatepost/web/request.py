@@ -111,6 +111,8 @@ PagePermission: TypeAlias = Literal[
     "feeds.change",
     "learning.read",
     "learning.change",
+    "digests.read",
+    "digests.change",
     "audit.read",
     "system.read",
     "system.change",

@@ -1,6 +1,7 @@
 """Answers in the order of the questions, each asked once, and never longer than a message's share of time."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
@@ -106,7 +107,7 @@ def test_closing_closes_the_resolver() -> None:
 
 def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
     class Lists:
-        async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer:
+        async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer:
             return LookupAnswer((Hit("blocked-senders", "tenant", f"{tenant}:{question.keys[0][1][0]}"),))
 
     async def run() -> None:

@@ -52,7 +52,7 @@ class Lists:
     def __init__(self, *hits: Hit) -> None:
         self.hits, self.asked = hits, 0
 
-    async def answer(self, _tenant: str | None, question: Lookup) -> LookupAnswer:
+    async def answer(self, _tenant: str | None, question: Lookup, _recipients: Sequence[str] = ()) -> LookupAnswer:
         self.asked += 1
         keys = {key for _, keys in question.keys for key in keys}
         return LookupAnswer(tuple(hit for hit in self.hits if hit.key in keys))

@@ -65,7 +65,7 @@ class ScansForMalware(Protocol):
 class NoLists:
     """For analyses where there is no storage: nothing is listed."""
 
-    async def answer(self, _tenant: str | None, _question: Lookup) -> LookupAnswer:
+    async def answer(self, _tenant: str | None, _question: Lookup, _recipients: Sequence[str] = ()) -> LookupAnswer:
         return LookupAnswer()
 
 
@@ -155,7 +155,7 @@ class Answerer:
         if isinstance(question, AskCampaign):
             return self._campaigns.answer(job.envelope, question)
         if isinstance(question, Lookup):
-            return await self._lists.answer(job.envelope.tenant, question)
+            return await self._lists.answer(job.envelope.tenant, question, job.envelope.recipients)
         return await self._scan(job)
 
     async def _inquire(self, job: QuestionedJob, question: AskReputation) -> tuple[Inquiry, ...]:

@@ -40,9 +40,9 @@ _NAME = re.compile(r"[!-\-/-\[\]-~]{1,63}(?:\.[!-\-/-\[\]-~]{1,63})*\.?")
 class DnsCounters(msgspec.Struct, frozen=True):
     """Questions sent to name servers, answered from the cache or by one under way, and failed."""
 
-    queries: int
-    hits: int
-    failures: int
+    queries: int = 0
+    hits: int = 0
+    failures: int = 0
 
 
 class AnswerCache:

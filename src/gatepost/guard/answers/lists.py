@@ -7,7 +7,7 @@ tenant's unkeyed lists, which is cheap, and fetches them only when it is another
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -35,7 +35,7 @@ log = structlog.get_logger("gatepost.lists")
 class AnswersLookups(Protocol):
     """What looks up list entries; `ListAnswers` does."""
 
-    async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer: ...
+    async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer: ...
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):
@@ -111,10 +111,12 @@ class ListAnswers:
         )
         return msgspec.structs.replace(report, lists=tuple(notes))
 
-    async def answer(self, tenant: str | None, question: Lookup) -> LookupAnswer:
-        """Which entries are hit; the failure of storage is an answer too."""
+    async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer:
+        """Which entries are hit; the failure of storage is an answer too. Entries of a recipient count where nobody
+        else gets the message: it has one verdict."""
+        only = recipients[0] if len(recipients) == 1 else ""
         try:
-            return LookupAnswer(await self._store.lookup(tenant, question.keys))
+            return LookupAnswer(await self._store.lookup(tenant, question.keys, only))
         except StorageError as fault:
             log.error("lists could not be read", reason=str(fault))
             return LookupAnswer(failed=True)
@@ -123,6 +125,8 @@ class ListAnswers:
         """Note which entries a message hit, once each."""
         now = int(self._clock() * 1000)
         for name, scope, entry in {(note.list, note.scope, note.entry) for note in report.lists}:
+            if scope == "recipient":
+                continue
             key = (tenant if scope == "tenant" else None, name, entry)
             if key in self._counts or len(self._counts) < MAX_COUNTED:
                 self._counts[key] = (self._counts.get(key, (0, 0))[0] + 1, now)

@@ -32,6 +32,7 @@ from gatepost.scanning.held_mail import (
     NotHeld,
     NotSent,
     PictureOrder,
+    RecipientReleaseOrder,
     Released,
     ReleaseOrder,
     ReleaseOutcome,
@@ -43,7 +44,7 @@ from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signer import Signer
 from gatepost.store.errors import StorageError
-from gatepost.store.held_mail import HeldMailStore, HeldMessage
+from gatepost.store.held_mail import HeldMessage
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
@@ -86,7 +87,7 @@ class Quarantine:
 
     def __init__(
         self,
-        store: HeldMailStore,
+        store: Store,
         raw: RawStore,
         routing: Routing | None = None,
         viewer: ShowsMail | None = None,
@@ -112,6 +113,7 @@ class Quarantine:
         self._summed: float | None = None
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
             ReleaseOrder: self._release,
+            RecipientReleaseOrder: self._release,
             ViewOrder: self._view,
             PictureOrder: self._picture,
             ExportOrder: self._export,
@@ -182,11 +184,14 @@ class Quarantine:
             await self._raw.delete(order.ggrid)
         return True
 
-    async def _release(self, order: ReleaseOrder) -> ReleaseOutcome:
+    async def _release(self, order: ReleaseOrder | RecipientReleaseOrder) -> ReleaseOutcome:
         mail = await self._store.held(order.ggrid, order.tenant)
         if mail is None:
             return NotHeld()
-        outcome = await self._releaser.release(mail, order)
+        if isinstance(order, ReleaseOrder):
+            outcome = await self._releaser.release(mail, order)
+        else:
+            outcome = await self._releaser.release_to(mail, order)
         if isinstance(outcome, NotSent) and not outcome.forbidden:
             self._metrics.count("release_failures")
         elif isinstance(outcome, Released) and mail.release is None:

@@ -9,6 +9,9 @@ delivery. A process that dies with a claim leaves `releasing`, and the lease run
 again. If the next hop had taken it just before the death, it gets it twice: between its reply and our record there is
 always a moment (RFC 1047), and it is better to repeat a message than to lose it.
 
+A message can also be sent to one of its recipients and stay held for the others. It is claimed in the same way, and a
+release to all goes to those who do not have it yet.
+
 A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a person
 uploaded is never released. Other recipients than those of the message must be in the domains of its tenant, and a user
 of a tenant sends nothing to another one, unless the caller may send anywhere.
@@ -25,9 +28,11 @@ from gatepost.names import normal_address, normal_domain
 from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
+    RECIPIENT_VERDICTS,
     Busy,
     NotHeld,
     NotSent,
+    RecipientReleaseOrder,
     Released,
     ReleaseOrder,
     ReleaseOutcome,
@@ -44,8 +49,11 @@ from gatepost.smtp.trace import PIECE, Arrival, BytesInPieces, build_release_fie
 from gatepost.store.audit import Actor
 from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
-from gatepost.store.held_mail import HeldMailStore, HeldMessage
+from gatepost.store.held_mail import HeldMessage
+from gatepost.store.held_search import normalize_address
 from gatepost.store.messages import MessageRecord, Release
+from gatepost.store.recipient_releases import as_release
+from gatepost.store.store import Store
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
 SEND_SECONDS = 660.0
@@ -61,6 +69,9 @@ LONG_HEADER = NotSent("its header section is too long", forbidden=True)
 ELSEWHERE = NotSent("a recipient is neither one of the message nor in a domain of its tenant", forbidden=True)
 NO_NEXT_HOP = NotSent("no next hop is configured (delivery.nextHop)")
 NO_KEY = NotSent("the key that signs it cannot be used")
+NOT_FOR_RECIPIENTS = NotSent(
+    "recipients release spam and bulk mail only; other mail is released on request", forbidden=True
+)
 DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
 log = structlog.get_logger("gatepost.guard")
@@ -73,7 +84,7 @@ class Releaser:
 
     def __init__(
         self,
-        store: HeldMailStore,
+        store: Store,
         raw: RawStore,
         routing: Routing | None,
         clock: Callable[[], float],
@@ -105,11 +116,58 @@ class Releaser:
         if self._routing(mail.record) is None:
             await self._note_failure(mail.record, order.by, NO_NEXT_HOP)
             return NO_NEXT_HOP
-        holder, now = new_id(), int(self._clock() * 1_000)
+        return await self._claim_and_send(mail, raw, order, order.recipients)
+
+    async def release_to(self, mail: HeldMessage, order: RecipientReleaseOrder) -> ReleaseOutcome:
+        """Send one message on to one of its recipients, who may have it already."""
+        if mail.release:
+            return _as_released(mail, mail.release)
+        record, own = mail.record, normalize_address(order.recipient)
+        named = tuple(each for each in record.envelope.recipients if normalize_address(each) == own)[:1]
+        if not named:
+            return NotHeld()
+        if before := await self._find_before(mail, own):
+            return before
+        refusal = await self._refusal(
+            record,
+            ReleaseOrder(record.ggrid, order.tenant, by=order.by, recipients=named, dangerous=order.dangerous),
+        )
+        if order.by.kind == "recipient" and record.report.verdict not in RECIPIENT_VERDICTS:
+            refusal = NOT_FOR_RECIPIENTS
+        if refusal or self._routing(record) is None:
+            await self._note_failure(record, order.by, refusal or NO_NEXT_HOP)
+            return refusal or NO_NEXT_HOP
+        raw = await self._raw.get(record.ggrid)
+        if raw is None:
+            return await self._result_without_bytes(record.ggrid)
+        return await self._claim_and_send(mail, raw, order, named)
+
+    async def _find_before(self, mail: HeldMessage, own: str) -> Released | None:
+        for each in await self._store.recipient_releases(mail.record.ggrid):
+            if each.address == own:
+                return _as_released(mail, as_release(each))
+        return None
+
+    async def _recipients_left(self, record: MessageRecord) -> tuple[str, ...]:
+        """Return the recipients who do not have the message yet."""
+        having = {each.address for each in await self._store.recipient_releases(record.ggrid)}
+        return tuple(each for each in record.envelope.recipients if normalize_address(each) not in having)
+
+    async def _claim_and_send(
+        self, mail: HeldMessage, raw: bytes, order: ReleaseOrder | RecipientReleaseOrder, wanted: Sequence[str]
+    ) -> ReleaseOutcome:
+        ggrid, holder, now = mail.record.ggrid, new_id(), int(self._clock() * 1_000)
         if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
             return await self._result_of_other(ggrid)
+        if isinstance(order, RecipientReleaseOrder):
+            # Another release may have ended between the look and the claim.
+            if before := await self._find_before(mail, normalize_address(order.recipient)):
+                await self._store.give_back(ggrid, holder)
+                return before
+        elif not order.recipients:
+            wanted = await self._recipients_left(mail.record)
         # A client that hangs up must not leave a claim behind.
-        task = asyncio.create_task(self._send_claimed(mail, holder, raw, order))
+        task = asyncio.create_task(self._send_claimed(mail, holder, raw, order, wanted))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
@@ -156,10 +214,16 @@ class Releaser:
             return NotHeld()
         return _as_released(mail, mail.release) if mail.release else Busy()
 
-    async def _send_claimed(self, mail: HeldMessage, holder: str, raw: bytes, order: ReleaseOrder) -> ReleaseOutcome:
+    async def _send_claimed(
+        self,
+        mail: HeldMessage,
+        holder: str,
+        raw: bytes,
+        order: ReleaseOrder | RecipientReleaseOrder,
+        wanted: Sequence[str],
+    ) -> ReleaseOutcome:
         """Send a message that is claimed; the id of the claim is that of the release."""
-        envelope, ggrid = mail.record.envelope, mail.record.ggrid
-        wanted = order.recipients or envelope.recipients
+        ggrid = mail.record.ggrid
         deliveries: list[Delivery] = []
         try:
             content = await asyncio.to_thread(self._with_trace, mail.record, raw, holder, wanted)
@@ -177,9 +241,16 @@ class Releaser:
             if deliveries:
                 await self._store.record_deliveries(deliveries)
             return failure
-        release = await self._record(ggrid, wanted, order.by, holder, deliveries)
-        log.info("released", ggrid=ggrid, by=release.by, count=len(release.recipients))
-        await self._discard(ggrid)
+        if isinstance(order, RecipientReleaseOrder):
+            release, is_last = await self._record_one(ggrid, order.recipient, order.by, holder)
+            await self._store.record_deliveries(deliveries)
+        else:
+            release, is_last = await self._record(ggrid, wanted, order.by, holder, deliveries), True
+        # The label of a recipient is an address, which has no place in the log.
+        by = "recipient" if order.by.kind == "recipient" else release.by
+        log.info("released", ggrid=ggrid, by=by, count=len(release.recipients))
+        if is_last:
+            await self._discard(ggrid)
         return _as_released(mail, release)
 
     def _with_trace(
@@ -274,6 +345,18 @@ class Releaser:
                 log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
         return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
+
+    async def _record_one(self, ggrid: str, recipient: str, by: Actor, release_id: str) -> tuple[Release, bool]:
+        """Record the release to one recipient, in several attempts; also whether it was the last one."""
+        for attempt in range(RECORD_ATTEMPTS - 1):
+            try:
+                made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
+                return as_release(made), is_last
+            except StorageError as fault:
+                log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
+                await asyncio.sleep(RECORD_SECONDS * 2**attempt)
+        made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
+        return as_release(made), is_last
 
     async def _discard(self, ggrid: str) -> None:
         try:

@@ -26,7 +26,7 @@ from gatepost.lists.links import split_url
 from gatepost.lists.subjects import Role
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record
-from gatepost.report import Report
+from gatepost.report import Report, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.held_mail import HeldMessage
@@ -37,7 +37,7 @@ from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS, parse_query
-from gatepost.web.message_lines import attachments, defang, headline, links_by_host, shown_sender, strongest_lines
+from gatepost.web.message_lines import attachments, defang, headline, links_by_host, strongest_lines
 from gatepost.web.page_responses import html_response, image_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
@@ -196,6 +196,7 @@ async def render_message(
         record=record,
         report=report,
         held=found.held,
+        having=await context.store.recipient_releases(record.ggrid) if found.held else (),
         is_held=found.is_held,
         headline=headline(report),
         sender=shown_sender(report, record.envelope.sender),

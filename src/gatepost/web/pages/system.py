@@ -12,7 +12,6 @@ from starlette.responses import Response
 from gatepost import __version__
 from gatepost.api.errors import Failure
 from gatepost.events.schema import NodeState
-from gatepost.events.stream import NO_EVENTS
 from gatepost.store.errors import StorageError
 from gatepost.web.context import Diagnosis, WebContext
 from gatepost.web.page_responses import html_response, redirect
@@ -38,7 +37,7 @@ async def run_health_check(context: WebContext, request: SignedInRequest) -> Res
 
 async def send_test_event(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Hand a test event to every output and alert, so that its receiver can be looked at."""
-    if context.events is NO_EVENTS:
+    if context.events.is_idle:
         return redirect("/system", notice="no-outputs")
     await context.store.note("system.testEvent", request.actor)
     context.events.emit(_describe_test)

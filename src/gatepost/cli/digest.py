@@ -1,0 +1,174 @@
+"""`gatepost digest`: preview and send digests of held mail, show their state, and replace the key of their links."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gatepost.cli.options import (
+    ConfigOption,
+    DataOption,
+    JsonOption,
+    config_folder,
+    data_folder,
+    parse_tenant_uid,
+    render_time,
+    with_store,
+)
+from gatepost.service.data_folder import StartError
+
+if TYPE_CHECKING:
+    from gatepost.digests.run import DigestBusy, DigestSender
+    from gatepost.settings.keys import GuardSettings
+    from gatepost.store.digests import DigestRecord
+    from gatepost.store.store import Store
+
+app = typer.Typer(help="Digests: daily mail to recipients about what is held for them.", no_args_is_help=True)
+
+TenantOption = Annotated[
+    str | None, typer.Option("--tenant", metavar="UID", help="A tenant; without it, mail that has no tenant.")
+]
+BUSY = 3
+DAY = 86_400_000
+
+
+@app.command("preview")
+def preview_digest(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A recipient.")],
+    tenant: TenantOption = None,
+    days: Annotated[int, typer.Option("--days", min=1, max=365, help="How many days back.")] = 1,
+    config: ConfigOption = None,
+    data: DataOption = None,
+) -> None:
+    """Write the digest that a recipient would get to standard output, as a message. Nothing is sent or recorded, and
+    the links do not work.
+
+    The exit code is 1 if nothing is held for the recipient.
+    """
+    uid, settings = parse_tenant_uid(tenant), _load_settings(config, data)
+
+    async def work(store: "Store") -> bytes | None:
+        from gatepost.ids import new_id
+        from gatepost.store.digests import Digest
+        from gatepost.times import now
+
+        preferences = (await store.digest_scope(uid)).preferences
+        digest = Digest(new_id(), uid, address, now() - days * DAY, now())
+        async with _open_sender(settings, data, store) as sender:
+            mail = await sender.build(digest, preferences)
+        return mail.as_bytes() if mail else None
+
+    mail = with_store(config, data, work)
+    if mail is None:
+        print(f"Nothing is held for {address} since {days} days.", file=sys.stderr)
+        raise typer.Exit(1)
+    # It is ASCII: everything else in it is encoded.
+    sys.stdout.write(mail.decode("ascii"))
+
+
+@app.command("send")
+def send_digests(
+    tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
+) -> None:
+    """Send the digests of a tenant now, with everything that was held since the last ones.
+
+    The exit code is 3 if another process sends them.
+    """
+    from gatepost.cli.printing import print_result
+    from gatepost.digests.run import DigestBusy
+
+    uid, settings = parse_tenant_uid(tenant), _load_settings(config, data)
+
+    async def work(store: "Store") -> "DigestRecord | DigestBusy":
+        if not (await store.digest_scope(uid)).preferences.enabled:
+            raise StartError("Digests are switched off here; the page Digests of the web interface switches them on.")
+        async with _open_sender(settings, data, store) as sender:
+            return await sender.run(uid, at_once=True)
+
+    outcome = with_store(config, data, work)
+    if isinstance(outcome, DigestBusy):
+        print("Another process sends these digests.", file=sys.stderr)
+        raise typer.Exit(BUSY)
+    reason = f": {outcome.message}" if outcome.message else ""
+    print_result(json, outcome, f"{outcome.sent:,} digests sent, {outcome.failed:,} not{reason}.")
+
+
+@app.command("status")
+def show_status(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+    """Show which tenants want digests, when they are due, and what came of the last run."""
+    from gatepost.cli.printing import print_result
+
+    rows = with_store(config, data, _read_status)
+    lines = [
+        f"{row['tenantUid'] or 'no tenant'}: {'on' if row['enabled'] else 'off'}, next {row['nextRun'] or '-'},"
+        f" last {row['finished'] or '-'} ({row['sent']:,} sent, {row['failed']:,} not"
+        f"{': ' + row['message'] if row['message'] else ''}), {row['waiting']:,} wait"
+        for row in rows
+    ]
+    print_result(json, {"scopes": rows}, "\n".join(lines) or "No tenant has switched digests on.")
+
+
+async def _read_status(store: "Store") -> list[dict[str, Any]]:
+    runs = {run.scope: run for run in await store.digest_runs()}
+    rows = []
+    for each in await store.digest_scopes():
+        run, counts = runs.get(each.scope), await store.digest_counts(each.scope)
+        record = run.record if run else None
+        rows.append(
+            {
+                "tenantUid": each.scope,
+                "enabled": each.preferences.enabled,
+                "nextRun": render_time(run.next_run) if run and each.preferences.enabled else "",
+                "finished": render_time(record.finished) if record and record.finished else "",
+                "sent": record.sent if record else 0,
+                "failed": record.failed if record else 0,
+                "message": record.message if record else "",
+                "waiting": counts.waiting,
+            }
+        )
+    return rows
+
+
+@app.command("rotate-key")
+def rotate_key(
+    revoke: Annotated[bool, typer.Option("--revoke", help="End all links that were sent before, too.")] = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+) -> None:
+    """Sign links with a new key from now on. Links that were sent before work until their end, unless they are
+    revoked."""
+    lifetime = _load_settings(config, data).digests.link_lifetime * DAY
+    key = with_store(config, data, partial(_rotate, lifetime, revoke))
+    print(f"Links are signed with key {key} from now on." + (" All links before are revoked." if revoke else ""))
+
+
+async def _rotate(lifetime: int, revoke: bool, store: "Store") -> int:
+    from gatepost.store.audit import CLI
+
+    key = await store.current_digest_key(lifetime, renew=True, revoke=revoke)
+    await store.note("digest.rotateKey", CLI, sample=["revoked" if revoke else "kept"])
+    return key.number
+
+
+def _load_settings(config: Path | None, data: Path | None) -> "GuardSettings":
+    from gatepost.settings.files import load_guard
+
+    return load_guard(config_folder(config, data_folder(data)))
+
+
+@asynccontextmanager
+async def _open_sender(settings: "GuardSettings", data: Path | None, store: "Store") -> AsyncIterator["DigestSender"]:
+    from gatepost.service.digests import build_sender
+    from gatepost.service.routes import open_routing
+
+    async with open_routing(settings, data_folder(data)) as routing:
+        if routing is None:
+            raise StartError("guard.yml has no next hop (delivery.nextHop), so no digest can be sent.")
+        sender = build_sender(settings, store, routing)
+        if sender is None:
+            raise StartError("guard.yml has no publicUrl, which the links of a digest begin with.")
+        yield sender

@@ -1,0 +1,181 @@
+"""The mail of a digest (RFC 5322): the same list as plain text and as HTML (RFC 2046 section 5.1.4).
+
+Subjects and senders come from mail that is held, so they are hostile. Control characters and direction overrides are
+written out, long ones are cut, addresses of web pages are written so that no mail program makes links of them, and each
+value is isolated (UAX 9 section 2.4), so that it cannot turn round what stands beside it. The only links are ours.
+
+The Message-ID is made of the id of the digest: a digest that had to be sent twice is recognised as the same message.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from html import escape
+
+import msgspec
+
+from gatepost.digests.languages import Texts, find_texts
+from gatepost.digests.links import DigestLink, sign_link
+from gatepost.report import shown_sender
+from gatepost.scanning.held_mail import RECIPIENT_VERDICTS
+from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.digests import Digest, DigestKey
+from gatepost.store.held_mail import HeldMessage
+from gatepost.view.values import ELLIPSIS, escape_line
+
+MAX_SUBJECT, MAX_SENDER = 160, 120
+PATH = "/digest/"
+
+_SCHEME = re.compile(r"(?i)\bh(tt)(ps?)(?=:)")
+_DOT_IN_NAME = re.compile(r"(?<=\w)\.(?=[^\W\d_])")
+_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255}", re.ASCII)
+_ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
+
+
+class DigestPlan(msgspec.Struct, frozen=True):
+    """What the mails of a run have in common: sender, base address, key and end of the links (Unix milliseconds)."""
+
+    sender: str
+    base: str
+    key: DigestKey
+    expires: int
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """One message of the list, in words."""
+
+    time: str
+    sender: str
+    subject: str
+    reason: str
+    action: str
+    link: str
+
+
+def build_digest(
+    digest: Digest, messages: Sequence[HeldMessage], left_out: int, preferences: DigestPreferences, plan: DigestPlan
+) -> EmailMessage:
+    """Return the mail of a digest that lists these messages; `left_out` more are held."""
+    texts, zone = find_texts(preferences.language), preferences.time_zone
+    lines = [_describe(digest, mail, preferences, texts, plan) for mail in messages]
+    entries = _link(plan, digest, "") if preferences.own_entries else ""
+    ends = texts.say("links_end", date=_format(plan.expires, preferences)[:10])
+    footer = texts.say("footer", zone=preferences.zone or "UTC")
+    more = texts.say("more", count=left_out) if left_out else ""
+    intro = escape_line_by_line(preferences.intro) or texts.say("intro")
+    total = len(lines) + left_out
+    message = EmailMessage(policy=SMTP)
+    message["From"] = plan.sender
+    # An address that a header cannot have without help stands in the envelope alone.
+    message["To"] = digest.address if _PLAIN_ADDRESS.fullmatch(digest.address) else "undisclosed-recipients:;"
+    message["Subject"] = texts.say("subject_one") if total == 1 else texts.say("subject_many", count=total)
+    message["Date"] = format_datetime(datetime.now(zone))
+    domain = plan.sender.rpartition("@")[2]
+    message["Message-ID"] = f"<digest-{digest.id}@{domain}>"
+    message["List-Id"] = f"<digest.{domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message["Precedence"] = "bulk"
+    message["X-Auto-Response-Suppress"] = "All"
+    message["Content-Language"] = texts.code
+    address = escape_line(digest.address[:MAX_SENDER])
+    parts = (texts.say("greeting", address=address), intro, lines, more, entries, f"{ends} {footer}")
+    message.set_content(_write_text(texts, *parts), cte="quoted-printable")
+    message.add_alternative(_write_html(texts, *parts), subtype="html", cte="quoted-printable")
+    return message
+
+
+def show(text: str, most: int) -> str:
+    """Return foreign text for one line: cut, without characters that act, and without anything to click on."""
+    shown = escape_line(text[:most]) + (ELLIPSIS if len(text) > most else "")
+    return _DOT_IN_NAME.sub("[.]", _SCHEME.sub(r"hxx\2", shown))
+
+
+def show_sender(mail: HeldMessage) -> str:
+    """Return the sender as most mail programs show it, "" for mail without one. The address is not taken apart: a
+    reader has to recognise it."""
+    sender = shown_sender(mail.record.report, mail.record.envelope.sender)
+    address = escape_line(sender.address[:MAX_SENDER]) + (ELLIPSIS if len(sender.address) > MAX_SENDER else "")
+    name = show(sender.name, MAX_SENDER)
+    return f"{name} <{address}>" if name else address
+
+
+def escape_line_by_line(text: str) -> str:
+    """Return the words of a tenant, in lines of their own."""
+    return "\n".join(escape_line(line) for line in text.splitlines()).strip()
+
+
+def _describe(
+    digest: Digest, mail: HeldMessage, preferences: DigestPreferences, texts: Texts, plan: DigestPlan
+) -> _Line:
+    report = mail.record.report
+    may_release = report.verdict in RECIPIENT_VERDICTS
+    return _Line(
+        _format(mail.kept, preferences),
+        show_sender(mail) or texts.say("no_sender"),
+        show(report.subject, MAX_SUBJECT) or texts.say("no_subject"),
+        texts.reason(report.verdict),
+        texts.say("link_release" if may_release else "link_request"),
+        _link(plan, digest, mail.record.ggrid),
+    )
+
+
+def _link(plan: DigestPlan, digest: Digest, item: str) -> str:
+    return f"{plan.base}{PATH}{sign_link(DigestLink(digest.id, item, plan.expires), plan.key)}"
+
+
+def _format(milliseconds: int, preferences: DigestPreferences) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, preferences.time_zone).strftime("%Y-%m-%d %H:%M")
+
+
+def _isolate(text: str) -> str:
+    return text if text.isascii() else f"{_ISOLATE}{text}{_END_OF_ISOLATE}"
+
+
+def _write_text(
+    texts: Texts, greeting: str, intro: str, lines: Sequence[_Line], more: str, entries: str, footer: str
+) -> str:
+    names = [texts.say(f"column_{each}") for each in ("time", "from", "subject", "reason")]
+    blocks = [greeting, intro]
+    for line in lines:
+        values = (line.time, _isolate(line.sender), _isolate(line.subject), line.reason)
+        facts = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
+        blocks.append("\n".join([*facts, f"{line.action}: {line.link}"]))
+    if more:
+        blocks.append(more)
+    if entries:
+        blocks.append(f"{texts.say('entries_link')} {entries}")
+    return "\n\n".join([*blocks, f"-- \n{footer}"]) + "\n"
+
+
+_CELL = 'style="padding:8px 12px 8px 0;border-top:1px solid #b8c0c8;vertical-align:top;text-align:left"'
+_BUTTON = "display:inline-block;padding:6px 12px;border:1px solid #1f5f3f;border-radius:4px;color:#1f5f3f"
+
+
+def _write_html(
+    texts: Texts, greeting: str, intro: str, lines: Sequence[_Line], more: str, entries: str, footer: str
+) -> str:
+    heads = "".join(f'<th scope="col" {_CELL}>{escape(texts.say(f"column_{each}"))}</th>' for each in _COLUMNS)
+    rows = "".join(
+        f"<tr><td {_CELL}>{escape(line.time)}</td><td {_CELL}><bdi>{escape(line.sender)}</bdi></td>"
+        f"<td {_CELL}><bdi>{escape(line.subject)}</bdi></td><td {_CELL}>{escape(line.reason)}</td>"
+        f'<td {_CELL}><a style="{_BUTTON}" href="{escape(line.link)}">{escape(line.action)}</a></td></tr>'
+        for line in lines
+    )
+    table = (
+        f'<table style="border-collapse:collapse"><thead><tr>{heads}<td></td></tr></thead><tbody>{rows}</tbody></table>'
+    )
+    said = "".join(f"<p>{escape(each)}</p>" for each in intro.split("\n") if each)
+    rest = f"<p>{escape(more)}</p>" if more else ""
+    own = f'<p><a href="{escape(entries)}">{escape(texts.say("entries_link").rstrip(":"))}</a></p>' if entries else ""
+    return (
+        f'<!doctype html><html lang="{texts.code}"><head><meta charset="utf-8"><title>{escape(greeting)}</title></head>'
+        '<body style="font-family:sans-serif;line-height:1.4">'
+        f'<h1 style="font-size:20px"><bdi>{escape(greeting)}</bdi></h1>'
+        f'{said}{table}{rest}{own}<p style="font-size:13px">{escape(footer)}</p></body></html>'
+    )
+
+
+_COLUMNS = ("time", "from", "subject", "reason")

@@ -1,0 +1,169 @@
+"""A run: the digests of a scope are planned when they are due, and sent through the next hop.
+
+One process works on a scope at a time, under a lock in storage that it renews. What could not be sent is tried again,
+with growing pauses; what the next hop refuses for good is given up, and the status says so.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from email.message import EmailMessage
+
+import msgspec
+import structlog
+
+from gatepost.digests.mail import DigestPlan, build_digest
+from gatepost.ids import new_id
+from gatepost.names import normal_domain, unicode_domain
+from gatepost.settings.digests import DigestSettings
+from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.next_hop import NextHopError
+from gatepost.smtp.routing import Routing
+from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.digests import Digest, DigestRecord, DigestRun
+from gatepost.store.store import Store
+from gatepost.times import now
+
+DAY = 86_400_000
+MINUTE = 60_000
+LOCK_MILLISECONDS = 15 * MINUTE
+SEND_SECONDS = 120.0
+# A message gets its time before its record can be seen.
+MARGIN = MINUTE
+MAX_ATTEMPTS = 20
+LONGEST_PAUSE = 4 * 60 * MINUTE
+BATCH = 50
+
+log = structlog.get_logger("gatepost.digests")
+
+
+class DigestBusy(msgspec.Struct, frozen=True):
+    """Another process works on the digests of this scope."""
+
+
+class DigestSender:
+    """Sends digests. `base` is `publicUrl`, `sender` the address in From, `pause` what waits between two mails."""
+
+    def __init__(
+        self,
+        store: Store,
+        routing: Routing,
+        tenancy: FindsTenants,
+        settings: DigestSettings,
+        base: str,
+        sender: str,
+        tenants: Mapping[str, str],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._store, self._routing, self._tenancy, self._settings = store, routing, tenancy, settings
+        self._base, self._sender, self._tenants, self._pause = base, sender, tenants, pause
+
+    async def run(self, scope: str | None, *, at_once: bool = False) -> DigestRecord | DigestBusy:
+        """Plan the digests of a scope if they are due, or `at_once`, and send those that wait."""
+        holder = new_id()
+        run = await self._store.take_digests(scope, holder, now() + LOCK_MILLISECONDS)
+        if run is None:
+            return DigestBusy()
+        record = DigestRecord(finished=now(), message="it was interrupted")
+        try:
+            record = await self._work(run, holder, at_once=at_once)
+        finally:
+            await self._store.finish_digests(scope, holder, record)
+        return record
+
+    async def _work(self, run: DigestRun, holder: str, *, at_once: bool) -> DigestRecord:
+        scope, moment = run.scope, now()
+        preferences = (await self._store.digest_scope(scope)).preferences
+        if not preferences.enabled:
+            return DigestRecord(finished=moment, message="digests are switched off")
+        domains = await self.find_domains(scope, preferences)
+        if not domains:
+            return DigestRecord(finished=moment, message="no domain of recipients is known")
+        if at_once or run.next_run <= moment:
+            until = moment if at_once else moment - MARGIN
+            next_run = preferences.next_time(moment)
+            await self._store.begin_planning(scope, holder, until, next_run)
+        while await self._store.plan_digests(scope, holder, domains):
+            if not await self._keep(scope, holder):
+                return DigestRecord(finished=now(), message="another process took over")
+        record = await self._send_waiting(scope, holder, preferences)
+        await self._store.purge_digests(moment)
+        return record
+
+    async def find_domains(self, scope: str | None, preferences: DigestPreferences) -> tuple[str, ...]:
+        """Return the domains whose recipients get digests: those of the tenant, or those that were named where there is
+        none. Mail can be addressed to anybody, and digests go to one's own people only."""
+        if scope:
+            tenant = await self._store.tenant(scope)
+            own = [
+                *(domain for domain, uid in self._tenants.items() if uid == scope),
+                *(tenant.domains if tenant else ()),
+            ]
+            wanted = [each for each in preferences.domains if each in own] if preferences.domains else own
+        else:
+            wanted = list(preferences.domains)
+        names = [domain for domain in map(normal_domain, wanted) if await self._tenancy.tenant_of(domain) == scope]
+        return tuple(dict.fromkeys(each for name in names for each in (name, unicode_domain(name))))
+
+    async def build(self, digest: Digest, preferences: DigestPreferences) -> EmailMessage | None:
+        """Return the mail of a digest; None where nothing of it is held any more."""
+        lifetime = self._settings.link_lifetime * DAY
+        found, count = await self._store.digest_messages(digest, self._settings.max_messages)
+        if not found:
+            return None
+        key = await self._store.current_digest_key(lifetime)
+        plan = DigestPlan(self._sender, self._base, key, now() + lifetime)
+        return await asyncio.to_thread(build_digest, digest, found, max(0, count - len(found)), preferences, plan)
+
+    async def _send_waiting(self, scope: str | None, holder: str, preferences: DigestPreferences) -> DigestRecord:
+        sent = failed = 0
+        message = ""
+        while digests := await self._store.waiting_digests(scope, BATCH):
+            if not await self._keep(scope, holder):
+                return DigestRecord(now(), sent, failed, "another process took over")
+            for digest in digests:
+                if sent + failed >= self._settings.max_recipients:
+                    return DigestRecord(now(), sent, failed, "more digests wait; they follow", is_cut=True)
+                fault, is_over = await self._send(digest, preferences)
+                sent, failed = sent + (not fault), failed + bool(fault)
+                message = fault or message
+                if is_over:
+                    return DigestRecord(now(), sent, failed, message)
+                await self._pause(60.0 / self._settings.per_minute)
+        return DigestRecord(now(), sent, failed, message)
+
+    async def _send(self, digest: Digest, preferences: DigestPreferences) -> tuple[str, bool]:
+        """Send one digest; return why it was not sent, and whether the next hop is down for all of them."""
+        mail = await self.build(digest, preferences)
+        if mail is None:
+            await self._store.drop_digest(digest.id)
+            return "", False
+        domain = normal_domain(digest.address.rpartition("@")[2])
+        tenants = {domain: digest.scope}
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                outcome = await self._routing.send(self._sender, [digest.address], mail.as_bytes(), tenants)
+        except TimeoutError:
+            return await self._fail(digest, "the next hop did not answer in time"), True
+        except NextHopError as fault:
+            return await self._fail(digest, f"the next hop {fault}"), True
+        if outcome.reply.positive:
+            await self._store.mark_digest_sent(digest.id, now() + self._settings.link_lifetime * DAY)
+            return "", False
+        refusal = f"the next hop answered {outcome.reply.code}"
+        if outcome.reply.code >= 500:
+            log.warning("digest refused", digest=digest.id, reason=refusal)
+            await self._store.mark_digest_sent(digest.id, now(), refusal)
+            return refusal, False
+        return await self._fail(digest, refusal), False
+
+    async def _fail(self, digest: Digest, fault: str) -> str:
+        if digest.attempts + 1 >= MAX_ATTEMPTS:
+            log.warning("digest given up", digest=digest.id, reason=fault)
+            await self._store.mark_digest_sent(digest.id, now(), fault)
+        else:
+            pause = min(LONGEST_PAUSE, 5 * MINUTE << min(digest.attempts, 10))
+            await self._store.mark_digest_failed(digest.id, now() + pause, fault)
+        return fault
+
+    async def _keep(self, scope: str | None, holder: str) -> bool:
+        return await self._store.keep_digests(scope, holder, now() + LOCK_MILLISECONDS)

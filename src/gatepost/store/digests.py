@@ -1,0 +1,303 @@
+"""Digests in the database: planned from held mail, sent once, and what their links have done.
+
+Planning goes through the held mail of a scope in the order in which it was held, some messages in each transaction, and
+remembers how far it came. Each recipient has at most one digest that waits; mail that is held later extends it. So a
+kill loses no digest: what was planned waits in storage. A digest counts as sent once the next hop has taken it and that
+is recorded; a process that dies in between sends that one digest twice, since it is better to repeat it than to lose it
+(RFC 1047 describes the same moment).
+
+One process works on a scope at a time: it has a lock with an end, as feeds do.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from gatepost.ids import new_id
+from gatepost.store.engine import (
+    Bulk,
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
+from gatepost.store.held_mail import HeldMessage, find_held
+from gatepost.store.held_search import normalize_address
+
+# Messages that are read in one step of planning; each may have a thousand recipients.
+PLAN_STEP = 100
+MAX_COUNTED = 10_000
+KEY_MILLISECONDS = 30 * 86_400_000
+
+_RUN = "scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail"
+_RUNS = f"SELECT {_RUN} FROM digest_runs ORDER BY scope"  # noqa: S608
+_ONE_RUN = f"SELECT {_RUN} FROM digest_runs WHERE scope = $1"  # noqa: S608
+_TAKE = """UPDATE digest_runs SET holder = $2, locked_until = $3 WHERE scope = $1 AND locked_until <= $4"""
+_KEEP = "UPDATE digest_runs SET locked_until = $3 WHERE scope = $1 AND holder = $2"
+_BEGIN = "UPDATE digest_runs SET planned_until = $3, next_run = $4 WHERE scope = $1 AND holder = $2"
+_ADVANCE = "UPDATE digest_runs SET after_kept = $3, after_ggrid = $4 WHERE scope = $1 AND holder = $2"
+_FINISH = "UPDATE digest_runs SET holder = '', locked_until = 0, detail = $3 WHERE scope = $1 AND holder = $2"
+_HELD_OF_TENANT = """SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant = $1
+AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5"""
+_HELD_OF_NOBODY = """SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant IS NULL AND $1 = ''
+AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5"""
+_RECIPIENTS = "SELECT ggrid, address FROM held_recipients WHERE ggrid = ANY($1) AND domain = ANY($2)"
+_PLAN_COLUMNS = "id, scope, address, since, until, attempts, next_try, fault, sent, expires"
+_EXTEND = " ON CONFLICT (scope, address) WHERE sent IS NULL DO UPDATE SET until = excluded.until"
+_PLAN = Bulk(
+    f"INSERT INTO digests ({_PLAN_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, '', NULL, 0)" + _EXTEND,  # noqa: S608
+    f"""INSERT INTO digests ({_PLAN_COLUMNS}) SELECT id, scope, address, since, until, 0, 0, '', NULL, 0
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
+    AS planned (id, scope, address, since, until)"""  # noqa: S608
+    + _EXTEND,
+    (),
+)
+_DIGEST = "id, scope, address, since, until, attempts, next_try, fault, sent, expires"
+_WAITING = f"""SELECT {_DIGEST} FROM digests WHERE scope = $1 AND sent IS NULL AND next_try <= $2
+ORDER BY next_try, id LIMIT $3"""  # noqa: S608
+_SELECT = f"SELECT {_DIGEST} FROM digests WHERE id = $1"  # noqa: S608
+_MESSAGES = """SELECT r.ggrid FROM held_recipients AS r JOIN held AS h ON h.ggrid = r.ggrid
+WHERE r.address = $1 AND h.gone = 0 AND h.kept > $2 AND h.kept <= $3 AND coalesce(h.tenant, '') = $4
+AND NOT EXISTS (SELECT 1 FROM recipient_releases AS had WHERE had.ggrid = r.ggrid AND had.address = r.address)
+ORDER BY r.ggrid DESC LIMIT $5"""
+_COUNT_MESSAGES = f"SELECT count(*) FROM ({_MESSAGES}) AS listed"  # noqa: S608
+_SENT = "UPDATE digests SET sent = $2, expires = $3, fault = $4 WHERE id = $1"
+_FAILED = "UPDATE digests SET attempts = attempts + 1, next_try = $2, fault = $3 WHERE id = $1"
+_DROP = "DELETE FROM digests WHERE id = $1"
+_USE = "INSERT INTO digest_uses (digest, item, used) VALUES ($1, $2, $3) ON CONFLICT (digest, item) DO NOTHING"
+_IS_USED = "SELECT 1 FROM digest_uses WHERE digest = $1 AND item = $2"
+_KEYS = "SELECT number, secret, created FROM digest_keys ORDER BY number DESC"
+_ADD_KEY = "INSERT INTO digest_keys (number, secret, created) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING"
+_PURGE = (
+    "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE sent IS NOT NULL AND expires < $1)",
+    "DELETE FROM digests WHERE sent IS NOT NULL AND expires < $1",
+)
+_PURGE_KEYS = "DELETE FROM digest_keys WHERE created < $1"
+_REVOKE = "DELETE FROM digest_keys WHERE number < $1"
+_COUNTS = """SELECT count(*), coalesce(sum(CASE WHEN sent IS NULL THEN 1 ELSE 0 END), 0),
+coalesce(sum(CASE WHEN sent IS NOT NULL AND fault <> '' THEN 1 ELSE 0 END), 0) FROM digests WHERE scope = $1"""
+
+
+class DigestRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What came of the last run: when it ended, how many digests were sent, how many were not and why. `is_cut`: it
+    sent as many as one run may."""
+
+    finished: int = 0
+    sent: int = 0
+    failed: int = 0
+    message: str = ""
+    is_cut: bool = False
+
+
+class DigestRun(msgspec.Struct, frozen=True):
+    """The work on the digests of a scope. Mail up to (`after_kept`, `after_ggrid`) was planned; planning goes on to
+    `planned_until`."""
+
+    scope: str | None
+    holder: str
+    locked_until: int
+    next_run: int
+    planned_until: int
+    after_kept: int
+    after_ggrid: str
+    record: DigestRecord = DigestRecord()
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """A digest for one recipient: it lists what was held after `since`, up to `until`."""
+
+    id: str
+    scope: str | None
+    address: str
+    since: int
+    until: int
+    attempts: int = 0
+    next_try: int = 0
+    fault: str = ""
+    sent: int | None = None
+    expires: int = 0
+
+
+class DigestCounts(msgspec.Struct, frozen=True):
+    """How many digests of a scope are on record, how many of them wait, and how many could not be sent."""
+
+    known: int
+    waiting: int
+    failed: int
+
+
+class DigestKey(msgspec.Struct, frozen=True):
+    """A key that links are signed with."""
+
+    number: int
+    secret: bytes
+    created: int
+
+
+class DigestStore(Operations):
+    """Digests, their runs and their links. `scope` is a tenant, or None for mail without one."""
+
+    @query
+    def digest_runs(self) -> Work[tuple[DigestRun, ...]]:
+        """The runs of all scopes that ever wanted digests."""
+        return tuple(map(_run, (yield Read(_RUNS))))
+
+    @change
+    def take_digests(self, scope: str | None, holder: str, until: int) -> Work[DigestRun | None]:
+        """Lock the digests of a scope; None where another process has them."""
+        owner = normalize_scope(scope) or ""
+        if not (yield Write(_TAKE, (owner, holder, until, now()))):
+            return None
+        return _run((yield Read(_ONE_RUN, (owner,)))[0])
+
+    @change
+    def keep_digests(self, scope: str | None, holder: str, until: int) -> Work[bool]:
+        """Renew the lock; False where another process has taken it."""
+        return bool((yield Write(_KEEP, (normalize_scope(scope) or "", holder, until))))
+
+    @change
+    def finish_digests(self, scope: str | None, holder: str, record: DigestRecord) -> Work[bool]:
+        """Remember a run and give the lock back; False where the lock was lost."""
+        detail = storable(msgspec.json.encode(record).decode())
+        return bool((yield Write(_FINISH, (normalize_scope(scope) or "", holder, detail))))
+
+    @change
+    def begin_planning(self, scope: str | None, holder: str, until: int, next_run: int) -> Work[bool]:
+        """Have mail up to a time planned, and the next run be due then."""
+        return bool((yield Write(_BEGIN, (normalize_scope(scope) or "", holder, until, next_run))))
+
+    @change
+    def plan_digests(self, scope: str | None, holder: str, domains: Sequence[str]) -> Work[int]:
+        """Plan digests for the recipients of the next held messages, in these domains; returns how many messages were
+        read. Nothing is done without the lock."""
+        owner = normalize_scope(scope) or ""
+        rows = yield Read(_ONE_RUN + " FOR UPDATE", (owner,))
+        run = _run(rows[0]) if rows else None
+        if run is None or run.holder != holder or not domains:
+            return 0
+        held = _HELD_OF_TENANT if owner else _HELD_OF_NOBODY
+        read = yield Read(held, (owner, run.after_kept, run.after_ggrid, run.planned_until, PLAN_STEP))
+        if not read:
+            return 0
+        kept = {ggrid: int(moment) for moment, ggrid in read}
+        found = yield Read(_RECIPIENTS, (Many(tuple(kept)), Many(tuple(map(storable, domains)))))
+        first: dict[str, int] = {}
+        for ggrid, address in found:
+            first[address] = min(first.get(address, kept[ggrid]), kept[ggrid])
+        if first:
+            planned = [(new_id(), owner, address, since - 1, run.planned_until) for address, since in first.items()]
+            yield msgspec.structs.replace(_PLAN, rows=planned)
+        moment, ggrid = read[-1]
+        yield Write(_ADVANCE, (owner, holder, int(moment), ggrid))
+        return len(read)
+
+    @query
+    def waiting_digests(self, scope: str | None, limit: int = 100) -> Work[tuple[Digest, ...]]:
+        """Digests of a scope that are to be sent now."""
+        rows = yield Read(_WAITING, (normalize_scope(scope) or "", now(), limit))
+        return tuple(map(_digest, rows))
+
+    @query
+    def digest(self, uid: str) -> Work[Digest | None]:
+        """One digest."""
+        rows = yield Read(_SELECT, (storable(uid),))
+        return _digest(rows[0]) if rows else None
+
+    @query
+    def digest_messages(self, digest: Digest, limit: int) -> Work[tuple[tuple[HeldMessage, ...], int]]:
+        """What a digest lists, the newest first: mail that is still held for its recipient, at most `limit` messages.
+        Also how many there are, counted up to `MAX_COUNTED`."""
+        values = (normalize_address(digest.address), digest.since, digest.until, digest.scope or "")
+        rows = yield Read(_MESSAGES, (*values, limit))
+        count = (yield Read(_COUNT_MESSAGES, (*values, MAX_COUNTED)))[0][0] if len(rows) == limit else len(rows)
+        found = []
+        for (ggrid,) in rows:
+            if mail := (yield from find_held(ggrid, None)):
+                found.append(mail)
+        return tuple(found), int(count)
+
+    @change
+    def mark_digest_sent(self, uid: str, expires: int, fault: str = "") -> Work[None]:
+        """Record that the next hop has a digest, or with `fault` that it never takes it; its links end then."""
+        yield Write(_SENT, (uid, now(), expires, storable(fault[:500])))
+
+    @change
+    def mark_digest_failed(self, uid: str, next_try: int, fault: str) -> Work[None]:
+        """Have a digest wait until it is tried again."""
+        yield Write(_FAILED, (uid, next_try, storable(fault[:500])))
+
+    @change
+    def drop_digest(self, uid: str) -> Work[None]:
+        """Forget a digest that has nothing to list any more."""
+        yield Write(_DROP, (uid,))
+
+    @change
+    def use_digest_link(self, digest: str, item: str) -> Work[bool]:
+        """Use a link; False where it was used before."""
+        return bool((yield Write(_USE, (storable(digest), storable(item), now()))))
+
+    @query
+    def is_digest_link_used(self, digest: str, item: str) -> Work[bool]:
+        """Whether a link was used."""
+        return bool((yield Read(_IS_USED, (storable(digest), storable(item)))))
+
+    @query
+    def digest_keys(self) -> Work[tuple[DigestKey, ...]]:
+        """All keys, the newest first."""
+        return tuple(map(_key, (yield Read(_KEYS))))
+
+    @change
+    def current_digest_key(self, lifetime: int, *, renew: bool = False, revoke: bool = False) -> Work[DigestKey]:
+        """The key to sign with. A key is replaced after 30 days, or now with `renew`, and forgotten when no link that
+        it signed is valid any more; links live for `lifetime` milliseconds. With `revoke`, all keys before it are
+        forgotten now, and with them the links that they signed."""
+        moment = now()
+        keys = tuple(map(_key, (yield Read(_KEYS))))
+        if not keys or renew or keys[0].created < moment - KEY_MILLISECONDS:
+            number = keys[0].number + 1 if keys else 1
+            yield Write(_ADD_KEY, (number, secrets.token_hex(32), moment))
+            keys = tuple(map(_key, (yield Read(_KEYS))))
+        # A key signs for 30 days, and its last link lives for as long as links live.
+        yield Write(_PURGE_KEYS, (min(keys[0].created, moment - KEY_MILLISECONDS - lifetime),))
+        if revoke:
+            yield Write(_REVOKE, (keys[0].number,))
+        return keys[0]
+
+    @change
+    def purge_digests(self, before: int) -> Work[None]:
+        """Forget digests whose links have ended before a time."""
+        for statement in _PURGE:
+            yield Write(statement, (before,))
+
+    @query
+    def digest_counts(self, scope: str | None) -> Work[DigestCounts]:
+        """How many digests of a scope are on record."""
+        rows = yield Read(_COUNTS, (normalize_scope(scope) or "",))
+        return DigestCounts(*map(int, rows[0]))
+
+
+_records = msgspec.json.Decoder(DigestRecord)
+
+
+def _run(row: Row) -> DigestRun:
+    scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail = row
+    record = _records.decode(detail)
+    return DigestRun(scope or None, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, record)
+
+
+def _digest(row: Row) -> Digest:
+    uid, scope, *rest = row
+    return Digest(uid, scope or None, *rest)
+
+
+def _key(row: Row) -> DigestKey:
+    number, secret, created = row
+    return DigestKey(int(number), bytes.fromhex(secret), int(created))

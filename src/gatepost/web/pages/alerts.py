@@ -1,0 +1,177 @@
+"""Alerts: which events alert whom, by mail and by signed calls. They concern the deployment.
+
+The alert of `events.alerts` in guard.yml or abby.yml is shown with the settings in force, and changed in the file. A
+receiver that the file names is the file's, and gets nothing twice.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from starlette.responses import Response
+
+from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.settings.values import hide_path
+from gatepost.settings.web_alerts import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAlert, WebAlertError, build_alert
+from gatepost.store.alert_definitions import AlertDefinition
+from gatepost.web.context import WebContext
+from gatepost.web.forms import Form
+from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.request import SignedInRequest
+from gatepost.web.routing import PageRoute, WebRoute
+
+MAX_NAME = 63
+# What the page of settings says of a key without a value.
+NOT_SET = "not set"
+NO_ALERT = Failure(NOT_FOUND, "there is no such alert here; the alert of a file is changed in the file")
+MEANINGS = {
+    "message.held": "a message was put into the quarantine",
+    "message.released": "a held message was sent on",
+    "message.deleted": "a held message was deleted by somebody",
+    "message.reported": "somebody reported a wrong decision",
+    "list.changed": "entries of a list changed",
+    "lookBack.found": "delivered mail would be held today",
+    "policy.published": "the policy or rules changed",
+    "config.published": "a configuration was published",
+    "config.rollout": "a node took a configuration over, or failed",
+    "user.signedIn": "somebody signed in",
+    "user.signInFailed": "somebody failed to sign in",
+    "key.created": "an API key was created",
+    "key.revoked": "an API key was revoked",
+    "node.state": "a node started or stops",
+    "health.changed": "queue, storage, certificate, quarantine or DNS changed their state",
+    "audit.recorded": "any other change on the audit trail",
+}
+LABELS = {
+    "name": "The name",
+    "kinds": "The events",
+    "recipients": "Recipients",
+    "url": "The address",
+    "max_per_hour": "The number in an hour",
+    "min_severity": "The severity",
+}
+REFUSALS = {
+    "changed": "The alert was changed meanwhile, or the name is taken. Look at it, and try again.",
+    "full": f"There are as many alerts as there may be: {MAX_ALERTS}. Delete one first.",
+}
+
+
+class AlertForm(msgspec.Struct, frozen=True):
+    """What was typed. `seen` is when the alert that the author has seen was changed; 0 for a new one."""
+
+    name: str = ""
+    alert: WebAlert = WebAlert(kinds=("health.changed", "node.state", "user.signInFailed"))
+    seen: int = 0
+
+
+async def show_alerts(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List all alerts."""
+    return html_response(await _render_alerts(context, request))
+
+
+async def edit_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show the form of an alert: a new one, or one that there is."""
+    name, form = request.query.text("name", MAX_NAME), AlertForm()
+    if name:
+        found = await _find(context, name)
+        if found is None:
+            return NO_ALERT
+        form = AlertForm(found.name, found.alert, found.modified)
+    return html_response(await _render_form(context, request, form))
+
+
+async def save_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Check and save an alert."""
+    form = _read_form(request.form)
+    mistakes: list[str] = []
+    if not form.name or not form.name.isprintable():
+        mistakes.append("The name must be printable characters")
+    try:
+        build_alert(form.alert)
+    except WebAlertError as fault:
+        mistakes += [f"{LABELS.get(field, field)} {sentence}" for field, sentence in fault.mistakes]
+    if mistakes:
+        return html_response(await _render_form(context, request, form, mistakes), 400)
+    saved = await context.store.put_alert_definition(form.name, form.alert, form.seen, request.actor)
+    if isinstance(saved, str):
+        return html_response(await _render_form(context, request, form, [REFUSALS[saved]]), 409)
+    return redirect("/alerts", notice="alert-saved")
+
+
+async def delete_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete an alert."""
+    refused = await context.store.delete_alert_definition(request.form.text("name", MAX_NAME), request.actor)
+    return NO_ALERT if refused else redirect("/alerts", notice="alert-deleted")
+
+
+async def test_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Send one alert to all receivers now, and show what came of it."""
+    found = await _find(context, request.form.text("name", MAX_NAME))
+    send = context.installation.test_alert
+    if found is None or send is None:
+        return NO_ALERT
+    await context.store.note("system.testEvent", request.actor, sample=[found.name])
+    async with context.examining:
+        fault = await asyncio.to_thread(send, found.alert)
+    return html_response(await _render_alerts(context, request, tried=(found.name, fault)))
+
+
+async def _find(context: WebContext, name: str) -> AlertDefinition | None:
+    return next((each for each in await context.store.alert_definitions() if each.name == name), None)
+
+
+def _read_form(form: Form) -> AlertForm:
+    most, seen = form.text("max_per_hour", 4), form.text("seen", 18)
+    recipients = form.raw_text("recipients").replace(",", " ").split()
+    alert = WebAlert(
+        kinds=tuple(kind for kind in ALERT_KINDS if kind in form.all("kinds")),
+        min_severity=form.text("min_severity", 20),
+        max_per_hour=int(most) if most.isascii() and most.isdigit() else 0,
+        recipients=tuple(dict.fromkeys(recipients)),
+        url=form.text("url", 3_000),
+    )
+    return AlertForm(form.text("name", MAX_NAME), alert, int(seen) if seen.isascii() and seen.isdigit() else 0)
+
+
+async def _render_alerts(context: WebContext, request: SignedInRequest, *, tried: tuple[str, str] | None = None) -> str:
+    may_know = request.may("system.change")
+    of_files = [
+        row for row in context.installation.settings if row[1].startswith("events.alerts") and row[2] != NOT_SET
+    ]
+    return await context.renderer.render_in_turns(
+        "alerts.html",
+        request,
+        here="/alerts",
+        # The path of an address may be its only secret.
+        alerts=[
+            (each, each.alert.url if may_know else hide_path(each.alert.url) if each.alert.url else "")
+            for each in await context.store.alert_definitions()
+        ],
+        of_files=of_files,
+        can_test=context.installation.test_alert is not None,
+        tried=tried,
+    )
+
+
+async def _render_form(
+    context: WebContext, request: SignedInRequest, form: AlertForm, mistakes: Sequence[str] = ()
+) -> str:
+    return await context.renderer.render_in_turns(
+        "alert-form.html",
+        request,
+        here="/alerts",
+        form=form,
+        alert=form.alert,
+        kinds=[(kind, MEANINGS[kind]) for kind in ALERT_KINDS],
+        severities=SEVERITIES,
+        mistakes=mistakes,
+    )
+
+
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/alerts", show_alerts, "system.read"),
+    PageRoute("GET", "/alerts/edit", edit_alert, "system.change"),
+    PageRoute("POST", "/alerts/edit", save_alert, "system.change"),
+    PageRoute("POST", "/alerts/delete", delete_alert, "system.change"),
+    PageRoute("POST", "/alerts/test", test_alert, "system.change"),
+)

@@ -1,0 +1,81 @@
+"""`gatepost digest` as a person uses it: preview, send, status, and a new key."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from email import message_from_string
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.command_line import run_command
+
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.first_start import prepare
+from gatepost.settings.files import GUARD_FILE
+from gatepost.store import open_store
+from gatepost.store.audit import CLI
+from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.times import now
+
+T = TypeVar("T")
+
+
+def ask(data: Path, work: Callable[[Store], Awaitable[T]]) -> T:
+    async def run() -> T:
+        store = open_store("sqlite:gatepost.db", data)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def data(tmp_path: Path, next_hop: Any) -> Path:
+    """A data folder with mail that is held for bob, in a deployment without tenants."""
+    folder = tmp_path / "data"
+    prepare(DataFolder(folder), None)
+    with (folder / GUARD_FILE).open("a") as file:
+        file.write(f'delivery: {{nextHop: "{next_hop.url}"}}\npublicUrl: https://mail.example\n')
+    report = Report("spam", "quarantine", (), 700, "it adds up", subject="Offer", senders=("ann@x.example",))
+    envelope = Envelope("ann@x.example", ("bob@example.com",))
+    record = MessageRecord(new_id(), now(), now(), envelope, 9, "ab" * 32, report)
+    ask(folder, lambda store: store.hold(record))
+    return folder
+
+
+def test_from_preview_to_a_new_key(data: Path, next_hop: Any) -> None:
+    def run(*words: str) -> tuple[int, str, str]:
+        return run_command("digest", *words, "--data", data)
+
+    code, out, err = run("preview", "bob@example.com")
+    assert code == 0, err
+    assert message_from_string(out)["To"] == "bob@example.com"
+    assert "https://mail.example/digest/" in out.replace("=\r\n", "")
+    assert run("preview", "eve@example.com")[:2] == (1, "")
+    assert "No tenant has switched digests on." in run("status")[1]
+    assert "switched off" in run("send")[2]
+    wanted = DigestPreferences(enabled=True, domains=("example.com",))
+    assert ask(data, lambda store: store.put_digest_preferences(None, wanted, 0, CLI))
+    assert "1 digests sent, 0 not." in run("send")[1]
+    assert [recipients for _, recipients, _ in next_hop.mail] == [("bob@example.com",)]
+    (row,) = json.loads(run("status", "--json")[1])["scopes"]
+    assert (row["enabled"], row["sent"], row["waiting"]) == (True, 1, 0)
+    assert "key 2" in run("rotate-key")[1]
+    assert "revoked" in run("rotate-key", "--revoke")[1]
+    assert len(ask(data, lambda store: store.digest_keys())) == 1
+
+
+def test_what_is_missing_is_said(data: Path) -> None:
+    file = data / GUARD_FILE
+    file.write_text(file.read_text().replace("publicUrl: https://mail.example\n", ""))
+    assert "no publicUrl" in run_command("digest", "preview", "bob@example.com", "--data", data)[2]
+    file.write_text(file.read_text() + "publicUrl: http://mail.example/x\n")
+    assert "https://host" in run_command("digest", "preview", "bob@example.com", "--data", data)[2]

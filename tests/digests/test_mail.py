@@ -1,0 +1,136 @@
+"""The mail of a digest: what a reader sees, and what hostile mail cannot do in it."""
+
+import re
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.digests.languages import find_texts, list_languages
+from gatepost.digests.mail import DigestPlan, build_digest
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.policy.rules import VERDICTS
+from gatepost.report import Report
+from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.digests import Digest, DigestKey
+from gatepost.store.held_mail import HeldMessage
+from gatepost.store.messages import MessageRecord
+
+NOW = 1_800_000_000_000
+PLAN = DigestPlan("filter@gw.example", "https://mail.example", DigestKey(1, bytes(32), 0), NOW + 86_400_000)
+DIGEST = Digest(new_id(), None, "bob@example.com", NOW - 1, NOW)
+LINK = re.compile(r"https://mail\.example/digest/[A-Za-z0-9_-]+")
+
+
+def held(
+    subject: str = "Offer", verdict: Any = "spam", name: str = "", sender: str = "ann@shop.example"
+) -> HeldMessage:
+    report = Report(
+        verdict, "quarantine", (), 700, "it adds up", subject=subject, senders=(sender,), sender_names=(name,)
+    )
+    record = MessageRecord(new_id(), NOW, NOW, Envelope(sender, ("bob@example.com",)), 9, "ab" * 32, report)
+    return HeldMessage(record, NOW, "held")
+
+
+def built(*messages: HeldMessage, left_out: int = 0, **preferences: Any) -> tuple[EmailMessage, str, str]:
+    """The message as a reader's program parses it, its text and its page."""
+    mail = build_digest(DIGEST, messages, left_out, DigestPreferences(enabled=True, **preferences), PLAN)
+    raw = mail.as_bytes()
+    assert raw.isascii()
+    assert max(map(len, raw.split(b"\r\n"))) <= 998
+    parsed = message_from_bytes(raw, policy=default)
+    assert isinstance(parsed, EmailMessage)
+    text, page = parsed.get_body(("plain",)), parsed.get_body(("html",))
+    assert text
+    assert page
+    return parsed, text.get_content(), page.get_content()
+
+
+def test_headers_say_what_it_is() -> None:
+    mail, _, _ = built(held())
+    assert mail.get_content_type() == "multipart/alternative"
+    assert (mail["From"], mail["To"]) == ("filter@gw.example", "bob@example.com")
+    assert mail["Message-ID"] == f"<digest-{DIGEST.id}@gw.example>", "the same digest is the same message"
+    assert (mail["Auto-Submitted"], mail["Precedence"]) == ("auto-generated", "bulk")
+    assert mail["List-Id"] == "<digest.gw.example>"
+    assert mail["Subject"] == "1 message held for you"
+
+
+def test_both_forms_have_the_same_links_and_nothing_else_to_click_on() -> None:
+    hostile = held("See https://evil.example/x and www.evil.example or HTTP://a.b.example", name="bank.example")
+    _, text, page = built(held(), hostile, own_entries=True)
+    assert len(LINK.findall(text)) == 3
+    assert set(LINK.findall(page)) == set(LINK.findall(text))
+    for form in (text, page):
+        rest = LINK.sub("", form)
+        assert "://" not in rest.replace("hxxps://", "").replace("hxxp://", "").replace("hxxP://", "")
+        assert "evil.example" not in rest
+        assert "hxxps://evil[.]example/x" in rest
+        assert "bank[.]example" in rest
+
+
+@pytest.mark.parametrize(
+    "nasty",
+    [
+        "\u202egpj.exe",
+        "a\r\nBcc: x@evil.example\r\n\r\nbody",
+        "<script>alert(1)</script>",
+        "</td></table><a href='https://evil.example'>here",
+        "x" * 900,
+        "e" + "\u0301" * 900,
+        "\u05e9\u05dc\u05d5\u05dd",
+        "\0\x1b[31m\u2066\u2029",
+        "{count}{address}{0}",
+        "\ud83d",
+        "&lt;b&gt;",
+    ],
+)
+def test_hostile_text_is_text(nasty: str) -> None:
+    mail, text, page = built(held(nasty, name=nasty, sender=f"{nasty[:50]}@evil.example"), intro=nasty[:800])
+    assert set(mail.keys()) >= {"From", "To", "Subject"}
+    assert mail["Bcc"] is None
+    for form in (text, page):
+        shown = form.replace("\u2068", "").replace("\u2069", "")
+        assert not re.search("[\0\x1b\u202a-\u202e\u2066-\u2067\u2029]", shown)
+    assert page.count("<a ") == 1
+    assert "<script" not in page
+    assert len(text) < 6_000
+
+
+def test_what_a_recipient_may_do_follows_from_the_verdict() -> None:
+    for verdict in VERDICTS:
+        _, text, _ = built(held(verdict=verdict))
+        assert ("Request release: https" in text) is (verdict not in ("spam", "bulk"))
+
+
+def test_words_of_the_tenant_and_its_language() -> None:
+    mail, text, page = built(held(), held(), left_out=7, language="de", zone="Europe/Berlin", intro="Fragen: 4711\nIT")
+    assert mail["Subject"] == "9 Nachrichten für Sie zurückgehalten"
+    assert "Fragen: 4711\r\nIT" in text
+    assert '<html lang="de">' in page
+    assert "7 weitere Nachrichten" in text
+    assert "Europe/Berlin" in text
+    assert find_texts("xx").code == "en"
+
+
+def test_every_language_has_every_text() -> None:
+    english = find_texts("en")
+    keys, fields = set(english._texts), re.compile(r"\{\w+\}")
+    for code, name in list_languages():
+        texts = find_texts(code)._texts
+        assert set(texts) == keys, name
+        assert {key: sorted(fields.findall(text)) for key, text in texts.items()} == {
+            key: sorted(fields.findall(text)) for key, text in english._texts.items()
+        }
+    assert {f"reason_{verdict}" for verdict in VERDICTS} <= keys
+    assert [code for code, _ in list_languages()][:2] == ["en", "de"]
+
+
+def test_an_address_that_no_header_takes_stands_in_the_envelope_alone() -> None:
+    odd = msgspec.structs.replace(DIGEST, address="ü\u202e(x)@example.com")
+    mail = build_digest(odd, [held()], 0, DigestPreferences(), PLAN)
+    assert mail["To"] == "undisclosed-recipients:;"

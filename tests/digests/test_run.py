@@ -1,0 +1,282 @@
+"""Digests are planned from held mail and sent once, on both engines, through a real next hop."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gatepost.digests.links import read_link
+from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.service.digests import DigestSchedule
+from gatepost.settings.digests import DigestSettings
+from gatepost.smtp.client import Tenancy
+from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Routing
+from gatepost.store import open_store
+from gatepost.store.audit import CLI, Actor
+from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.digests import DigestRecord
+from gatepost.store.errors import StorageError
+from gatepost.store.messages import MessageRecord
+from gatepost.store.store import Store
+from gatepost.times import now
+
+REPORT = Report("spam", "quarantine", (), 700, "it adds up", subject="Offer", senders=("ann@shop.example",))
+LINK = re.compile(r"https://mail\.example/digest/([A-Za-z0-9_-]+)")
+
+
+class Deployment:
+    """A store with one tenant, and what sends its digests."""
+
+    def __init__(self, store: Store, hop: str) -> None:
+        self.store, self.relay = store, Relay(hop, "off", "gw.example")
+        self.tenant = ""
+
+    def sender(self, **settings: Any) -> DigestSender:
+        async def no_pause(_seconds: float) -> None:
+            return None
+
+        chosen = DigestSettings(**settings)
+        routing, tenancy = Routing.through(self.relay), Tenancy({}, self.store)
+        return DigestSender(
+            self.store, routing, tenancy, chosen, "https://mail.example", "filter@gw.example", {}, no_pause
+        )
+
+    async def prepare(self, **preferences: Any) -> None:
+        self.tenant = (await self.store.create_tenant(new_id())).uid
+        await self.store.set_tenant_domains(self.tenant, ["example.com"])
+        await self.prefer(**preferences)
+
+    async def prefer(self, **preferences: Any) -> None:
+        seen = (await self.store.digest_scope(self.tenant)).modified
+        wanted = DigestPreferences(**{"enabled": True, **preferences})
+        assert await self.store.put_digest_preferences(self.tenant, wanted, seen, CLI)
+
+    async def hold(self, *recipients: str, report: Report = REPORT, tenant: str | None = "own") -> str:
+        owner = self.tenant if tenant == "own" else tenant
+        envelope = Envelope("ann@shop.example", recipients or ("bob@example.com",), tenant=owner)
+        record = MessageRecord(new_id(), now(), now(), envelope, 9, "ab" * 32, report)
+        await self.store.hold(record)
+        return record.ggrid
+
+    async def send(self, **settings: Any) -> DigestRecord:
+        record = await self.sender(**settings).run(self.tenant, at_once=True)
+        assert isinstance(record, DigestRecord)
+        return record
+
+
+Use = Callable[[Callable[[Deployment], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
+    """Runs a scenario on each engine."""
+    url = f"sqlite:{tmp_path / 'g.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+
+    def used(scenario: Callable[[Deployment], Awaitable[None]]) -> None:
+        async def run() -> None:
+            store = open_store(url, tmp_path)
+            deployment = Deployment(store, next_hop.url)
+            try:
+                await deployment.prepare()
+                await scenario(deployment)
+            finally:
+                await deployment.relay.close()
+                await store.close()
+
+        asyncio.run(run())
+
+    return used
+
+
+def text_of(raw: bytes) -> str:
+    body = message_from_bytes(raw, policy=default).get_body(("plain",))  # type: ignore[attr-defined]
+    return str(body.get_content())
+
+
+def test_each_recipient_gets_one_digest_of_its_own_mail(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        both = await deployment.hold("bob@example.com", "Cy@example.com", "eve@outside.example")
+        only = await deployment.hold("bob@example.com")
+        await deployment.hold("bob@example.com", tenant=None)
+        record = await deployment.send()
+        assert (record.sent, record.failed) == (2, 0)
+        keys = await deployment.store.digest_keys()
+        found = {}
+        for sender, recipients, raw in next_hop.mail:
+            assert sender == "filter@gw.example"
+            links = [read_link(text, keys, now()) for text in LINK.findall(text_of(raw))]
+            found[recipients] = {link.item for link in links if link}
+        assert found == {("bob@example.com",): {both, only}, ("cy@example.com",): {both}}
+        assert (await deployment.send()).sent == 0, "nothing was held since"
+        await deployment.hold("cy@example.com")
+        assert (await deployment.send()).sent == 1
+        assert len(next_hop.mail) == 3
+
+    use(scenario)
+
+
+def test_a_kill_before_the_record_repeats_one_digest_and_loses_none(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        for name in "abc":
+            await deployment.hold(f"{name}@example.com")
+        sender, mark, calls = deployment.sender(), deployment.store.mark_digest_sent, []
+
+        async def dies(uid: str, expires: int, fault: str = "") -> None:
+            calls.append(uid)
+            if len(calls) == 2:
+                raise StorageError("the process was killed here")
+            await mark(uid, expires, fault)
+
+        deployment.store.mark_digest_sent = dies  # type: ignore[method-assign]
+        with pytest.raises(StorageError):
+            await sender.run(deployment.tenant, at_once=True)
+        assert len(next_hop.mail) == 2
+        schedule = DigestSchedule(deployment.store, sender)
+        await schedule.look()
+        assert [recipients for _, recipients, _ in next_hop.mail].count(("b@example.com",)) <= 2
+        assert {recipients[0][0] for _, recipients, _ in next_hop.mail} == {"a", "b", "c"}
+        assert len(next_hop.mail) == 4
+        ids = [message_from_bytes(raw)["Message-ID"] for _, _, raw in next_hop.mail]
+        assert len(set(ids)) == 3, "the repeated one is the same message"
+        await schedule.look()
+        assert len(next_hop.mail) == 4
+
+    use(scenario)
+
+
+def test_planning_goes_on_where_it_was_killed(use: Use, next_hop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.store.digests.PLAN_STEP", 4)
+
+    async def scenario(deployment: Deployment) -> None:
+        for number in range(6):
+            await deployment.hold(f"r{number}@example.com")
+        store, tenant = deployment.store, deployment.tenant
+        assert await store.take_digests(tenant, "dead", now() + 60_000)
+        assert await store.begin_planning(tenant, "dead", now(), now() + 86_400_000)
+        assert await store.plan_digests(tenant, "dead", ["example.com"]) == 4
+        assert isinstance(await deployment.sender().run(tenant), DigestBusy), "the lock still stands"
+        assert await store.plan_digests(tenant, "another", ["example.com"]) == 0
+        assert await store.keep_digests(tenant, "dead", now() - 1)
+        await DigestSchedule(store, deployment.sender()).look()
+        assert len(next_hop.mail) == 6
+
+    use(scenario)
+
+
+def test_what_cannot_be_sent_waits_and_what_is_refused_is_said(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        store, tenant = deployment.store, deployment.tenant
+        await deployment.hold("a@example.com")
+        await deployment.hold("b@example.com")
+        next_hop.answers = {"RCPT TO:<a@": "451 later", "RCPT TO:<b@": "550 never"}
+        record = await deployment.send()
+        assert (record.sent, record.failed) == (0, 2)
+        counts = await store.digest_counts(tenant)
+        assert (counts.waiting, counts.failed) == (1, 1)
+        next_hop.answers = {}
+        assert (await deployment.send()).sent == 0, "it is not its turn yet"
+        await deployment.hold("a@example.com")
+        waiting = await store.digest_counts(tenant)
+        assert waiting.waiting == 1
+
+    use(scenario)
+
+
+def test_limits_of_a_run_and_of_a_digest(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        for name in "abc":
+            for _ in range(4):
+                await deployment.hold(f"{name}@example.com")
+        record = await deployment.send(max_recipients=2, max_messages=3)
+        assert (record.sent, record.is_cut) == (2, True)
+        text = text_of(next_hop.mail[0][2])
+        assert len(LINK.findall(text)) == 3
+        assert "1 more messages are held" in text
+        schedule = DigestSchedule(deployment.store, deployment.sender())
+        await schedule.look()
+        assert len(next_hop.mail) == 2, "the rest follows later"
+        assert (await deployment.send()).sent == 1
+
+    use(scenario)
+
+
+def test_mail_that_is_gone_is_not_listed(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        gone, had = await deployment.hold(), await deployment.hold("bob@example.com", "cy@example.com")
+        await deployment.store.delete_held(gone, CLI)
+        await deployment.store.mark_released_to(had, "bob@example.com", Actor("recipient", "bob@example.com"), new_id())
+        assert (await deployment.send()).failed == 0
+        assert [recipients for _, recipients, _ in next_hop.mail] == [("cy@example.com",)]
+        assert (await deployment.store.digest_counts(deployment.tenant)).waiting == 0
+
+    use(scenario)
+
+
+def test_without_a_tenant_the_domains_are_named(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        deployment.tenant = ""
+        await deployment.prefer(domains=("here.example", "example.com"))
+        for address in ("a@here.example", "b@example.com", "c@outside.example"):
+            await deployment.hold(address, tenant=None)
+        await deployment.send()
+        assert [recipients for _, recipients, _ in next_hop.mail] == [("a@here.example",)], "example.com is a tenant's"
+
+    use(scenario)
+
+
+def test_only_who_wants_digests_gets_them(use: Use, next_hop: Any) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        await deployment.hold()
+        schedule = DigestSchedule(deployment.store, deployment.sender())
+        await schedule.look()
+        assert not next_hop.mail, "they are not due"
+        await deployment.prefer(enabled=False)
+        assert (await deployment.send()).message == "digests are switched off"
+        await schedule.look()
+        assert not next_hop.mail
+        await DigestSchedule(deployment.store, None).look()
+
+    use(scenario)
+
+
+def test_a_day_has_one_run(use: Use) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        preferences = DigestPreferences(hour=7, zone="Europe/Berlin")
+        summer = 1_782_885_600_000  # 2026-07-01 06:00 UTC, 08:00 there
+        due = preferences.next_time(summer)
+        assert due == summer + 23 * 3_600_000
+        assert preferences.next_time(due) == due + 86_400_000
+        assert DigestPreferences(zone="Nowhere/Land").next_time(summer) == summer + 3_600_000
+        run = next(each for each in await deployment.store.digest_runs() if each.scope == deployment.tenant)
+        assert now() < run.next_run <= now() + 86_400_000
+        seen = (await deployment.store.digest_scope(deployment.tenant)).modified
+        changed = msgspec.structs.replace(preferences, enabled=True)
+        assert await deployment.store.put_digest_preferences(deployment.tenant, changed, seen - 1, CLI) is None
+
+    use(scenario)
+
+
+def test_keys_are_replaced_and_revoked(use: Use) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        store = deployment.store
+        first = await store.current_digest_key(1_000)
+        assert await store.current_digest_key(1_000) == first
+        second = await store.current_digest_key(1_000, renew=True)
+        assert [key.number for key in await store.digest_keys()] == [second.number, first.number]
+        assert first.secret != second.secret
+        third = await store.current_digest_key(1_000, renew=True, revoke=True)
+        assert [key.number for key in await store.digest_keys()] == [third.number]
+
+    use(scenario)

@@ -1,0 +1,91 @@
+"""What will become a fault: a certificate that ends, a quarantine that fills, DNS that fails."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.guard.answers.dns import DnsCounters
+from gatepost.scanning.request import Condition, Load
+from gatepost.service.certificates import read_expiry, sign_certificate
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.health import HealthWatch
+from gatepost.service.health_warnings import HealthWarnings, warn_of_certificates
+from gatepost.service.plan import Plan
+from gatepost.settings.keys import GuardSettings
+from gatepost.store import open_store
+from gatepost.web.health_notes import note_for, worst_of_cores
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    data = DataFolder(tmp_path / "data")
+    data.make()
+    certificate, key = sign_certificate(["gw.example"], datetime.now(UTC))
+    data.certificate.parent.mkdir(parents=True, exist_ok=True)
+    data.certificate.write_bytes(certificate)
+    data.key.write_bytes(key)
+    guard = GuardSettings.model_validate({"quarantine": {"maxSize": 100_000_000}})
+    return Plan(data, guard=guard)
+
+
+def test_a_certificate_that_ends_soon(plan: Plan) -> None:
+    ends = read_expiry(plan.data.certificate.read_bytes())
+    assert warn_of_certificates(plan, datetime.now(UTC)) == ""
+    assert warn_of_certificates(plan, ends - timedelta(days=14)) == ""
+    assert "ends in 3 days" in warn_of_certificates(plan, ends - timedelta(days=3, hours=1))
+    assert "has ended" in warn_of_certificates(plan, ends + timedelta(days=1))
+    plan.data.certificate.write_bytes(b"half a file")
+    assert warn_of_certificates(plan, ends) == ""
+
+
+def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = DnsCounters()
+    used = 79_999_999
+    told: list[tuple[str, str, str]] = []
+
+    class Events:
+        is_idle = False
+
+        def emit(self, _make: Any, **fields: Any) -> None:
+            told.append((fields["component"], fields["after"], fields["reason"]))
+
+    async def run() -> None:
+        nonlocal counters, used
+        store, condition = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Condition()
+
+        async def held_size() -> int:
+            return used
+
+        monkeypatch.setattr(store, "held_size", held_size)
+        warnings = HealthWarnings(condition, store, lambda: plan, lambda: counters)
+        watch = HealthWatch(Events(), store)
+        watch.watch_warnings(condition)
+        await warnings.look()
+        assert condition.warned == ()
+        counters, used = DnsCounters(30, 0, 20), 90_000_000
+        await warnings.look()
+        assert condition.warned == (
+            "the quarantine is 90% full (quarantine.maxSize)",
+            "DNS does not answer: 20 of 30 questions of the last minute failed",
+        )
+        load = condition.describe(Load(0, 5, 10))
+        note = worst_of_cores([("a", load)])
+        assert note
+        assert (note.level, note.text) == ("warn", "The quarantine is 90% full (quarantine.maxSize) (1 more).")
+        assert note_for(note, may_know=False) is None, "mail flows, and people of a tenant need not know"
+        assert not load.trouble, "the status of the queue does not change by it"
+        for _ in range(3):
+            await watch.look()
+        assert sorted(each[:2] for each in told) == [("dns", "degraded"), ("quarantine", "degraded")]
+        counters, used = DnsCounters(49, 0, 39), 0
+        await warnings.look()
+        assert condition.warned == (), "a few questions say nothing"
+        for _ in range(3):
+            await watch.look()
+        assert sorted(each[:2] for each in told[2:]) == [("dns", "ok"), ("quarantine", "ok")]
+        await store.close()
+
+    asyncio.run(run())
