@@ -5,15 +5,14 @@ import time
 
 import pytest
 
-from gatepost import background_work
-from gatepost.background_work import LATE_SECONDS, REST, BackgroundWork
+from gatepost.background_work import LATE_SECONDS, MAX_REST_SECONDS, REST, BackgroundWork
 
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long was rested; nobody waits for it."""
     found: list[float] = []
-    monkeypatch.setattr(background_work.time, "sleep", found.append)
+    monkeypatch.setattr("gatepost.background_work.time.sleep", found.append)
     return found
 
 
@@ -40,7 +39,7 @@ def test_the_next_piece_waits_for_the_one_before(slept: list[float], monkeypatch
     """A result is never kept back: the rest stands before the next piece, whoever asks for it."""
     work = BackgroundWork()
     make_late(work)
-    monkeypatch.setattr(background_work.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr("gatepost.background_work.time.monotonic", lambda: 100.0)
     assert work.run(compute, 0.01) == "done"
     assert slept == []
     assert work.run(compute, 0.0) == "done"
@@ -52,7 +51,7 @@ def test_the_next_piece_waits_for_the_one_before(slept: list[float], monkeypatch
 def test_a_piece_that_fails_counts_as_well(slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     work = BackgroundWork()
     make_late(work)
-    monkeypatch.setattr(background_work.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr("gatepost.background_work.time.monotonic", lambda: 100.0)
     with pytest.raises(ZeroDivisionError):
         work.run(lambda: compute(0.005) and 1 / 0)
     work.run(compute, 0.0)
@@ -79,15 +78,14 @@ def test_pieces_take_turns_while_the_loop_is_late(slept: list[float]) -> None:
     for thread in threads:
         thread.join()
     assert most == 1
-    assert all(rest <= background_work.MAX_REST_SECONDS for rest in slept)
+    assert all(rest <= MAX_REST_SECONDS for rest in slept)
 
 
 def test_it_ends_when_the_loop_is_on_time_again(slept: list[float]) -> None:
     work = BackgroundWork()
     make_late(work)
-    assert work.must_rest
     for _ in range(20):
         work.note_lateness(0.0)
-    assert not work.must_rest
+    work.run(compute, 0.001)
     work.run(compute, 0.001)
     assert slept == []

@@ -57,7 +57,7 @@ def choose(given: Interpreter, others: list[Interpreter]) -> Interpreter | None:
     """Return the Python to use: the given one unless another one is faster and lacks nothing; None if all are old."""
     new = [each for each in (given, *others) if each.version[:2] >= LEAST]
     best = [each for each in new if each.optimised and (each.headers or not given.headers)]
-    return (best or new or [None])[0]
+    return next(iter(best or new), None)
 
 
 def make_environment(folder: Path, lock: Path, chosen: str) -> None:

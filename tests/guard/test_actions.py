@@ -63,7 +63,9 @@ def plan(
 ) -> Planned:
     deployment = lay_over(Effective(shipped_policy()), Layer("deployment", "d", text))
     tenants = {TENANT: lay_over(deployment, Layer("tenant", "t", tenant_text))} if tenant_text else {}
-    request = ScanRequest("g", 0, Envelope("a@x.example", recipients, tenant=tenant), Body(), "smtp", unfit, True)
+    request = ScanRequest(
+        "g", 0, Envelope("a@x.example", recipients, tenant=tenant), Body(), "smtp", unfit, can_act=True
+    )
     planner = ActionPlanner(lambda: Policies(deployment, tenants), Domains())
     found = report or Report("malware", "quarantine", (), 0, "why", BAD, files=FILES)
     return asyncio.run(planner.plan(request, found, find_parts))

@@ -69,7 +69,7 @@ class StrawGuard:
         if self.fault:
             raise self.fault
         report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why", senders=self.senders, action=self.action)  # type: ignore[arg-type]
-        return ScanResult(request.ggrid, request.created, request.created, report, self.edits)
+        return ScanResult(request.ggrid, request.created, request.created, report, edits=self.edits)
 
 
 class StrawHolding:

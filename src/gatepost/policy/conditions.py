@@ -107,7 +107,7 @@ def is_storable(condition: str) -> bool:
 
 def reads_only_tags(condition: str) -> bool:
     """Return whether a condition reads nothing but the tags of findings."""
-    from cel_expr_python import cel
+    from cel_expr_python import cel  # type: ignore[import-untyped]  # its stubs are not marked as such
 
     try:
         cel.NewEnv(variables={"tags": _types()[_TEXTS]}).compile(condition)
@@ -165,7 +165,7 @@ def _compile(condition: str) -> Any:
 
 @cache
 def _types() -> Mapping[str, Any]:
-    from cel_expr_python import cel  # type: ignore[import-untyped]  # its stubs are not marked as such
+    from cel_expr_python import cel
 
     texts = cel.Type.List(cel.Type.STRING)
     return {

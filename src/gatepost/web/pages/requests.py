@@ -83,7 +83,7 @@ async def _decide(context: WebContext, request: SignedInRequest, uid: str, word:
         order = RecipientReleaseOrder(
             found.ggrid, request.user.tenant, by=request.actor, recipient=found.address, dangerous=may
         )
-        if fault := explain_failure(await context.held_mail.carry_out(order)):
+        if fault := explain_failure(await context.held_mail.carry_out(order), request):
             return fault
     await context.store.decide_request(uid, "granted" if word == "grant" else "denied", request.actor, note)
     return ""
