@@ -49,6 +49,8 @@ def test_a_subject_with_the_mark_stays() -> None:
     encoded = b"Subject: =?utf-8?b?W1NQQU1dIHg=?=\r\n\r\n"
     assert marked(encoded, "[SPAM] ", "[SPAM] x") == encoded
     assert marked(raw, "", "x") == raw
+    # A second field that some mail programs show is marked, whatever the first one says.
+    assert b"Subject: [SPAM] y" in marked(b"Subject: [SPAM] x\r\nSubject: y\r\n\r\n", "[SPAM]", "[SPAM] x")
 
 
 def test_without_a_subject_the_mark_is_one_and_of_several_all_get_it() -> None:

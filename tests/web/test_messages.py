@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gatepost.ids import new_id
+from gatepost.policy.actions import MessageAction
 from gatepost.report import ListNote
 from gatepost.store.audit import CLI, AuditFilter
 
@@ -67,6 +68,18 @@ def test_a_ledger_in_sentences_first(site: Any, tenant: str) -> None:
     assert page.count("“Ticket 7”") == 1
     assert "/entry?list=blocked-senders&amp;entry=ann%40example.org" in page
     assert "The content of this message is not stored" in page
+
+
+def test_the_action_is_told_in_words(site: Any, tenant: str) -> None:
+    sent = MessageAction("redirect", "[!] ", "held@example.com")
+    page = site.visitor().get(f"/messages/{site.message(tenant, _report(action=sent))}").text
+    assert "Redirected as spam: the text presses for time." in page
+    assert "It was redirected to held@example.com instead of its recipients, its subject marked [!]." in page
+    kept = MessageAction("strip", failed="a file that stays could not be read")
+    page = site.visitor().get(f"/messages/{site.message(tenant, _report(action=kept))}").text
+    assert "Held as spam" in page
+    assert "The action strip was not carried out: a file that stays could not be read." in page
+    assert "Over SMTP" in site.visitor().get("/policy").text
 
 
 def _report(**changed: Any) -> Any:

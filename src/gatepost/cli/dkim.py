@@ -40,7 +40,9 @@ def key(
         domain = TypeAdapter(Domain).validate_python(domain)
         selector = TypeAdapter(Selector).validate_python(selector.lower())
     except ValidationError as fault:
-        raise typer.BadParameter(fault.errors()[0]["msg"], param_hint="--domain, --selector") from None
+        raise typer.BadParameter(
+            fault.errors()[0]["msg"].removeprefix("Value error, "), param_hint="--domain, --selector"
+        ) from None
     path = (file or data_folder(data).path / "dkim" / f"{domain}.{selector}.pem").expanduser().absolute()
     try:
         made = write_key(path, algorithm)

@@ -29,9 +29,16 @@ app = typer.Typer(help="The weights of findings and the decisions for verdicts."
 app.command("try")(replay.try_policy)
 
 
+OutboundOption = Annotated[bool, typer.Option("--outbound", help="The policy of outbound mail.")]
+
+
 @app.command("show")
 def show(
-    tenant: PolicyTenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
+    tenant: PolicyTenantOption = None,
+    outbound: OutboundOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Print the policy in force: verdicts with their thresholds, every group and every kind of finding.
 
@@ -40,7 +47,7 @@ def show(
     from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.policy.rules import RULE, describe_rule_action
 
-    effective = load_policies(config, data).of(parse_tenant_uid(tenant))
+    effective = load_policies(config, data).of(parse_tenant_uid(tenant), outbound=outbound)
     policy, changes = effective.policy, effective.policy.changes
     if json:
         print_json(policy)

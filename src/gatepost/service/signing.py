@@ -127,11 +127,12 @@ async def _compare_one(resolver: Resolver, file: KeyFile) -> PublishedKey:
     algorithm = f"rsa {key.key_size}" if isinstance(key, RSAPrivateKey) else "ed25519"
     answer = await resolver.start(Dns(name, "TXT"))
     state: Literal["ok", "missing", "different", "unknown"] = "missing"
+    reason = ""
     if answer.status == "failed":
-        state = "unknown"
+        state, reason = "unknown", "DNS did not answer"
     elif answer.status == "found":
         state = "ok" if any(_public_part(each) == _public_part(record) for each in answer.records) else "different"
-    return PublishedKey(file.domain, file.selector, name, algorithm, record, state)
+    return PublishedKey(file.domain, file.selector, name, algorithm, record, state, reason)
 
 
 def _public_part(record: str) -> str:

@@ -20,9 +20,10 @@ _VALUE = re.compile(rb"([^:]*+:)([ \t]*+)([^\r\n]*+)")
 
 def mark_subjects(header: Header, mark: str, subject: str) -> tuple[tuple[Edit, ...], bytes]:
     """Return the edits that put the mark before every subject, and a field for a message that has none. `subject` is
-    what people see now: one that begins with the mark is left as it is."""
+    what people see now: one that begins with the mark is left as it is, unless there are others."""
     word = mark.strip()
-    if not word or subject.strip().casefold().startswith(word.casefold()):
+    is_marked = subject.strip().casefold().startswith(word.casefold()) and len(header.subjects) < 2
+    if not word or is_marked:
         return (), b""
     if not header.subjects:
         return (), b"Subject: " + encode_mark(word) + b"\r\n"

@@ -33,9 +33,12 @@ from gatepost.scanning.held_mail import (
     ReleaseOutcome,
 )
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.service.signing import write_key
 from gatepost.smtp.content import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.signer import Signer
+from gatepost.smtp.signing_keys import KeyFile, SigningKeys
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
@@ -313,8 +316,11 @@ from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.scanning.held_mail import ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.service.signing import write_key
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.signer import Signer
+from gatepost.smtp.signing_keys import KeyFile, SigningKeys
 from gatepost.scanning.spool import Spool
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -473,6 +479,57 @@ def test_deleted_for_good(use: Use) -> None:
         assert not await deployment.quarantine.delete(DeleteOrder(ggrid, by=CLI))
 
     use(scenario)
+
+
+@both_engines
+def test_what_its_sender_still_has_is_held_no_longer(use: Use) -> None:
+    """It is not audited: nobody deleted it, and the message comes again."""
+
+    async def scenario(deployment: Deployment) -> None:
+        ggrid = await deployment.hold()
+        await deployment.quarantine.take_back(ggrid)
+        assert await deployment.state(ggrid) == "none"
+        assert await deployment.raw.get(ggrid) is None
+        assert not (await deployment.store.audit_page(AuditFilter())).rows
+        await deployment.quarantine.take_back(ggrid)  # twice does no harm
+
+    use(scenario)
+
+
+def test_outbound_mail_is_released_by_its_own_route_and_signed(
+    use: Use, next_hop: Any, lasting_next_hop: Any, tmp_path: Path
+) -> None:
+    write_key(tmp_path / "k.pem", "ed25519")
+
+    class Domains:
+        async def tenant_of(self, _domain: str) -> str | None:
+            return None
+
+    signer = Signer(SigningKeys([KeyFile("x.example", "k", str(tmp_path / "k.pem"))]), "gatepost.test", Domains())
+    envelope = msgspec.structs.replace(ENVELOPE, tenant=None, outbound=True)
+
+    async def scenario(deployment: Deployment) -> None:
+        asked = request(RAW, envelope)
+        report = msgspec.structs.replace(REPORT, senders=("ann@x.example",))
+        await deployment.quarantine.keep(asked, result(asked, report), asked.body)
+        order = ReleaseOrder(asked.ggrid, by=TOKEN, anywhere=True, dangerous=True)
+        assert isinstance(await deployment.quarantine.carry_out(order), Released)
+        assert next_hop.mail == []
+        sent = lasting_next_hop.mail[-1][2]
+        assert sent.startswith(b"DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=x.example;")
+        assert b"X-Gatepost-Verdict" not in sent
+        await outbound.close()
+
+    outbound: Any = None
+
+    async def with_route(deployment: Deployment) -> None:
+        nonlocal outbound
+        outbound = Relay(lasting_next_hop.url, "off", "gatepost.test")
+        releaser = deployment.quarantine._releaser
+        releaser._outbound, releaser._signer = Routing.through(outbound), signer
+        await scenario(deployment)
+
+    use(with_route)
 
 
 def test_bytes_that_are_missing_are_not_held_here(use: Use, next_hop: Any) -> None:
