@@ -63,6 +63,11 @@ _WORK = "SELECT id, results FROM bulk_actions WHERE id > $1 ORDER BY id LIMIT $2
 _LOCK_WORK = "SELECT id, results FROM bulk_actions WHERE id = ANY($1) FOR UPDATE"
 _SET_WORK = "UPDATE bulk_actions SET results = $2 WHERE id = $1"
 
+_LIMITS = "SELECT key, start, label FROM flow_counts WHERE label <> '' ORDER BY key, start LIMIT $1"
+_BLANK_LIMIT = "UPDATE flow_counts SET label = '' WHERE key = $1 AND start = $2"
+# Labels of counters that are looked at; they are gone within a day.
+MAX_LIMITS = 200_000
+
 HeldFate: TypeAlias = Literal["deleted", "changed", "kept"]
 
 
@@ -265,6 +270,20 @@ class PrivacyStore(Operations):
         for uid, results in rows:
             yield Write(_SET_WORK, (uid, person.replace(results, pseudonym)))
         return len(rows)
+
+    @search
+    def limits_about(self, person: Person) -> Work[tuple[tuple[int, int, str], ...]]:
+        """Limits of flow control that were reached for the address: key, beginning of the window, and label."""
+        rows = yield Read(_LIMITS, (MAX_LIMITS,))
+        return tuple((key, start, label) for key, start, label in rows if person.is_in(label))
+
+    @change
+    def erase_limits(self, found: Sequence[tuple[int, int, str]]) -> Work[int]:
+        """Delete the labels of counters; the counts stay, which name nobody."""
+        changed = 0
+        for key, start, _ in found:
+            changed += yield Write(_BLANK_LIMIT, (key, start))
+        return changed
 
     @change
     def note_privacy(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:
