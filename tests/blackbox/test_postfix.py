@@ -1,5 +1,6 @@
 """The recipes of docs/postfix.md, as they stand there, with a real Postfix before and behind guard, or asking it."""
 
+import asyncio
 import contextlib
 import json
 import smtplib
@@ -14,6 +15,10 @@ import pytest
 from bench.gateway import Gateway, Sink, postfix, postfix_missing, recipe
 from bench.ports import free_port, free_ports
 from tests.command_line import run_command
+
+from gatepost.store import open_store
+from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_plans import MessageFilter
 
 pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")
 
@@ -94,6 +99,26 @@ def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str, request: p
         time.sleep(0.02)
     assert _held(gateway, b"<virus@x>")
     assert sink.taken["virus@x"] == 0
+    received, given = asyncio.run(_find_queue_ids(gateway, "one@x"))
+    assert f"{given}: " in log.read_text()
+    if kind == "after":  # before the queue, a message has no id yet
+        assert f"{received}: " in log.read_text()
+
+
+async def _find_queue_ids(gateway: Gateway, identity: str) -> tuple[str, str]:
+    """The queue id that a message had before guard, and the one that the next hop gave it, which is written soon."""
+    store = open_store("sqlite:gatepost.db", gateway.folder)
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                wanted = MessageFilter(evidence=Evidence(message_id=identity))
+                for row in (await store.search_messages(wanted)).rows:
+                    found = await store.message_timeline(row.ggrid)
+                    if found and found.deliveries:
+                        return found.record.queue_id, found.deliveries[0].queue_id
+                await asyncio.sleep(0.1)
+    finally:
+        await store.close()
 
 
 def test_while_guard_is_away_senders_are_told_to_try_again_before_the_queue(before: Chain) -> None:

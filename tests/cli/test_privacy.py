@@ -21,6 +21,7 @@ from gatepost.service.first_start import prepare
 from gatepost.store import open_store, privacy
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
+from gatepost.store.flow_counts import FlowCount
 from gatepost.store.messages import MessageRecord
 from gatepost.store.personal_data import Person
 from gatepost.store.store import Store
@@ -57,6 +58,9 @@ def data(tmp_path: Path) -> Path:
         await store.save_search("somebody", "/messages", "hers", "q=ann%40example.org")
         work = await store.create_bulk_action("somebody", "release", [new_id()])
         await store.add_bulk_results(work.id, [f"550 {ANN}: no such user"])
+        limits = [f"sender {ANN}: 5 messages in 60 minutes", f"sender jo{ANN}: 5 messages in 60 minutes"]
+        counts = [FlowCount(number, 0, 5, 1 << 50, label) for number, label in enumerate(limits)]
+        await store.add_flow_counts(counts, [])
 
     with_store(folder, fill)
     save_feedback(folder, b"To: Ann@example.org\r\n\r\nx\r\n", wanted=True)
@@ -83,6 +87,7 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
         "searches": 1,
         "work": 1,
         "recipients": 0,
+        "limits": 1,
         "audit": 2,
     }
     assert whole["found"] == found
@@ -104,6 +109,7 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
     assert done["held"] == {"found": 2, "deleted": 1, "changed": 0, "kept": 1}
     assert done["lists"]["kept"] == done["users"]["kept"] == done["comments"]["changed"] == 1
     assert done["training"]["deleted"] == done["searches"]["deleted"] == done["work"]["changed"] == 1
+    assert done["limits"]["changed"] == 1
     assert len(list((data / "feedback").rglob("*.eml"))) == 1
 
     text = run(data, "erase", ANN, "--yes", "--lists", "--users", "--held")

@@ -30,6 +30,7 @@ KINDS = {
     "searches": "Saved searches",
     "work": "Results of actions on many messages",
     "recipients": "Digests, releases, requests and entries of recipients",
+    "limits": "Limits of flow control that were reached",
     "audit": "Records of the audit trail",
 }
 # How many results are changed in one transaction, for which scans may have to wait.
@@ -71,7 +72,8 @@ class PersonalData:
     async def go_through(self) -> None:
         """Find everything, and erase it if that was chosen."""
         first = (self._messages, self._held, self._history, self._lists, self._users, self._training)
-        for step in (*first, self._searches, self._work, self._recipients, self._audit):
+        last = (self._searches, self._work, self._recipients, self._limits, self._audit)
+        for step in (*first, *last):
             await step()
 
     async def _messages(self) -> None:
@@ -169,6 +171,13 @@ class PersonalData:
                 ids = [uid for uid, _ in found]
                 changed = await self._store.erase_work(self._person, ids, self._choices.pseudonym)
                 self.tallies["work"].changed += changed
+
+    async def _limits(self) -> None:
+        found = await self._store.limits_about(self._person)
+        for _, _, label in found:
+            self._add("limits", {"limit": label})
+        if found and self._erases:
+            self.tallies["limits"].changed += await self._store.erase_limits(found)
 
     async def _training(self) -> None:
         for file in list_training_mail(self._data, self._person):

@@ -76,6 +76,10 @@ _ERASE_RECIPIENT = (
     *(f"DELETE FROM {table} WHERE address = $1" for table in _OF_RECIPIENT),  # noqa: S608
     "DELETE FROM recipient_entries WHERE sender = $1",
 )
+_LIMITS = "SELECT key, start, label FROM flow_counts WHERE label <> '' ORDER BY key, start LIMIT $1"
+_BLANK_LIMIT = "UPDATE flow_counts SET label = '' WHERE key = $1 AND start = $2"
+# Labels of counters that are looked at; they are gone within a day.
+MAX_LIMITS = 200_000
 
 HeldFate: TypeAlias = Literal["deleted", "changed", "kept"]
 
@@ -296,6 +300,20 @@ class PrivacyStore(Operations):
         for statement in _ERASE_RECIPIENT:
             deleted += int((yield Write(statement, (person.address,))))
         return deleted
+
+    @search
+    def limits_about(self, person: Person) -> Work[tuple[tuple[int, int, str], ...]]:
+        """Limits of flow control that were reached for the address: key, beginning of the window, and label."""
+        rows = yield Read(_LIMITS, (MAX_LIMITS,))
+        return tuple((key, start, label) for key, start, label in rows if person.is_in(label))
+
+    @change
+    def erase_limits(self, found: Sequence[tuple[int, int, str]]) -> Work[int]:
+        """Delete the labels of counters; the counts stay, which name nobody."""
+        changed = 0
+        for key, start, _ in found:
+            changed += yield Write(_BLANK_LIMIT, (key, start))
+        return changed
 
     @change
     def note_privacy(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:
