@@ -105,17 +105,6 @@ def is_storable(condition: str) -> bool:
     return True
 
 
-def reads_only_tags(condition: str) -> bool:
-    """Return whether a condition reads nothing but the tags of findings."""
-    from cel_expr_python import cel  # type: ignore[import-untyped]  # its stubs are not marked as such
-
-    try:
-        cel.NewEnv(variables={"tags": _types()[_TEXTS]}).compile(condition)
-    except (RuntimeError, TypeError, ValueError):
-        return False
-    return True
-
-
 def evaluate(condition: str, variables: Mapping[str, Any]) -> bool:
     """Return whether a condition holds; raises `ConditionError`."""
     try:
@@ -186,6 +175,17 @@ def _environment(*, stored_only: bool) -> Any:
     types = _types()
     names = {name: types[each.type] for name, each in VARIABLES.items() if each.stored or not stored_only}
     return cel.NewEnv(variables=names)
+
+
+def reads_only_tags(condition: str) -> bool:
+    """Return whether a condition reads nothing but the tags of findings."""
+    from cel_expr_python import cel
+
+    try:
+        cel.NewEnv(variables={"tags": _types()[_TEXTS]}).compile(condition)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _first_line(text: str) -> str:
