@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
-from gatepost.store.message_search import MessageFilter
+from gatepost.store.message_plans import MessageFilter
 from gatepost.store.users import User
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import redirect
