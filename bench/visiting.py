@@ -24,6 +24,8 @@ from gatepost.store.store import Store
 from gatepost.store.users import Role
 
 TOKEN = "a-token-for-tests-in-a-browser-of-some-length"
+# Those of the provider in `tests/web/openid_provider.py`.
+CLIENT, CLIENT_SECRET = "gatepost-tests", "a secret: of/the client"
 PASSWORD = "six words for a small test"
 # The shell draws the same pages and has no window, no tabs and no toolbar, which take half of the CPU of a test.
 SHELL = "chromium-headless-shell"
@@ -48,8 +50,10 @@ class Service:
 
     def __init__(self, data: Path, next_hop: str, storage: str = "") -> None:
         self.data, self._storage = data, storage
-        guard, port = free_ports(2)
+        guard, port, provider = free_ports(3)
         self.url = f"https://127.0.0.1:{port}"
+        # Where an OpenID provider would be; on another site than these pages, as browsers see it.
+        self.provider_port, self.issuer = provider, f"http://localhost:{provider}"
         self._configure(guard, port, next_hop)
         with (data / "log").open("wb") as log:
             command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
@@ -71,11 +75,15 @@ class Service:
             f'delivery: {{nextHop: "{next_hop}"}}\nworkerProcesses: 1\ndns: {{nameservers: ["127.0.0.1:9"]}}\n',
             ABBY_FILE: f"listen: {{host: 127.0.0.1, port: {port}}}\n"
             f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
-            f"staticApiTokens: [{{name: mta, token: {TOKEN}, permissions: [messages.read]}}]\n",
+            f"staticApiTokens: [{{name: mta, token: {TOKEN}, permissions: [messages.read]}}]\n"
+            f"publicUrl: {self.url}\nsignIn:\n  openidConnect:\n    label: Example ID\n    issuer: {self.issuer}\n"
+            f"    clientId: {CLIENT}\n    clientSecret: ${{file:client-secret}}\n"
+            "    access: [{claim: groups, value: gatepost-admins, role: administrator}]\n",
         }
         for name, text in settings.items():
             (self.data / name).parent.mkdir(parents=True)
             (self.data / name).write_text(text + (f'storage: {{url: "{self._storage}"}}\n' if self._storage else ""))
+        (self.data / ABBY_FILE).with_name("client-secret").write_text(CLIENT_SECRET)
 
     def _first_password(self) -> str:
         """What the welcome says, once the service is up."""

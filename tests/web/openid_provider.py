@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-CLIENT, SECRET = "gatepost-tests", "a secret: of/the client"
+CLIENT, SECRET = "gatepost-tests", "a secret: of/the client"  # as in `bench/visiting.py`
 KEYS: dict[str, RSAKey | ECKey | OKPKey] = {
     "RS256": RSAKey.generate_key(2048, {"kid": "rsa", "use": "sig", "alg": "RS256"}),
     "ES256": ECKey.generate_key("P-256", {"kid": "ec"}),

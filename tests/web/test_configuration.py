@@ -112,6 +112,10 @@ def test_faults_stand_beside_their_settings(node: Any) -> None:
     assert "must leave a way to sign in" in page
     assert "The draft has faults" in page
     assert "Publish for all nodes" not in page
+    alone = save(visitor, **{"guard.yml history.retention": "soon"})
+    assert "Publish for all nodes" not in alone, "also where every fault stands beside its setting"
+    assert publish(visitor, alone).status_code == 400
+    page = save(visitor, **wrong)
     assert publish(visitor, page).status_code == 400
     assert node.run(node.store.version_history()) == ()
     assert visitor.post("/configuration/try").status_code == 400

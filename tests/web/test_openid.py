@@ -30,8 +30,8 @@ TENANT = "7f9c0e0e-0000-4000-8000-000000000001"
 class ProviderProcess:
     """The provider, and what a test tells it to do."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.web.openid_provider"]
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        command = [sys.executable, "-m", "tests.web.openid_provider", host, str(port)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
         self.issuer = self._process.stdout.readline().strip()

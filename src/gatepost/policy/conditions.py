@@ -154,7 +154,7 @@ def _compile(condition: str) -> Any:
 
 @cache
 def _types() -> Mapping[str, Any]:
-    from cel_expr_python import cel
+    from cel_expr_python import cel  # type: ignore[import-untyped]  # its stubs are not marked as such
 
     texts = cel.Type.List(cel.Type.STRING)
     return {

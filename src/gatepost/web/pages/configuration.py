@@ -223,6 +223,7 @@ async def _render(
         policy_names=await _policy_names(context, running, draft),
         faults=[str(each) for each in (*running.faults, *faults) if each.sentence not in placed][:50],
         differences=differences[:MAX_DIFFERENCES],
+        is_right=not (running.faults or faults),
         fault=fault,
         trial=trial,
         last=MAX_MESSAGES,
