@@ -13,6 +13,8 @@ from gatepost.store import open_store
 class Collected:
     """Keeps the events."""
 
+    is_idle = False
+
     def __init__(self) -> None:
         self.changes: list[tuple[str, str, str]] = []
 
