@@ -12,6 +12,7 @@ from gatepost.report import ListNote, Report
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.tenants import Tenant
 
 SENDER = "ann@x.example"
 FROM = Subject("from", SENDER, "From")
@@ -41,7 +42,9 @@ def test_a_block_of_a_recipient_stands_above_the_allow_of_the_tenant() -> None:
 def test_they_count_where_nobody_else_gets_the_message(tmp_path: Path) -> None:
     async def run() -> None:
         store = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path)
-        tenant = (await store.create_tenant(new_id())).uid
+        made = await store.create_tenant(new_id())
+        assert isinstance(made, Tenant)
+        tenant = made.uid
         answers = ListAnswers(store)
         before = (await answers.snapshot(tenant)).version
         assert (await answers.answer(tenant, ASKED, ["bob@y.example"])).hits == ()

@@ -150,32 +150,36 @@ def _write_text(
     return "\n\n".join([*blocks, f"-- \n{footer}"]) + "\n"
 
 
-_CELL = 'style="padding:8px 12px 8px 0;border-top:1px solid #b8c0c8;vertical-align:top;text-align:left"'
-_BUTTON = "display:inline-block;padding:6px 12px;border:1px solid #1f5f3f;border-radius:4px;color:#1f5f3f"
+# A word without an end must not push anything out of sight.
+_ITEM = "border-top:1px solid #b8c0c8;padding:12px 0;overflow-wrap:anywhere;word-break:break-word"
+_BUTTON = (
+    "display:inline-block;margin-top:8px;padding:6px 12px;border:1px solid #1f5f3f;border-radius:4px;color:#1f5f3f"
+)
 
 
 def _write_html(
     texts: Texts, greeting: str, intro: str, lines: Sequence[_Line], more: str, entries: str, footer: str
 ) -> str:
-    heads = "".join(f'<th scope="col" {_CELL}>{escape(texts.say(f"column_{each}"))}</th>' for each in _COLUMNS)
-    rows = "".join(
-        f"<tr><td {_CELL}>{escape(line.time)}</td><td {_CELL}><bdi>{escape(line.sender)}</bdi></td>"
-        f"<td {_CELL}><bdi>{escape(line.subject)}</bdi></td><td {_CELL}>{escape(line.reason)}</td>"
-        f'<td {_CELL}><a style="{_BUTTON}" href="{escape(line.link)}">{escape(line.action)}</a></td></tr>'
-        for line in lines
-    )
-    table = (
-        f'<table style="border-collapse:collapse"><thead><tr>{heads}<td></td></tr></thead><tbody>{rows}</tbody></table>'
-    )
+    items = "".join(_write_item(texts, line) for line in lines)
     said = "".join(f"<p>{escape(each)}</p>" for each in intro.split("\n") if each)
     rest = f"<p>{escape(more)}</p>" if more else ""
     own = f'<p><a href="{escape(entries)}">{escape(texts.say("entries_link").rstrip(":"))}</a></p>' if entries else ""
     return (
-        f'<!doctype html><html lang="{texts.code}"><head><meta charset="utf-8"><title>{escape(greeting)}</title></head>'
-        '<body style="font-family:sans-serif;line-height:1.4">'
-        f'<h1 style="font-size:20px"><bdi>{escape(greeting)}</bdi></h1>'
-        f'{said}{table}{rest}{own}<p style="font-size:13px">{escape(footer)}</p></body></html>'
+        f'<!doctype html><html lang="{texts.code}"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(greeting)}</title></head>"
+        '<body style="font-family:sans-serif;line-height:1.4;max-width:45em">'
+        f'<h1 style="font-size:20px;overflow-wrap:anywhere"><bdi>{escape(greeting)}</bdi></h1>'
+        f'{said}{items}{rest}{own}<p style="font-size:13px">{escape(footer)}</p></body></html>'
     )
 
 
-_COLUMNS = ("time", "from", "subject", "reason")
+def _write_item(texts: Texts, line: _Line) -> str:
+    """Write one message: in a column, since a table would be too wide for a phone."""
+    return (
+        f'<div style="{_ITEM}"><strong><bdi>{escape(line.subject)}</bdi></strong><br>'
+        f"{escape(texts.say('column_from'))}: <bdi>{escape(line.sender)}</bdi><br>"
+        f"{escape(texts.say('column_time'))}: {escape(line.time)}<br>"
+        f"{escape(texts.say('column_reason'))}: {escape(line.reason)}<br>"
+        f'<a style="{_BUTTON}" href="{escape(line.link)}">{escape(line.action)}</a></div>'
+    )
