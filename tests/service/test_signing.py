@@ -1,0 +1,91 @@
+"""Signing keys of the settings: what DNS must have, what it has, and what keeps a service from starting."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatepost.questions import Dns, DnsAnswer
+from gatepost.service import signing
+from gatepost.service.data_folder import StartError
+from gatepost.service.doctor.mail_path import check_signing_keys
+from gatepost.service.signing import build_signer, compare_with_dns, make_record, render_record, write_key
+from gatepost.settings.faults import ConfigError
+from gatepost.settings.files import GUARD_FILE, load_guard
+
+
+class Names:
+    """DNS that answers one thing."""
+
+    answer = DnsAnswer("no-name")
+
+    def __init__(self, *_settings: object) -> None:
+        self.asked: list[Dns] = []
+
+    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
+        found: asyncio.Future[DnsAnswer] = asyncio.get_running_loop().create_future()
+        found.set_result(self.answer if question.name == "s1._domainkey.own.example" else DnsAnswer("no-name"))
+        return found
+
+    async def close(self) -> None:
+        return None
+
+
+def settings(folder: Path, text: str) -> Any:
+    (folder / GUARD_FILE).parent.mkdir(parents=True, exist_ok=True)
+    (folder / GUARD_FILE).write_text(text)
+    return load_guard(folder)
+
+
+def configured(folder: Path) -> Any:
+    return settings(folder, f"dkim: {{keys: [{{domain: Own.example, selector: s1, file: {folder / 'k.pem'}}}]}}\n")
+
+
+def test_keys_are_compared_with_dns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing, "Resolver", Names)
+    record = make_record(write_key(tmp_path / "k.pem", "rsa"))
+    found = configured(tmp_path)
+    spaced = record.replace("p=", "p= ").replace("; k=rsa", "").rstrip("=")
+    for answer, state, row in (
+        (DnsAnswer("found", ("v=spf1 -all", spaced)), "ok", "ok"),
+        (DnsAnswer("found", ("v=DKIM1; p=",)), "different", "fail"),
+        (DnsAnswer("no-name"), "missing", "fail"),
+        (DnsAnswer("failed"), "unknown", "warn"),
+    ):
+        monkeypatch.setattr(Names, "answer", answer)
+        assert [each.state for each in compare_with_dns(found)] == [state]
+        assert [each.state for each in check_signing_keys(found)] == [row]
+    (tmp_path / "k.pem").chmod(0o644)
+    (broken,) = compare_with_dns(found)
+    assert (broken.state, "chmod 0600" in broken.reason) == ("unusable", True)
+    with pytest.raises(StartError, match="chmod 0600"):
+        build_signer(found, Any)  # type: ignore[arg-type]
+
+
+def test_a_record_is_written_in_strings_that_dns_takes() -> None:
+    line = render_record("s1._domainkey.own.example", "v=DKIM1; p=" + "a" * 400)
+    strings = line.split('"')[1::2]
+    assert "".join(strings) == "v=DKIM1; p=" + "a" * 400
+    assert all(len(each) <= 255 for each in strings)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("outbound: {}", "needs hosts or port"),
+        ("outbound: {port: 10025}", "is the port of scanSources.smtp as well"),
+        ("outbound: {port: 9785}", "is the port of scanSources.restApi as well"),
+        ('outbound: {port: 10587, nextHop: "smtp://127.0.0.1:10587"}', "mail would go in circles"),
+    ],
+)
+def test_faults_of_the_outbound_direction(text: str, fault: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        settings(tmp_path, f"scanSources:\n  restApi: {{}}\n  smtp:\n    {text}\n")
+
+
+def test_two_keys_under_one_name(tmp_path: Path) -> None:
+    write_key(tmp_path / "k.pem", "ed25519")
+    key = f"{{domain: own.example, selector: s1, file: {tmp_path / 'k.pem'}}}"
+    with pytest.raises(ConfigError, match="has domain and selector of the key before"):
+        settings(tmp_path, f"dkim: {{keys: [{key}, {key}]}}\n")
