@@ -16,6 +16,7 @@ from gatepost.service import upgrade
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.store.schema_state import SchemaState
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -137,3 +138,17 @@ class TestOnOneMachine:
             main()
         assert ended.value.code == 0
         assert "what to do" in capsys.readouterr().out
+
+
+def test_what_an_upgrade_does_to_nodes_of_the_version_before() -> None:
+    """An upgrade that only adds lets them go on, and is no reason to warn; any other one is."""
+    added = SchemaState(present=20, newest=22, size=1, needed=20, needed_after=20)
+    changed = SchemaState(present=20, newest=22, size=1, needed=20, needed_after=22)
+    newer = SchemaState(present=24, newest=22, size=1, needed=20, needed_after=20)
+    rows = [upgrade._check_schema(each, "sqlite:g.db") for each in (added, changed, newer)]
+    assert [row.state for row in rows] == ["ok", "warn", "ok"]
+    assert "the upgrade only adds" in rows[0].found
+    assert "go on" in rows[0].advice
+    assert "cannot open it afterwards" in rows[1].advice
+    assert "a newer version has added to it; nothing to upgrade" in rows[2].found
+    assert [upgrade._advise_backup(each).state for each in (added, changed)] == ["ok", "warn"]
