@@ -90,7 +90,6 @@ SMALL = {
     "settings.section": "the base of all sections, in a module that no section is in",
     "service.doctor.rows": "the value that the web interface and the command line share",
     "service.heap": "the allocator of the C library, which nothing else touches",
-    "service.milter_source": "one source of a core, apart from the composition of all its parts",
     "service.running": "the life of one process, from bound ports to the last request",
     "settings.outbound": "one section of guard.yml, beside those of feeds and reputation",
     "settings.signing": "one section of guard.yml, beside those of feeds and reputation",

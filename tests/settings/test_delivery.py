@@ -11,9 +11,9 @@ import pytest
 from gatepost.api.scanning import MAX_BODY
 from gatepost.service.certificate_watch import CertificateWatch
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.core import _smtp_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.listeners import load_certificates
+from gatepost.service.mail_sources import _smtp_limits
 from gatepost.service.plan import Plan
 from gatepost.service.routes import build_routing
 from gatepost.settings.delivery import list_hops

@@ -7,7 +7,7 @@ import pytest
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.machine import check_ports
 from gatepost.service.doctor.rows import ExaminedFiles
-from gatepost.service.milter_source import _limits
+from gatepost.service.mail_sources import _milter_limits
 from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard
@@ -56,7 +56,7 @@ def test_addresses_limits_and_rows_of_the_doctor(tmp_path: Path) -> None:
     source = guard.scan_sources.milter
     assert source
     assert source.hosts == ("127.0.0.1", f"unix:{tmp_path}/milter")
-    assert _limits(source) == SmtpLimits(message=70_000, recipients=7, command_wait=2.0, data_most=3.0)
+    assert _milter_limits(source) == SmtpLimits(message=70_000, recipients=7, command_wait=2.0, data_most=3.0)
     assert any("can be exported, but not released" in str(each) for each in find_warnings(tmp_path))
     data = DataFolder(tmp_path)
     plan = Plan(data, guard)

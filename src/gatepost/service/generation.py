@@ -160,9 +160,9 @@ class Generations(Collector):
         plan, own = generation.plan, None
         pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
-            from gatepost.service.core import build_rest_source, build_smtp_source, schedule_learning, start_core
+            from gatepost.service.core import build_rest_source, schedule_learning, start_core
             from gatepost.service.digests import schedule_digests
-            from gatepost.service.milter_source import build_milter_source
+            from gatepost.service.mail_sources import build_milter_source, build_smtp_source
 
             core = await start_core(plan, plan.guard, shared, generation.stack)
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
