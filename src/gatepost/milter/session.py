@@ -22,7 +22,7 @@ from gatepost.names import normal_domain
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient, identify_client
+from gatepost.smtp.client import Networks, SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.services import MessageHandler, Services
@@ -189,7 +189,8 @@ class MilterSession:
 
     async def _connect(self, frame: Frame) -> bytes:
         self._end()
-        address = protocol.parse_connect(frame.data) or self._macros.get(protocol.CLIENT_ADDRESS, "")
+        stated = (protocol.parse_connect(frame.data), self._macros.get(protocol.CLIENT_ADDRESS))
+        address = next(filter(None, map(parse_address, stated)), "")
         self._client, self._helo = identify_client(address, ()), ""
         return protocol.CONTINUE
 
