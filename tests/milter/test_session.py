@@ -19,8 +19,13 @@ from tests.milter.conftest import (
     Run,
     pack,
 )
+from tests.smtp.conftest import StrawHolding
 
+from gatepost.mail.message import Envelope
 from gatepost.milter import session
+from gatepost.report import Report
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, close_sockets
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.store.errors import StorageError
@@ -147,6 +152,22 @@ def test_decisions(house: House, run: Run, decision: str, answer: bytes, kept: i
                 assert frames[0][1] == b"451 4.7.0 Try again later\0"
 
     run(talk())
+
+
+def test_what_would_have_to_be_changed_is_held(run: Run, tmp_path: Path) -> None:
+    """A handler that wants to deliver a message in another form must not have it delivered as it came."""
+    body = Spool(tmp_path).new()
+    request = ScanRequest("g", 1, Envelope(), body, "milter")
+
+    async def decide() -> None:
+        for decision, kept in (("deliver", 0), ("quarantine", 1)):
+            holding = StrawHolding()
+            outcome = session.MilterOutcome(request, holding, in_queue=False)
+            report = Report("spam", decision, (), 0, "why")  # type: ignore[arg-type]
+            assert (await outcome.deliver(ScanResult("g", 1, 1, report))).positive
+            assert (len(holding.kept), outcome.delivered is None) == (kept, bool(kept))
+
+    run(decide())
 
 
 def test_a_message_that_stays_undecided_is_held(house: House, run: Run) -> None:
