@@ -1,6 +1,7 @@
 """Conversations with mail servers over real sockets: what is agreed on, what comes together, what is answered."""
 
 import asyncio
+import random
 import socket
 import stat
 from pathlib import Path
@@ -18,8 +19,13 @@ from tests.milter.conftest import (
     Run,
     pack,
 )
+from tests.smtp.conftest import StrawHolding
 
+from gatepost.mail.message import Envelope
 from gatepost.milter import session
+from gatepost.report import Report
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, close_sockets
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.store.errors import StorageError
@@ -148,6 +154,22 @@ def test_decisions(house: House, run: Run, decision: str, answer: bytes, kept: i
     run(talk())
 
 
+def test_what_would_have_to_be_changed_is_held(run: Run, tmp_path: Path) -> None:
+    """A handler that wants to deliver a message in another form must not have it delivered as it came."""
+    body = Spool(tmp_path).new()
+    request = ScanRequest("g", 1, Envelope(), body, "milter")
+
+    async def decide() -> None:
+        for decision, kept in (("deliver", 0), ("quarantine", 1)):
+            holding = StrawHolding()
+            outcome = session.MilterOutcome(request, holding, in_queue=False)
+            report = Report("spam", decision, (), 0, "why")  # type: ignore[arg-type]
+            assert (await outcome.deliver(ScanResult("g", 1, 1, report))).positive
+            assert (len(holding.kept), outcome.delivered is None) == (kept, bool(kept))
+
+    run(decide())
+
+
 def test_a_message_that_stays_undecided_is_held(house: House, run: Run) -> None:
     async def talk() -> None:
         async with house() as milter:
@@ -256,8 +278,10 @@ def test_a_message_has_one_tenant(house: House, run: Run) -> None:
         ("127.0.0.1", b"", (None, None)),
         ("192.0.2.7", b"{auth_authen}\0ann\0", (None, None)),
         ("::ffff:192.0.2.7", b"", ("192.0.2.7", "mail.sender.example")),
+        ("IPv6:2001:db8::7", b"", ("2001:db8::7", "mail.sender.example")),
+        ("999.1.1.1", b"", (None, "mail.sender.example")),
     ],
-    ids=["stranger", "this machine", "user", "mapped"],
+    ids=["stranger", "this machine", "user", "mapped", "prefixed", "no address"],
 )
 def test_the_sending_host(
     house: House, run: Run, address: str, macros: bytes, expected: tuple[str | None, str | None]
@@ -273,7 +297,7 @@ def test_the_sending_host(
             await server.message(FIELDS)
             first, second = (request.envelope for request in milter.guard.scanned)
             assert (first.remote_address, first.helo) == expected
-            assert second.remote_address == (None if address == "127.0.0.1" else "192.0.2.7")
+            assert second.remote_address == ("192.0.2.7" if macros else expected[0])
 
     run(talk())
 
@@ -543,3 +567,38 @@ def test_the_file_of_a_unix_socket(tmp_path: Path) -> None:
     known = {(int(socket.AF_UNIX), (str(tmp_path / "given"), 0)): inherited}
     assert bind((f"unix:{tmp_path}/given",), 0, "x", known) == (inherited,)
     inherited.close()
+
+
+def test_no_conversation_breaks_a_session(house: House, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in any order with any data: the connection goes on or ends, and nothing is left behind."""
+    broken: list[object] = []
+    monkeypatch.setattr(session.log, "error", lambda *words, **values: broken.append((words, values)), raising=False)
+    dice = random.Random(20_261_116)
+    data = [
+        b"",
+        b"x",
+        b"\0",
+        b"\0\0\0",
+        b"<a@x.example>\0",
+        b"Subject\0 x\0",
+        b"x\0004\0\0001.2.3.4\0",
+        b"x\0U",
+        b"\xff\0",
+    ]
+
+    async def talk() -> None:
+        async with house() as milter:
+            for number in range(60):
+                server = await milter.connect()
+                if number % 2:
+                    server.send(b"M", b"<a@x.example>\0")
+                    server.send(b"R", b"<b@y.example>\0")
+                for _ in range(dice.randrange(1, 20)):
+                    server.send(bytes([dice.choice(b"ABCDEHKLMNOQRTU")]), dice.choice(data))
+                server.send(b"Q")
+                while (await server.read())[0]:
+                    pass
+            await milter.until(lambda: milter.intake.open == 0)
+            assert (broken, milter.intake.services.spooled) == ([], 0)
+
+    run(talk())

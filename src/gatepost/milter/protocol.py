@@ -190,15 +190,14 @@ def parse_macros(data: bytes) -> dict[str, str]:
 
 
 def parse_connect(data: bytes) -> str:
-    """Return the address of the SMTP client (SMFIC_CONNECT), "" if it has none: a family other than IPv4 and IPv6.
-    Raises `FrameError`."""
+    """Return the address of the SMTP client (SMFIC_CONNECT) as it is written, "" if it has none: a family other than
+    IPv4 and IPv6. Raises `FrameError`."""
     _name, end, rest = data.partition(b"\0")
     if not end or not rest:
         raise FrameError("a connection without a family of addresses")
     if rest[:1] not in (b"4", b"6"):
         return ""
-    address = rest[3:].partition(b"\0")[0].decode("ascii", "replace")
-    return address[:64].removeprefix("IPv6:").removeprefix("IPV6:").removeprefix("ipv6:")
+    return rest[3:].partition(b"\0")[0][:64].decode("ascii", "replace")
 
 
 def pack(letter: bytes, data: bytes = b"") -> bytes:

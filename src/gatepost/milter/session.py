@@ -22,7 +22,7 @@ from gatepost.names import normal_domain
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient, identify_client
+from gatepost.smtp.client import Networks, SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.services import MessageHandler, Services
@@ -49,17 +49,22 @@ class MilterPart(msgspec.Struct, frozen=True, eq=False):
     in_queue: bool = False
 
 
-class _Outcome:
+class MilterOutcome:
     """What became of one message; the quarantine, for the handler of the message."""
 
-    def __init__(self, quarantine: HoldsMail, *, in_queue: bool) -> None:
-        self._quarantine, self._in_queue = quarantine, in_queue
+    def __init__(self, request: ScanRequest, quarantine: HoldsMail, *, in_queue: bool) -> None:
+        self._request, self._quarantine, self._in_queue = request, quarantine, in_queue
+        self._is_kept = False
         self.delivered: ScanResult | None = None
         self.left_in_queue: ScanResult | None = None
 
     async def deliver(self, result: ScanResult) -> SmtpReply:
-        """Let the mail server deliver it."""
-        self.delivered = result
+        """Let the mail server deliver it. It would deliver the message as it came: what is not to be delivered without
+        a change is held instead, as it is for the scan API."""
+        if result.report.decision == "deliver":
+            self.delivered = result
+        elif not self._is_kept:
+            await self.keep(self._request, result, self._request.body)
         return replies.OK
 
     async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:  # noqa: ARG002
@@ -72,6 +77,7 @@ class _Outcome:
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold it here, or have the mail server hold it."""
+        self._is_kept = True
         if self._in_queue:
             self.left_in_queue = result
         else:
@@ -197,7 +203,8 @@ class MilterSession:
 
     async def _connect(self, frame: Frame) -> bytes:
         self._end()
-        address = protocol.parse_connect(frame.data) or self._macros.get(protocol.CLIENT_ADDRESS, "")
+        stated = (protocol.parse_connect(frame.data), self._macros.get(protocol.CLIENT_ADDRESS))
+        address = next(filter(None, map(parse_address, stated)), "")
         self._client, self._helo = identify_client(address, ()), ""
         return protocol.CONTINUE
 
@@ -302,7 +309,7 @@ class MilterSession:
         if message.refusal:
             return _name_refusal(message.refusal), _refuse(message.refusal)
         request = ScanRequest(new_id(), int(time.time() * 1_000), message.envelope(), message.body, "milter")
-        outcome = _Outcome(part.quarantine, in_queue=part.in_queue and self._has(Action.QUARANTINE))
+        outcome = MilterOutcome(request, part.quarantine, in_queue=part.in_queue and self._has(Action.QUARANTINE))
         timer = self._keep_alive()
         try:
             if message.report and services.reports:
@@ -317,7 +324,7 @@ class MilterSession:
         log.info("message answered", ggrid=request.ggrid, answer=what, client=self._client.address, queue_id=queue_id)
         return what, frames
 
-    def _carry_out(self, message: MilterMessage, outcome: _Outcome, answer: SmtpReply) -> tuple[str, bytes]:
+    def _carry_out(self, message: MilterMessage, outcome: MilterOutcome, answer: SmtpReply) -> tuple[str, bytes]:
         goes_on = outcome.delivered or outcome.left_in_queue
         changes = message.pack_changes(goes_on, spaced=self._has(Step.LEADING_SPACE)) if goes_on else b""
         if outcome.delivered:

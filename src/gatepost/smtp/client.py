@@ -50,7 +50,7 @@ class SmtpClient(msgspec.Struct, frozen=True):
         """The sending host, as far as it is known."""
         stated = self.xclient | self.xforward
         if "ADDR" in stated:
-            return _address(stated["ADDR"])
+            return parse_address(stated["ADDR"])
         return None if self.known else self.address
 
     def helo(self, own: str | None) -> str | None:
@@ -71,7 +71,7 @@ class SmtpClient(msgspec.Struct, frozen=True):
         if not attributes.values.keys() <= _NAMES[attributes.verb]:
             return None
         address = attributes.values.get("ADDR")
-        if address is not None and _address(address) is None:
+        if address is not None and parse_address(address) is None:
             return None
         if attributes.verb == "XCLIENT":
             return msgspec.structs.replace(self, xclient=self.xclient | attributes.values, xforward={})
@@ -93,7 +93,8 @@ def identify_client(peer: str, listed: Networks) -> SmtpClient:
     return SmtpClient(str(address), any(address in network for network in listed), address.is_loopback)
 
 
-def _address(text: str | None) -> str | None:
+def parse_address(text: str | None) -> str | None:
+    """Return an address as mail servers write it, in normal form; None for what is none."""
     text = (text or "").removeprefix("IPV6:").removeprefix("IPv6:").removeprefix("ipv6:")
     try:
         return str(ip_address(text))
