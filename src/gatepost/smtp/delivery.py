@@ -69,7 +69,8 @@ async def answer_message(
         return answer
     arrival = transaction.describe_arrival(now, extended=extended, encrypted=encrypted)
     delivery = MessageDelivery(transaction, body, header, arrival, services)
-    answer = await services.handler.handle(request, transaction.digest(body.sha256), delivery)
+    digest = transaction.digest(body.sha256)
+    answer = await services.handler.handle(request, digest, delivery.deliver, delivery.redirect)
     services.count_reply(answer)
     log.info("message answered", ggrid=request.ggrid, code=answer.code, client=client.address)
     return answer
