@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.policy.rules import shipped_policy
+from gatepost.service.publishing.version import _collect_files
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard, load_policies
 from gatepost.settings.in_force import differing_settings
@@ -89,3 +90,22 @@ def test_abby_alone_has_its_own_and_beside_guard_the_same(folder: Write) -> None
     assert faults(made) == [("abby.yml", 2, "policy")]
     same = GUARD.replace("house.toml", "../../guard/core/house.toml").replace("acme", "../../guard/core/acme")
     assert load(folder(abby=ABBY + same.partition("\n")[2])).abby.policy.tenants.keys() == {TENANT}
+
+
+def test_outbound_mail_has_a_policy_of_its_own(folder: Write) -> None:
+    """It is laid over the deployment's, holds for all tenants, and is part of a published version."""
+    guard = GUARD.replace("  tenants:", "  outbound: out.toml\n  tenants:")
+    place = folder("[verdicts.spam]\nthreshold = 8.0", "[verdicts.spam]\nthreshold = 7.0", guard)
+    file = (place / GUARD_FILE).with_name("out.toml")
+    file.write_text('[verdicts.spam]\ndecision = "bounce"')
+    policies = load_policies(load_guard(place).policy)
+    for tenant in (None, TENANT):
+        rule = policies.of(tenant, outbound=True).policy.verdicts["spam"]
+        assert (rule.decision, rule.threshold) == ("bounce", 8.0)
+    assert policies.of(TENANT).policy.verdicts["spam"].decision == "quarantine"
+    document = {"policy": {"file": "house.toml", "outbound": "out.toml"}}
+    found = _collect_files(file.parent, document)
+    assert found["policy/outbound.toml"] == file.read_bytes()
+    assert document["policy"]["outbound"] == "policy/outbound.toml"
+    file.write_text("[verdicts.spamm]")
+    assert any("out.toml" in each[0] for each in faults(place))

@@ -105,7 +105,7 @@ def digest_files(folder: Path, guard: GuardSettings | None, abby: AbbySettings |
 
 
 def _policy_files(settings: PolicySettings) -> Iterable[Path]:
-    return [Path(file) for file in (settings.file, *settings.tenants.values()) if file]
+    return map(Path, settings.files.values())
 
 
 def _digest(path: Path) -> str:

@@ -76,7 +76,8 @@ async def answer_message(services: Services, transaction: Transaction, how: Subm
         return answer
     arrival = transaction.describe_arrival(now, extended=how.extended, encrypted=how.encrypted)
     delivery = MessageDelivery(transaction, body, header, arrival, services)
-    answer = await services.handler.handle(request, transaction.digest(body.sha256), delivery)
+    digest = transaction.digest(body.sha256)
+    answer = await services.handler.handle(request, digest, delivery.deliver, delivery.redirect)
     services.count_reply(answer)
     log.info("message answered", ggrid=request.ggrid, code=answer.code, client=how.client.address, **delivery.sent)
     return answer

@@ -6,11 +6,11 @@ wrong on the way to one of these is a 4xx: the sender still has the message and 
 
 import ssl
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
 
-from gatepost.policy.actions import MessageAction
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
@@ -35,16 +35,9 @@ ROOM_FOR_SIGNATURES = 8_192
 UNDECIDED_BEFORE = 2
 
 
-class SendsMessage(Protocol):
-    """One whole message that can be sent on; `delivery.MessageDelivery` is one."""
-
-    async def deliver(self, result: ScanResult) -> SmtpReply:
-        """Send it to its recipients, as its action says; return the next hop's reply."""
-        ...
-
-    async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:
-        """Send it to a mailbox instead of its recipients; return the next hop's reply."""
-        ...
+# Sends a message to its recipients, as its action says, or to a mailbox instead; each returns the next hop's reply.
+Deliver = Callable[[ScanResult], Awaitable[SmtpReply]]
+Redirect = Callable[[ScanResult, str], Awaitable[SmtpReply]]
 
 
 class SmtpCore(Protocol):
@@ -61,26 +54,30 @@ class MessageHandler:
     def __init__(self, guard: SmtpCore, quarantine: HoldsMail, *, after_queue: bool = False) -> None:
         self._guard, self._quarantine, self.after_queue = guard, quarantine, after_queue
 
-    async def handle(self, request: ScanRequest, digest: str, delivery: SendsMessage) -> SmtpReply:
+    async def handle(
+        self, request: ScanRequest, digest: str, deliver: Deliver, redirect: Redirect | None = None
+    ) -> SmtpReply:
         """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
-        request that is `unfit` is not `deliver`."""
+        request that is `unfit` is not `deliver`. A source that cannot `redirect` holds what it should redirect."""
         try:
             result = await self._guard.scan(request)
             if isinstance(result, Full):
                 return replies.FULL
-            return await self._carry_out(request, result, digest, delivery)
+            return await self._carry_out(request, result, digest, deliver, redirect)
         except StorageError as fault:
             log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
     async def _carry_out(
-        self, request: ScanRequest, result: ScanResult, digest: str, delivery: SendsMessage
+        self, request: ScanRequest, result: ScanResult, digest: str, deliver: Deliver, redirect: Redirect | None
     ) -> SmtpReply:
         decision, action = result.report.decision, result.report.action
         if decision == "deliver":
-            return await delivery.deliver(result)
+            return await deliver(result)
         if action is not None and not action.failed and decision == "quarantine":
-            return await self._act(request, result, action, delivery)
+            if action.name == "redirect":
+                return await self._redirect(request, result, action.to, redirect)
+            return await (self._strip(request, result, deliver) if action.name == "strip" else deliver(result))
         if decision == "drop":
             return replies.accepted_reply(result.ggrid)
         if decision == "bounce" and not self.after_queue:
@@ -93,22 +90,22 @@ class MessageHandler:
         await self._quarantine.keep(request, result, request.body)
         return replies.accepted_reply(result.ggrid)
 
-    async def _act(
-        self, request: ScanRequest, result: ScanResult, action: MessageAction, delivery: SendsMessage
+    async def _redirect(
+        self, request: ScanRequest, result: ScanResult, mailbox: str, redirect: Redirect | None
     ) -> SmtpReply:
-        """Carry out an action that stands in the place of holding the message."""
-        if action.name == "redirect":
-            answer = await delivery.redirect(result, action.to)
-            if answer.positive:
-                return replies.accepted_reply(result.ggrid)
-            log.error("message not redirected", ggrid=result.ggrid, code=answer.code)
-            # A mailbox that refuses for good is the operator's fault and not the sender's.
-            return replies.TRY_LATER if answer.code < 500 else await self._hold(request, result)
-        if action.name != "strip":
-            return await delivery.deliver(result)
-        # The original is safe before anything leaves; one that does not leave comes again, and is held again then.
+        if redirect is None:
+            return await self._hold(request, result)
+        answer = await redirect(result, mailbox)
+        if answer.positive:
+            return replies.accepted_reply(result.ggrid)
+        log.error("message not redirected", ggrid=result.ggrid, code=answer.code)
+        # A mailbox that refuses for good is the operator's fault and not the sender's.
+        return replies.TRY_LATER if answer.code < 500 else await self._hold(request, result)
+
+    async def _strip(self, request: ScanRequest, result: ScanResult, deliver: Deliver) -> SmtpReply:
+        """The original is safe before anything leaves; one that does not leave comes again, and is held again then."""
         await self._quarantine.keep(request, result, request.body)
-        answer = await delivery.deliver(result)
+        answer = await deliver(result)
         if not answer.positive:
             await self._quarantine.take_back(result.ggrid)
         return answer
