@@ -96,7 +96,7 @@ def test_python_compiles(block: CodeBlock) -> None:
     compile(block.code, block.name, "exec")
 
 
-ABBY_KEYS = ("serviceProviders", "staticApiTokens", "listen", "lists", "tls")
+ABBY_KEYS = ("signIn", "publicUrl", "serviceProviders", "staticApiTokens", "listen", "lists", "tls")
 CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
 
 

@@ -101,7 +101,7 @@ async def confirm_totp(context: WebContext, request: SignedInRequest) -> Respons
         return html_response(await _render_account(context, request, fault=fault, secret=secret), 400)
     codes = credentials.new_recovery_codes()
     await _set_totp(context, request, secret, step, codes)
-    return html_response(await _render_codes(context, request, codes))
+    return html_response(await _render_codes(context, request, codes, is_new_factor=True))
 
 
 async def renew_recovery_codes(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -113,9 +113,16 @@ async def renew_recovery_codes(context: WebContext, request: SignedInRequest) ->
     return html_response(await _render_codes(context, request, codes))
 
 
-async def _render_codes(context: WebContext, request: SignedInRequest, codes: tuple[str, ...]) -> str:
+async def _render_codes(
+    context: WebContext, request: SignedInRequest, codes: tuple[str, ...], *, is_new_factor: bool = False
+) -> str:
     return await context.renderer.render_in_turns(
-        "recovery-codes.html", request, here="/account", codes=codes, onward=_next_page(context, request)
+        "recovery-codes.html",
+        request,
+        here="/account",
+        codes=codes,
+        onward=_next_page(context, request),
+        is_new_factor=is_new_factor,
     )
 
 
