@@ -110,7 +110,7 @@ def test_events_are_made_while_somebody_wants_them(next_hop: Any) -> None:
     alerts.use([AlertDefinition("ops", OPS), AlertDefinition("broken", WebAlert())])
     assert (stream.is_idle, describe_scan in stream.unwanted) == (False, True)
     stream.emit(lambda: HealthChanged(component="dns", before="ok", after="degraded", reason="DNS is away"))
-    stream.emit(lambda: NodeState(state="started"))
+    stream.emit(lambda: NodeState(state="started", version="1"))
     stream.close()
     assert [recipients for _, recipients, _ in next_hop.mail] == [("ops@example.com",)]
     assert b"DNS is away" in next_hop.mail[0][2]
