@@ -112,6 +112,7 @@ def test_words_of_the_tenant_and_its_language() -> None:
     assert mail["Subject"] == "9 Nachrichten für Sie zurückgehalten"
     assert "Fragen: 4711\r\nIT" in text
     assert '<html lang="de">' in page
+    assert mail["Content-Language"] == "de"
     assert "7 weitere Nachrichten" in text
     assert "Europe/Berlin" in text
     assert find_texts("xx").code == "en"

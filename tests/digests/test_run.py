@@ -28,6 +28,7 @@ from gatepost.store.digests import DigestRecord
 from gatepost.store.errors import StorageError
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
 from gatepost.times import now
 
 REPORT = Report("spam", "quarantine", (), 700, "it adds up", subject="Offer", senders=("ann@shop.example",))
@@ -52,7 +53,9 @@ class Deployment:
         )
 
     async def prepare(self, **preferences: Any) -> None:
-        self.tenant = (await self.store.create_tenant(new_id())).uid
+        made = await self.store.create_tenant(new_id())
+        assert isinstance(made, Tenant)
+        self.tenant = made.uid
         await self.store.set_tenant_domains(self.tenant, ["example.com"])
         await self.prefer(**preferences)
 
@@ -101,7 +104,8 @@ def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
 
 
 def text_of(raw: bytes) -> str:
-    body = message_from_bytes(raw, policy=default).get_body(("plain",))  # type: ignore[attr-defined]
+    body = message_from_bytes(raw, policy=default).get_body(("plain",))
+    assert body
     return str(body.get_content())
 
 

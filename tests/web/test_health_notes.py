@@ -76,13 +76,10 @@ def test_alerts_are_defined_tried_and_deleted(site: Any, tenant: str) -> None:
         "url": "https://hooks.example.com/very-secret",
         "seen": "0",
     }
-    for wrong in (
-        {"url": "https://10.0.0.1/"},
-        {"max_per_hour": "x"},
-        {"recipients": "x"},
-        {"kinds": []},
-        {"name": ""},
-    ):
+    wrong_fields: list[dict[str, Any]] = [
+        *({"url": "https://10.0.0.1/"}, {"max_per_hour": "x"}, {"recipients": "x"}, {"kinds": []}, {"name": " "})
+    ]
+    for wrong in wrong_fields:
         answer = boss.post("/alerts/edit", {**fields, **wrong})
         assert answer.status_code == 400
         assert "Nothing was saved" in answer.text

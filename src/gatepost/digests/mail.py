@@ -79,11 +79,11 @@ def build_digest(
     message["Auto-Submitted"] = "auto-generated"
     message["Precedence"] = "bulk"
     message["X-Auto-Response-Suppress"] = "All"
-    message["Content-Language"] = texts.code
     address = escape_line(digest.address[:MAX_SENDER])
     parts = (texts.say("greeting", address=address), intro, lines, more, entries, f"{ends} {footer}")
     message.set_content(_write_text(texts, *parts), cte="quoted-printable")
     message.add_alternative(_write_html(texts, *parts), subtype="html", cte="quoted-printable")
+    message["Content-Language"] = texts.code
     return message
 
 

@@ -22,9 +22,11 @@ MAX_SAID = 500
 _COLUMNS = "id, kind, ggrid, scope, address, said, created, state, decided, decided_by, note"
 _INSERT = f"""INSERT INTO recipient_requests ({_COLUMNS})
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', NULL, '', '') ON CONFLICT (ggrid, address, kind) DO NOTHING"""  # noqa: S608
-_COUNT = "SELECT count(*) FROM (SELECT 1 FROM recipient_requests WHERE scope = $1 AND state = 'open' LIMIT $2) AS some"
+_COUNT = (
+    "SELECT count(*) FROM (SELECT 1 FROM recipient_requests WHERE scope = $1 AND state = 'open' LIMIT $2) AS waiting"
+)
 _COUNT_OWN = "SELECT count(*) FROM recipient_requests WHERE address = $1 AND state = 'open'"
-_COUNT_ALL = "SELECT count(*) FROM (SELECT 1 FROM recipient_requests WHERE state = 'open'{} LIMIT $1) AS some"
+_COUNT_ALL = "SELECT count(*) FROM (SELECT 1 FROM recipient_requests WHERE state = 'open'{} LIMIT $1) AS waiting"
 _SELECT = f"SELECT {_COLUMNS} FROM recipient_requests WHERE id = $1"  # noqa: S608
 _PAGE = f"SELECT {_COLUMNS} FROM recipient_requests WHERE state = $1 AND id < $2{{}} ORDER BY id DESC LIMIT $3"  # noqa: S608
 _DECIDE = """UPDATE recipient_requests SET state = $2, decided = $3, decided_by = $4, note = $5
