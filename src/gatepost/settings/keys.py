@@ -50,7 +50,6 @@ from gatepost.settings.values import (
     Secret,
     StorageUrl,
     TenantUid,
-    WebUrl,
 )
 
 _FRONTS = "number of processes that take connections; by default one for every three cores of the machine"
@@ -349,7 +348,7 @@ class AbbySettings(Section):
     )
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
-    public_url: WebUrl | None = Field(
+    public_url: PublicUrl | None = Field(
         None, description="address at which people reach the web interface, such as `https://mail.example.com`"
     )
     sign_in: SignInSettings = Field(SignInSettings(), description="signing in to the web interface")
