@@ -67,10 +67,6 @@ class MilterOutcome:
             await self.keep(self._request, result, self._request.body)
         return replies.OK
 
-    async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:  # noqa: ARG002
-        """Leave it with the mail server: this source carries out no actions, so none is planned for it."""
-        return replies.TRY_LATER
-
     async def take_back(self, ggrid: str) -> None:
         """Hold it no longer."""
         await self._quarantine.take_back(ggrid)
@@ -308,7 +304,12 @@ class MilterSession:
         part, services = self._part, self._part.services
         if message.refusal:
             return _name_refusal(message.refusal), _refuse(message.refusal)
-        request = ScanRequest(new_id(), int(time.time() * 1_000), message.envelope(), message.body, "milter")
+        queue_id = self._macros.get(protocol.QUEUE_ID, "")
+        request = ScanRequest(
+            *(new_id(), int(time.time() * 1_000), message.envelope(), message.body, "milter"),
+            client=self._client.address,
+            queue_id=queue_id,
+        )
         outcome = MilterOutcome(request, part.quarantine, in_queue=part.in_queue and self._has(Action.QUARANTINE))
         timer = self._keep_alive()
         try:
@@ -316,11 +317,10 @@ class MilterSession:
                 answer = await services.reports.take(request, self._client, message.report)
             else:
                 handler = MessageHandler(services.guard, outcome)
-                answer = await handler.handle(request, message.digest(), outcome)
+                answer = await handler.handle(request, message.digest(), outcome.deliver)
         finally:
             timer.cancel()
         what, frames = self._carry_out(message, outcome, answer)
-        queue_id = self._macros.get(protocol.QUEUE_ID, "")
         log.info("message answered", ggrid=request.ggrid, answer=what, client=self._client.address, queue_id=queue_id)
         return what, frames
 
