@@ -78,6 +78,8 @@ def normalise_domain(text: str) -> NormalForm | ListRefusal:
     included anyway."""
     text = refang(text.strip()).removeprefix("*@").removeprefix("@").removeprefix("*.")
     host = _refuse_no_domain(text) or normalise_pattern(text)
+    if isinstance(host, str) and host.startswith("*."):
+        return ListRefusal("is not a host name: it has more than one wildcard")
     return host if isinstance(host, ListRefusal) else show_as_key(host)
 
 

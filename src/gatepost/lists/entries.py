@@ -206,7 +206,8 @@ DIGEST = EntryKind(
 
 
 _EXTENSION = re.compile(r"[\w+-]{1,40}(?:\.[\w+-]{1,40}){0,2}\Z")
-_MIME = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}\Z", re.ASCII)
+# The names of types and subtypes begin with a letter or a digit (RFC 6838 section 4.2).
+_MIME = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,99}/[a-z0-9][\w!#$&^.+-]{0,99}\Z", re.ASCII)
 
 
 def normalise_file_type(text: str) -> NormalForm | ListRefusal:
