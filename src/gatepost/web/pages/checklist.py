@@ -78,7 +78,7 @@ async def _find_done(context: WebContext, user: User) -> set[str]:
             settings.get(key, DEFAULT_RETENTION) != DEFAULT_RETENTION
             for key in ("history.retention", "quarantine.retention")
         ),
-        "public-url": settings.get("publicUrl", "not set") != "not set",
+        "public-url": any(key == "publicUrl" and value != "not set" for _, key, value in context.installation.settings),
     }
     return {name for name, is_done in facts.items() if is_done}
 
