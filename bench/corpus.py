@@ -62,8 +62,16 @@ def _unpack(archive: Path, place: Path) -> None:
         zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed) as stream,
         tarfile.open(fileobj=stream, mode="r|") as tree,
     ):
-        tree.extractall(fresh, filter="data")
+        extract(tree, fresh)
     fresh.rename(place)
+
+
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpack an archive that others may have made. Python has filters since 3.11.4, and Debian 12 has 3.11.2."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:
+        archive.extractall(folder)
 
 
 def mail(count: int, seed: int = 7, max_bytes: int = 2_000_000) -> list[Mail]:

@@ -211,7 +211,7 @@ def test_no_callback_held_the_event_loop(service: Service) -> None:
         answers = list(pool.map(service.scan, floods))
     assert {answer.status_code for answer in answers} <= {200, 400}
     walked = walk_pages(service)
-    assert {status for _, status in walked} <= {200, 303, 400, 401, 404, 409, 429}, walked
+    assert not [each for each in walked if each[1] not in {200, 303, 400, 401, 404, 409, 429}], service.log()
     figures = dict(line.rsplit(" ", 1) for line in service.client.get("/metrics").text.splitlines() if line[:1] != "#")
     assert float(figures["gatepost_poison_recalled_total"]) >= 8
     assert float(figures["gatepost_loop_blocked_worst_seconds"]) < 0.02, service.log()

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -34,7 +35,8 @@ def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyP
         waits.append(seconds)
 
     async def run() -> None:
-        monkeypatch.setattr("gatepost.service.core.asyncio.sleep", no_sleep)
+        # In that module alone: services of other tests sleep in threads of this process.
+        monkeypatch.setattr("gatepost.service.core.asyncio", SimpleNamespace(sleep=no_sleep))
         app = build_rest_app(Core(), SECRET, Spool(tmp_path), bytes, None, SecretGuesses(clock=lambda: 1_000.0))
 
         async def ask(secret: str, client: str) -> int:

@@ -12,6 +12,7 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from bench.corpus import extract
 from packaging.requirements import Requirement
 from tests.doc_blocks import ROOT
 from trove_classifiers import classifiers
@@ -41,7 +42,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel that is built from the unpacked source distribution alone."""
     folder = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        extract(archive, folder)
     (source,) = folder.iterdir()
     return build("wheel", source, tmp_path_factory.mktemp("wheel"))
 

@@ -6,7 +6,9 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.scanning.request import Condition, Load
+from gatepost.settings.web_alerts import ALERT_KINDS
 from gatepost.web.health_notes import HealthNote, note_for, worst_of_cores
+from gatepost.web.pages.alerts import MEANINGS
 
 WELL = Load(0, 5, 10)
 SLOWED = Load(0, 5, 10, slowed="the next hop cannot be reached: connection refused")
@@ -63,6 +65,10 @@ def test_a_sender_over_its_limit_is_the_operator_s_to_know() -> None:
     assert note_for(note, may_know=False) is None
     condition.remark("it was", -1)
     assert worst_of_cores([("core", condition.describe(Load(0, 1, 2)))]) is None
+
+
+def test_every_event_has_its_words() -> None:
+    assert set(MEANINGS) == set(ALERT_KINDS)
 
 
 def test_alerts_are_defined_tried_and_deleted(site: Any, tenant: str) -> None:

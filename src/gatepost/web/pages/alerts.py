@@ -38,6 +38,8 @@ MEANINGS = {
     "user.signInFailed": "somebody failed to sign in",
     "key.created": "an API key was created",
     "key.revoked": "an API key was revoked",
+    "flow.limited": "a host, sender or recipient reached a limit of flow control",
+    "sender.limited": "a sender of outbound mail is over a limit, and may be captured",
     "node.state": "a node started or stops",
     "health.changed": "queue, storage, certificate, quarantine or DNS changed their state",
     "audit.recorded": "any other change on the audit trail",
