@@ -43,12 +43,15 @@ def preview_digest(
     days: Annotated[int, typer.Option("--days", min=1, max=365, help="How many days back.")] = 1,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Write the digest that a recipient would get to standard output, as a message. Nothing is sent or recorded, and
     the links do not work.
 
     The exit code is 1 if nothing is held for the recipient.
     """
+    from gatepost.cli.printing import print_json
+
     uid, settings = parse_tenant_uid(tenant), _load_settings(config, data)
 
     async def work(store: "Store") -> bytes | None:
@@ -63,11 +66,16 @@ def preview_digest(
         return mail.as_bytes() if mail else None
 
     mail = with_store(config, data, work)
-    if mail is None:
+    # A message is ASCII: everything else in it is encoded.
+    text = mail.decode("ascii") if mail else None
+    if json:
+        print_json({"address": address, "message": text})
+    elif text is None:
         print(f"Nothing is held for {address} since {days} days.", file=sys.stderr)
+    else:
+        sys.stdout.write(text)
+    if text is None:
         raise typer.Exit(1)
-    # It is ASCII: everything else in it is encoded.
-    sys.stdout.write(mail.decode("ascii"))
 
 
 @app.command("send")
@@ -138,12 +146,16 @@ def rotate_key(
     revoke: Annotated[bool, typer.Option("--revoke", help="End all links that were sent before, too.")] = False,
     config: ConfigOption = None,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Sign links with a new key from now on. Links that were sent before work until their end, unless they are
     revoked."""
+    from gatepost.cli.printing import print_result
+
     lifetime = _load_settings(config, data).digests.link_lifetime * DAY
     key = with_store(config, data, partial(_rotate, lifetime, revoke))
-    print(f"Links are signed with key {key} from now on." + (" All links before are revoked." if revoke else ""))
+    said = f"Links are signed with key {key} from now on." + (" All links before are revoked." if revoke else "")
+    print_result(json, {"key": key, "revoked": revoke}, said)
 
 
 async def _rotate(lifetime: int, revoke: bool, store: "Store") -> int:
