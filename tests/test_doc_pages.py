@@ -114,7 +114,7 @@ def test_configuration_is_taken_by_the_reader(
     for number, path in enumerate(re.findall(r"/[\w/]+\.pem", code)):
         (tmp_path / f"{number}.pem").write_text("")
         code = code.replace(path, str(tmp_path / f"{number}.pem"))
-    is_guard = re.search(r"^(scanSources|delivery):", code, re.MULTILINE)
+    is_guard = re.search(r"^(scanSources|delivery|digests):", code, re.MULTILINE)
     is_abby = not is_guard and bool(re.search(rf"^({'|'.join(ABBY_KEYS)}):", code, re.MULTILINE))
     file = tmp_path / (ABBY_FILE if is_abby else GUARD_FILE)
     file.parent.mkdir(parents=True)

@@ -24,8 +24,8 @@ BY = {"kind": "user", "name": "ann"}
 
 @pytest.mark.parametrize("kind", ORDERS)
 def test_every_path_takes_its_order(kind: type[HeldMailOrder[Any]]) -> None:
-    encoded = msgspec.json.encode({"ggrid": GGRID, "by": BY, "index": 0, "tenant": "t"})
-    assert isinstance(read_order(kind.path, encoded), kind)
+    named = {"ggrid": GGRID, "by": BY, "index": 0, "tenant": "t", "recipient": "a@b.example"}
+    assert isinstance(read_order(kind.path, msgspec.json.encode(named)), kind)
 
 
 def test_an_order_says_which() -> None:
@@ -36,7 +36,14 @@ def test_an_order_says_which() -> None:
 
 def test_the_wire_form_stays_as_it_is() -> None:
     """abby and the cores are of different versions during an upgrade."""
-    assert [kind.path for kind in ORDERS] == ["/release", "/look", "/picture", "/export", "/delete"]
+    assert [kind.path for kind in ORDERS] == [
+        "/release",
+        "/release-to-recipient",
+        "/look",
+        "/picture",
+        "/export",
+        "/delete",
+    ]
     order = ReleaseOrder(GGRID, by=Actor("user", "ann", "7"), recipients=("a@b.example",))
     assert msgspec.to_builtins(order) == {
         "ggrid": GGRID,

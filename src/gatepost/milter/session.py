@@ -218,10 +218,8 @@ class MilterSession:
         sender = read_path(protocol.parse_texts(frame.data)[0], services.limits)
         if sender is None:
             return _refuse(replies.BAD_SENDER)
-        if not services.guard.has_slot():
-            return _refuse(replies.FULL)
-        if services.spooled >= services.limits.spooled:
-            return _refuse(replies.NO_ROOM)
+        if shortage := services.find_shortage():
+            return _refuse(shortage)
         client = self._client
         if self._macros.get(protocol.USER):
             # A user's own machine is no mail server: neither SPF nor lists of hosts have to do with it.

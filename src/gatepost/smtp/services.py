@@ -150,6 +150,12 @@ class Services:
         room = ROOM_FOR_FIELDS + (ROOM_FOR_SIGNATURES if self.signer else 0)
         return min(self.limits.message, other - min(room, other // 2)) if other else self.limits.message
 
+    def find_shortage(self) -> SmtpReply | None:
+        """Return the reply where no message can be taken now: there is no slot for it, or no room."""
+        if not self.guard.has_slot():
+            return replies.FULL
+        return replies.NO_ROOM if self.spooled >= self.limits.spooled else None
+
     @property
     def routings(self) -> tuple[Routing, ...]:
         """All routes, of both directions."""

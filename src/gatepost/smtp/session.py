@@ -243,13 +243,8 @@ class Session:
             return replies.OUT_OF_ORDER
         theirs = self._announced
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
-        if refusal is None and not self._services.guard.has_slot():
-            refusal = replies.FULL
         account = self._outbound.open_account(self._client, mail.address) if self._outbound else None
-        if refusal is None and account is not None:
-            refusal = account.refuse()
-        if refusal is None and self._services.spooled >= self._limits.spooled:
-            refusal = replies.NO_ROOM
+        refusal = refusal or self._services.find_shortage() or (account.refuse() if account else None)
         if refusal is None and self._services.flow:
             refusal = self._services.flow.check_client(self._client)
             self._closing |= refusal is not None and refusal.code == 421
