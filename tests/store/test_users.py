@@ -167,5 +167,14 @@ def test_a_password_of_somebody_else_s_choice_is_marked(use: Use) -> None:
         found = await store.user(given.uid)
         assert found
         assert found.must_change
+        first = await store.create_user("first", "administrator", None, "h", ROOT, first_password=True)
+        assert isinstance(first, User)
+        assert await store.user(first.uid) == first
+        assert first.first_password
+        assert not first.must_change, "who read it printed may look around first"
+        await store.set_password(first.uid, "own", ROOT)
+        found = await store.user(first.uid)
+        assert found
+        assert not found.first_password
 
     use(scenario)

@@ -128,4 +128,4 @@ async def create_administrator(store: "UserStore", password: str) -> None:
     from gatepost.web.credentials import PasswordHashes
 
     hashed = await PasswordHashes().hash(password)
-    await store.create_user(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, must_change=True)
+    await store.create_user(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, first_password=True)

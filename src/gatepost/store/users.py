@@ -57,6 +57,8 @@ _DELETE_CODES = "DELETE FROM recovery_codes WHERE user_uid = $1"
 _SET_PASSWORD = "UPDATE users SET password = $2, must_change = $3 WHERE uid = $1"  # noqa: S105
 _RENEW_PASSWORD = "UPDATE users SET password = $3 WHERE uid = $1 AND password = $2"  # noqa: S105
 _SET_ZONE = "UPDATE users SET zone = $2 WHERE uid = $1"
+# The value of `must_change` for the password of the first start, which the operator has read and nobody else.
+_FIRST = 2
 _SET_SIGN_IN = "UPDATE users SET last_sign_in = $2 WHERE uid = $1"
 _DELETE_SESSIONS = "DELETE FROM sessions WHERE user_uid = $1 AND id <> $2"
 
@@ -66,7 +68,8 @@ Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
 class User(msgspec.Struct, frozen=True):
     """A person who may sign in. `tenant` None is all tenants; `totp` says whether a second factor is set; `zone` is
     the name of the time zone in which times are shown, "" for UTC. `must_change` says that somebody else chose the
-    password; `external` is the issuer and the subject of a user of an OpenID provider."""
+    password, `first_password` that it is the one that the first start printed; `external` is the issuer and the subject
+    of a user of an OpenID provider."""
 
     uid: str
     name: str
@@ -79,6 +82,7 @@ class User(msgspec.Struct, frozen=True):
     zone: str = ""
     must_change: bool = False
     external: str | None = None
+    first_password: bool = False
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -95,15 +99,27 @@ class UserStore(Operations):
 
     @change
     def create_user(
-        self, name: str, role: Role, tenant: str | None, password: str, by: Actor, *, must_change: bool = False
+        self,
+        name: str,
+        role: Role,
+        tenant: str | None,
+        password: str,
+        by: Actor,
+        *,
+        must_change: bool = False,
+        first_password: bool = False,
     ) -> Work[User | NameTaken | NotFound]:
         """A new user. Names are compared without regard to case; `password` is an argon2 hash, which the user
         `must_change` where somebody else knows the password."""
-        owner = normalize_scope(tenant)
-        user = User(new_id(), storable(name.strip()), role, owner, now(), must_change=must_change)
+        owner, state = normalize_scope(tenant), _FIRST if first_password else int(must_change)
+        user = User(
+            *(new_id(), storable(name.strip()), role, owner, now()),
+            must_change=must_change,
+            first_password=first_password,
+        )
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
-        row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password), int(must_change))
+        row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password), state)
         if not (yield Write(_INSERT, row)):
             return NameTaken(name)
         yield from _write_audit(user.created, by, "user.create", user)
@@ -237,7 +253,10 @@ def parse_user(row: Row) -> User:
     """The user of a row with `USER_COLUMNS`."""
     uid, name, role, tenant, created, disabled, totp, last, zone, must_change, external = row
     return User(
-        uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone, bool(must_change), external or None
+        *(uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone),
+        must_change=must_change == 1,
+        external=external or None,
+        first_password=must_change == _FIRST,
     )
 
 

@@ -31,7 +31,9 @@ class ChecklistItem(msgspec.Struct, frozen=True):
 ITEMS: dict[str, ChecklistItem] = {
     each.name: each
     for each in (
-        ChecklistItem("password", "Choose your own password", "somebody else knows the printed one", "/account"),
+        ChecklistItem(
+            "password", "Choose your own password", "the first one was printed, and may be in a log", "/account"
+        ),
         ChecklistItem("second-factor", "Set up a second factor", "a stolen password is then not enough", "/account"),
         ChecklistItem(
             "own-domains", "Enter your own domains", "mail that imitates them is found", "/lists/global/own-domains"
@@ -69,7 +71,7 @@ async def _find_done(context: WebContext, user: User) -> set[str]:
     settings = {key: value for _, key, value in context.installation.settings}
     sizes = {state.definition.name: state.size for state in await context.store.lists(None)}
     facts = {
-        "password": not user.must_change,
+        "password": not (user.must_change or user.first_password),
         "second-factor": user.totp or user.external is not None,
         "own-domains": sizes.get("own-domains", 0) > 0 or any(each.domains for each in await context.store.tenants()),
         "protected-people": sizes.get("protected-people", 0) > 0,

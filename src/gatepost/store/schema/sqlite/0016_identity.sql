@@ -1,5 +1,5 @@
--- `must_change` is 1 where somebody else chose the password. `external` is the issuer and the subject of a user who
--- signs in through OpenID Connect, and has no password here.
+-- `must_change` is 1 where somebody else chose the password, and 2 for the one that the first start printed. `external`
+-- is the issuer and the subject of a user who signs in through OpenID Connect, and has no password here.
 ALTER TABLE users ADD COLUMN must_change INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE users ADD COLUMN external TEXT;
 CREATE UNIQUE INDEX users_by_external ON users (external) WHERE external IS NOT NULL;
