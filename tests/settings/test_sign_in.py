@@ -30,7 +30,7 @@ def load(folder: Path, text: str) -> object:
         (f"{URL}signIn: {{openidConnect: {{{PROVIDER.replace('https://id', 'http://id')}}}}}", "https://host"),
         (f"{URL}signIn: {{openidConnect: {{{PROVIDER}, scopes: [profile]}}}}", "must have openid"),
         (f"{URL}signIn: {{openidConnect: {{{PROVIDER.replace(ACCESS, 'access: []')}}}}}", "access"),
-        ("publicUrl: https://user:pass@mail.example", "must not have a user"),
+        ("publicUrl: https://user:pass@mail.example", "must be of the form https"),
         ("staticApiTokens: [{name: a}]", "either a token or a tokenHash"),
         ("staticApiTokens: [{name: a, tokenHash: abc}]", "tokenHash"),
     ],
