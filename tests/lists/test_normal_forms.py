@@ -48,6 +48,8 @@ HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
                 "evil.example/%6Cogin",
                 "evil.example//login",
                 "evil.example/./login",
+                "evil.example//.x/../login",
+                "evil.example//.x/./../login",
                 "evil.example/x/../login",
                 "evil.example/x/%2e%2E/login",
                 "evil.example\\\\login",

@@ -103,6 +103,9 @@ def split_url(text: str) -> tuple[str, str, str] | None:
     path = url.pathname
     if "//" in path:
         path = _EMPTY_SEGMENTS.sub("/", path)
+        if "/." in path:
+            # Behind an empty segment and one that begins with a dot, ada leaves a last `/.` where it is.
+            path = can_ada.parse(f"http://x{path}").pathname
     path += url.search
     if _UNUSUAL.search(path):
         path = _UNUSUAL.sub(_normalise_escape, path)
