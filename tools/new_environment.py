@@ -96,7 +96,8 @@ def main(arguments: list[str] | None = None) -> int | str:
         return "Gatepost needs Python 3.11 or newer; set PYTHON=… to one."
     if chosen is not given:
         version = ".".join(map(str, chosen.version))
-        print(f"{chosen.path} ({version}) is used instead of {given.path}, which is older or was built for less speed.")
+        reason = "was built without optimisation" if given.version[:2] >= LEAST else "is too old"
+        print(f"Using {chosen.path} ({version}), since {given.path} {reason}.")
     try:
         make_environment(asked.folder, asked.lock, chosen.path)
     except subprocess.CalledProcessError as fault:
