@@ -9,7 +9,7 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.service.look_backs import LookBackSchedule
+from gatepost.service.schedules import LookBackSchedule
 from gatepost.store import open_store
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry

@@ -16,10 +16,10 @@ from gatepost.events.open_stream import node_name
 from gatepost.scanning.request import Condition
 from gatepost.service.feeds import FeedSchedule, try_feed
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
-from gatepost.service.look_backs import LookBackSchedule
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing.drafts import NodePublisher
+from gatepost.service.schedules import LookBackSchedule
 from gatepost.service.web_alerts import try_alert
 from gatepost.settings.agreement import is_own_core
 from gatepost.settings.feeds import FeedSettings

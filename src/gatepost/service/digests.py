@@ -4,7 +4,6 @@ Every node that has a core and a next hop looks once a minute for scopes whose d
 storage lets one of them work on each.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -12,16 +11,15 @@ from contextlib import AsyncExitStack
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from gatepost.digests.run import DigestBusy, DigestSender
 from gatepost.service.plan import SharedParts
 from gatepost.service.routes import hostname
+from gatepost.service.schedules import Schedule
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
 from gatepost.store.digests import DigestRun
-from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -54,30 +52,15 @@ def schedule_digests(
     return schedule
 
 
-class DigestSchedule(Collector):
+class DigestSchedule(Schedule):
     """Sends digests that are due, scope by scope, from `start` to `stop`. Without a sender it only says so."""
 
     def __init__(self, store: Store, sender: DigestSender | None, poll: float = POLL_SECONDS) -> None:
-        self._store, self._sender, self._poll = store, sender, poll
+        super().__init__(poll, "gatepost.digests", "digests cannot be sent")
+        self._store, self._sender = store, sender
         self._sent: Counter[str] = Counter()
         self._waiting = 0
         self._warned = False
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Look for digests that are due, from now on."""
-        self._task = asyncio.create_task(self._forever())
-
-    def cancel(self) -> None:
-        """Look for digests no more: others take over."""
-        if self._task:
-            self._task.cancel()
-
-    async def stop(self) -> None:
-        """Stop; what waits is sent after the next start."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     def collect(self) -> Iterator[Metric]:
         sent = CounterMetricFamily("gatepost_digests", "Digests of held mail by this process", labels=("result",))
@@ -124,11 +107,3 @@ class DigestSchedule(Collector):
         self._sent["failed"] += record.failed
         if record.sent or record.failed:
             log.info("digests sent", tenant=scope, sent=record.sent, failed=record.failed, reason=record.message)
-
-    async def _forever(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except StorageError as fault:
-                log.warning("digests cannot be sent", reason=str(fault))
-            await asyncio.sleep(self._poll)

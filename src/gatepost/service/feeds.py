@@ -5,9 +5,6 @@ memory is felt by mail that is being scanned. Every node looks for feeds that ar
 them run each. What came of it is in storage as well, so all nodes report the same figures.
 """
 
-import asyncio
-import contextlib
-import sys
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
@@ -15,11 +12,10 @@ from pathlib import Path
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
+from gatepost.service.schedules import CommandResult, Schedule, run_command
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.web_feeds import WebFeedError, build_feed
-from gatepost.store.errors import StorageError
 from gatepost.store.feeds import FeedState
 from gatepost.store.store import Store
 from gatepost.times import now
@@ -29,7 +25,6 @@ log = structlog.get_logger("gatepost.feeds")
 POLL_SECONDS = 15.0
 # What a run may take beyond the time for reading: comparing, changing, and looking back.
 MORE_SECONDS = 900.0
-MAX_OUTPUT = 1 << 20
 # How long somebody waits for a dry run in the web interface.
 TRY_SECONDS = 60.0
 
@@ -54,62 +49,26 @@ async def try_feed(config: Path, data: Path, name: str) -> tuple[bool, str]:
     """Run a feed without changing anything, in a process of its own; return whether it could be read, and the JSON of
     what would change, or why it could not."""
     arguments = ("feeds", "run", name, "--dry-run", "--config", str(config), "--data", str(data), "--json")
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gatepost", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(TRY_SECONDS):
-            output, fault = await asyncio.gather(_read_some(child.stdout), _read_some(child.stderr))
-            await child.wait()
-    except TimeoutError:
+    ended = await run_command(*arguments, seconds=TRY_SECONDS)
+    if ended.code is None:
         return False, f"it took longer than {TRY_SECONDS:g} seconds; gatepost feeds run {name} --dry-run has no limit"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()
-    return (True, output) if output.strip() else (False, fault.strip()[-500:])
+    return (True, ended.output) if ended.output.strip() else (False, ended.fault[-500:])
 
 
-async def _read_some(stream: asyncio.StreamReader | None) -> str:
-    """Return what a stream has to say, up to a limit; what comes after it is read and dropped."""
-    kept = bytearray()
-    while stream and (chunk := await stream.read(65536)):
-        kept += chunk[: MAX_OUTPUT - len(kept)]
-    return kept.decode("utf-8", "replace")
-
-
-class FeedSchedule(Collector):
+class FeedSchedule(Schedule):
     """Runs the feeds that have a source, of the settings and of the web interface, one after the other, from `start` to
     `stop`."""
 
     def __init__(
         self, store: Store, feeds: Sequence[FeedSettings], config: Path, data: Path, poll: float = POLL_SECONDS
     ) -> None:
-        self._store, self._config, self._data, self._poll = store, config, data, poll
+        super().__init__(poll, "gatepost.feeds", "feeds cannot be run")
+        self._store, self._config, self._data = store, config, data
         self._of_files = {feed.name: feed for feed in feeds}
         self._feeds = {name: feed for name, feed in self._of_files.items() if feed.is_scheduled}
         self._faults: dict[str, str] = {}
         self._states: dict[str, FeedState] = {}
         self._runs: Counter[tuple[str, str]] = Counter()
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Look for feeds that are due, from now on."""
-        self._task = asyncio.create_task(self._forever())
-
-    def cancel(self) -> None:
-        """Look for feeds no more: others take over."""
-        if self._task:
-            self._task.cancel()
-
-    async def stop(self) -> None:
-        """Stop; a run that is under way is killed, and the next start goes on."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     def collect(self) -> Iterator[Metric]:
         runs = CounterMetricFamily("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
@@ -130,15 +89,8 @@ class FeedSchedule(Collector):
                 family.add_metric((name,), figure)
         yield from families
 
-    async def _forever(self) -> None:
-        while True:
-            try:
-                await self._run_due()
-            except StorageError as fault:
-                log.warning("feeds cannot be run", reason=str(fault))
-            await asyncio.sleep(self._poll)
-
-    async def _run_due(self) -> None:
+    async def look(self) -> None:
+        """Run the feeds that are due."""
         await self._load_feeds()
         await self._load_states()
         for name, feed in self._feeds.items():
@@ -164,34 +116,18 @@ class FeedSchedule(Collector):
     async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
         folders = ("--config", str(self._config), "--data", str(self._data))
         due = ("--scheduled",) if only_due else ()
-        arguments = (sys.executable, "-m", "gatepost", "feeds", "run", feed.name, *folders, "--json", *due)
-        child = await asyncio.create_subprocess_exec(
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        fault = b""
-        try:
-            async with asyncio.timeout(feed.timeout / 1000 + MORE_SECONDS):
-                fault = await child.stderr.read(MAX_OUTPUT) if child.stderr else b""
-                await child.wait()
-        except TimeoutError:
-            fault = b"it took too long"
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()
-        await self._report(feed, child.returncode or 0, fault.decode("utf-8", "replace").strip())
+        words = ("feeds", "run", feed.name, *folders, "--json", *due)
+        ended = await run_command(*words, seconds=feed.timeout / 1000 + MORE_SECONDS)
+        await self._report(feed, ended)
 
-    async def _report(self, feed: FeedSettings, code: int, fault: str) -> None:
+    async def _report(self, feed: FeedSettings, ended: CommandResult) -> None:
         record = (await self._store.feed_state(feed.name)).record
         before = self._states.get(feed.name, FeedState(feed.name)).record
         if record.finished == before.finished:
             # The child ended before it had an outcome, or another node runs the feed.
-            if code:
+            if ended.code != 0:
                 self._runs[feed.name, "failed"] += 1
-                log.warning("feed not run", feed=feed.name, reason=fault[-500:])
+                log.warning("feed not run", feed=feed.name, reason=ended.fault[-500:])
             return
         self._runs[feed.name, record.result] += 1
         counts = record.counts

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -29,6 +29,7 @@ from gatepost.service.listeners import Listeners, SmtpPart, load_certificates
 from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metrics_app
 from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
+from gatepost.service.schedules import Schedule
 from gatepost.settings.files import load_policies
 
 if TYPE_CHECKING:
@@ -47,13 +48,6 @@ _OF_THE_PROCESS = frozenset(
 )
 
 log = structlog.get_logger("gatepost")
-
-
-class Schedule(Protocol):
-    """Work that goes on in the background of the generation that serves, and of no other."""
-
-    def start(self) -> None: ...
-    def cancel(self) -> None: ...
 
 
 class Generation(msgspec.Struct, eq=False):

@@ -5,9 +5,6 @@ each, and the training itself is sealed and of low priority (`learning.sealed_tr
 forgotten here, too.
 """
 
-import asyncio
-import contextlib
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +12,9 @@ from pathlib import Path
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
+from gatepost.service.schedules import Schedule, run_command
 from gatepost.settings.learning import LearningSettings
-from gatepost.store.errors import StorageError
 from gatepost.store.learnt_models import LearningRun
 from gatepost.store.store import Store
 from gatepost.store.training_pools import PoolSummary
@@ -34,32 +30,17 @@ MIN_REPORTS = 40
 _RESULTS = {0: "taken", 2: "refused"}
 
 
-class LearningSchedule(Collector):
+class LearningSchedule(Schedule):
     """Trains pools that are due, one after the other, from `start` to `stop`."""
 
     def __init__(
         self, store: Store, settings: LearningSettings, config: Path, data: Path, poll: float = POLL_SECONDS
     ) -> None:
-        self._store, self._settings, self._config, self._data, self._poll = store, settings, config, data, poll
+        super().__init__(poll, "gatepost.learning", "pools cannot be trained")
+        self._store, self._settings, self._config, self._data = store, settings, config, data
         self._pools: tuple[PoolSummary, ...] = ()
         self._models = 0
         self._runs: Counter[str] = Counter()
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Look for pools that are due, from now on."""
-        self._task = asyncio.create_task(self._forever())
-
-    def cancel(self) -> None:
-        """Look for pools no more: others take over."""
-        if self._task:
-            self._task.cancel()
-
-    async def stop(self) -> None:
-        """Stop; a training that is under way is killed, and begins again when its lock has run out."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     def collect(self) -> Iterator[Metric]:
         runs = CounterMetricFamily("gatepost_learning_runs", "Trainings of pools by this process", labels=("result",))
@@ -76,43 +57,24 @@ class LearningSchedule(Collector):
         yield reports
         yield GaugeMetricFamily("gatepost_learnt_models", "Learnt models that take part", value=self._models)
 
-    async def _forever(self) -> None:
-        while True:
-            try:
-                await self._run_due()
-                await self._store.purge_reports(now() - self._settings.retention * DAY)
-            except StorageError as fault:
-                log.warning("pools cannot be trained", reason=str(fault))
-            await asyncio.sleep(self._poll)
-
-    async def _run_due(self) -> None:
+    async def look(self) -> None:
+        """Train the pools that are due, and forget reports that are too old."""
         self._pools = await self._store.training_pools()
         self._models = len(await self._store.current_models())
         runs = {run.tenant: run for run in await self._store.learning_runs()}
         for pool in self._pools:
             if is_due(pool, runs.get(pool.tenant), now()):
                 await self._run(pool.tenant)
+        await self._store.purge_reports(now() - self._settings.retention * DAY)
 
     async def _run(self, tenant: str | None) -> None:
         folders = ("--config", str(self._config), "--data", str(self._data))
         of = ("--tenant", tenant) if tenant else ()
-        arguments = (sys.executable, "-m", "gatepost", "learn", "now", *of, *folders, "--scheduled", "--json")
-        child = await asyncio.create_subprocess_exec(
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            async with asyncio.timeout(RUN_SECONDS):
-                await child.wait()
-        except TimeoutError:
+        words = ("learn", "now", *of, *folders, "--scheduled", "--json")
+        ended = await run_command(*words, seconds=RUN_SECONDS)
+        result = "failed" if ended.code is None else _RESULTS.get(ended.code, "failed")
+        if ended.code is None:
             log.warning("training took too long", tenant=tenant)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()
-        result = _RESULTS.get(child.returncode or 0, "failed")
         self._runs[result] += 1
         log.info("pool trained", tenant=tenant, result=result)
 

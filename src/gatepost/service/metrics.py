@@ -68,14 +68,7 @@ class GatewayMetrics(Collector):
         self._intake, self._services = intake, services
 
     def collect(self) -> Iterator[Metric]:
-        intake = self._intake
-        yield GaugeMetricFamily("gatepost_smtp_sessions", "SMTP sessions at this moment", value=intake.open)
-        yield CounterMetricFamily("gatepost_smtp_connections", "SMTP connections", value=intake.connections)
-        yield CounterMetricFamily("gatepost_smtp_turned_away", "Those over a limit", value=intake.turned_away)
-        answers = CounterMetricFamily("gatepost_smtp_messages", "Whole messages by their answer", labels=("answer",))
-        for answer, count in self._services.answers.items():
-            answers.add_metric((answer,), count)
-        yield answers
+        yield from _describe_intake("smtp", "SMTP sessions", self._intake, self._services)
         outbound = self._services.outbound
         if outbound:
             limited = outbound.limits.limited
@@ -104,14 +97,18 @@ class MilterMetrics(Collector):
         self._intake, self._services = intake, services
 
     def collect(self) -> Iterator[Metric]:
-        intake = self._intake
-        yield GaugeMetricFamily("gatepost_milter_sessions", "Connections of mail servers", value=intake.open)
-        yield CounterMetricFamily("gatepost_milter_connections", "All since the start", value=intake.connections)
-        yield CounterMetricFamily("gatepost_milter_turned_away", "Those refused", value=intake.turned_away)
-        answers = CounterMetricFamily("gatepost_milter_messages", "Whole messages by their answer", labels=("answer",))
-        for answer, count in self._services.answers.items():
-            answers.add_metric((answer,), count)
-        yield answers
+        yield from _describe_intake("milter", "Connections of mail servers", self._intake, self._services)
+
+
+def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Services") -> Iterator[Metric]:
+    """What both sources of mail servers count."""
+    yield GaugeMetricFamily(f"gatepost_{source}_sessions", f"{sessions} at this moment", value=intake.open)
+    yield CounterMetricFamily(f"gatepost_{source}_connections", "Connections", value=intake.connections)
+    yield CounterMetricFamily(f"gatepost_{source}_turned_away", "Those that were refused", value=intake.turned_away)
+    answers = CounterMetricFamily(f"gatepost_{source}_messages", "Whole messages by their answer", labels=("answer",))
+    for answer, count in services.answers.items():
+        answers.add_metric((answer,), count)
+    yield answers
 
 
 def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:

@@ -6,16 +6,14 @@ names are the file's: an alert of the web interface leaves them out, so that nob
 """
 
 from typing import Any, get_args
-from urllib.parse import urlsplit
 
 import msgspec
 from pydantic import ValidationError
 
 from gatepost.settings.event_keys import AlertMailSettings, AlertSettings, EventKind, Severity
-from gatepost.settings.feeds import is_private_host
+from gatepost.settings.web_feeds import check_web_url
 
 MAX_ALERTS = 20
-MAX_URL = 2_000
 MAX_PER_HOUR = 100
 # An alert for every scanned message would be no alert.
 ALERT_KINDS: tuple[EventKind, ...] = tuple(kind for kind in get_args(EventKind) if kind != "message.scanned")
@@ -45,7 +43,7 @@ class WebAlertError(ValueError):
 def build_alert(alert: WebAlert, server: AlertMailSettings | None = None) -> AlertSettings:
     """Return the settings of an alert; raises `WebAlertError`. Mail goes through the server of `server`, if that names
     one."""
-    mistakes = [*_check_url(alert.url)] if alert.url else []
+    mistakes = check_web_url(alert.url, "", "guard.yml") if alert.url else []
     if not alert.kinds or not set(alert.kinds) <= set(ALERT_KINDS):
         mistakes.append(("kinds", "must be chosen"))
     if not 1 <= alert.max_per_hour <= MAX_PER_HOUR:
@@ -81,21 +79,6 @@ def leave_out(alert: WebAlert, file: AlertSettings | None) -> WebAlert:
     kept = tuple(each for each in alert.recipients if each.lower() not in mailed)
     is_called = file.webhook is not None and file.webhook.url == alert.url
     return msgspec.structs.replace(alert, recipients=kept, url="" if is_called else alert.url)
-
-
-def _check_url(url: str) -> list[tuple[str, str]]:
-    if len(url) > MAX_URL:
-        return [("url", f"is longer than {MAX_URL:,} characters")]
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return []  # the settings say what is wrong
-    if parts.scheme != "https":
-        return [("url", "must begin with https://")]
-    if is_private_host(host):
-        return [("url", "names a host of a private network, which can be named in guard.yml only")]
-    return []
 
 
 def _describe(fault: Any) -> tuple[str, str]:

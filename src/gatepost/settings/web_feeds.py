@@ -57,7 +57,7 @@ class WebFeedError(ValueError):
 
 def build_feed(name: str, feed: WebFeed, data: Path) -> FeedSettings:
     """Return the settings of a feed, with its credentials from the data folder; raises `WebFeedError`."""
-    mistakes = [*_check_url(feed.url)]
+    mistakes = check_web_url(feed.url, "; plain http and files can be named in abby.yml only", "abby.yml")
     stated: dict[str, Any] = {
         field: getattr(feed, field)
         for field in feed.__struct_fields__
@@ -81,7 +81,9 @@ def build_feed(name: str, feed: WebFeed, data: Path) -> FeedSettings:
     return settings
 
 
-def _check_url(url: str) -> list[tuple[str, str]]:
+def check_web_url(url: str, more: str, file: str) -> list[tuple[str, str]]:
+    """Return what is wrong with an address that was typed into a page, which must be of a public host and over HTTPS.
+    `more` is added to what is said of other schemes; `file` is where a private host can be named."""
     if len(url) > MAX_URL:
         return [("url", f"is longer than {MAX_URL:,} characters")]
     try:
@@ -90,9 +92,9 @@ def _check_url(url: str) -> list[tuple[str, str]]:
     except ValueError:
         return []  # the settings say what is wrong
     if parts.scheme != "https":
-        return [("url", "must begin with https://; plain http and files can be named in abby.yml only")]
+        return [("url", f"must begin with https://{more}")]
     if is_private_host(host):
-        return [("url", "names a host of a private network, which can be named in abby.yml only")]
+        return [("url", f"names a host of a private network, which can be named in {file} only")]
     return []
 
 
