@@ -36,6 +36,7 @@ from bench.scanning import TOKEN, configure, pss
 SCANS = int(os.environ.get("BENCH_FAIRNESS_SCANS", "300"))
 ROUNDS = int(os.environ.get("BENCH_FAIRNESS_ROUNDS", "4"))
 CONNECTIONS, FLOOD = 4, 24
+RATE = float(os.environ.get("BENCH_FAIRNESS_RATE", "20")) or None
 ENTRIES = 20_000
 PASSWORD = "six words for a small test"
 BASE = "/api/public/lists/v1"
@@ -132,7 +133,7 @@ def _mail(count: int) -> list[tuple[bytes, dict[str, object]]]:
 
 
 def _round(url: str, requests: list[bytes]) -> Round:
-    result = load.send(url, requests, CONNECTIONS)
+    result = load.send(url, requests, CONNECTIONS, rate=RATE)
     wrong = sum(b" 200 " not in answer.split(b"\n", 1)[0] + b" " for answer in result.answers)
     return Round(result.percentile(0.5), result.percentile(0.99), result.errors + wrong)
 

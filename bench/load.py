@@ -96,9 +96,15 @@ class Connection:
 
 
 def send(
-    url: str, requests: Sequence[bytes], connections: int, once: Callable[[Connection, bytes], bytes] | None = None
+    url: str,
+    requests: Sequence[bytes],
+    connections: int,
+    once: Callable[[Connection, bytes], bytes] | None = None,
+    rate: float | None = None,
 ) -> Result:
-    """Send every request once, spread over the connections."""
+    """Send every request once, spread over the connections: as fast as they are answered, or so many a second. With a
+    rate, connections are made beforehand, and a latency begins when the request was due, so that those which wait for a
+    connection count in full."""
     exchange = once or Connection.exchange
     numbers = iter(range(len(requests)))
     lock = threading.Lock()
@@ -106,28 +112,32 @@ def send(
     answers = [b""] * len(requests)
     errors: list[int] = []
 
-    def work() -> None:
-        connection = Connection(url)
+    def work(connection: Connection) -> None:
         while True:
             with lock:
                 number = next(numbers, None)
             if number is None:
                 break
-            start = time.perf_counter()
+            now = time.perf_counter()
+            due = begun + number / rate if rate else now
+            time.sleep(max(0.0, due - now))
             try:
                 answers[number] = exchange(connection, requests[number])
             except OSError:
                 errors.append(number)
-            latencies[number] = time.perf_counter() - start
+            latencies[number] = time.perf_counter() - due
         connection.close()
 
-    threads = [threading.Thread(target=work) for _ in range(connections)]
-    start = time.perf_counter()
+    made = [Connection(url) for _ in range(connections)]
+    for each in made if rate else ():
+        each.stream = each.connect()
+    threads = [threading.Thread(target=work, args=(each,)) for each in made]
+    begun = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return Result(time.perf_counter() - start, latencies, answers, len(errors))
+    return Result(time.perf_counter() - begun, latencies, answers, len(errors))
 
 
 def upload(

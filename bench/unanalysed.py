@@ -9,8 +9,8 @@ import msgspec
 from gatepost.report import Report
 from gatepost.service import commands, core
 from gatepost.service.data_folder import DataFolder
-from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.pool import PoolCounters, WorkerPool
+from gatepost.workers.jobs import AnalysisJob, PoolCounters
+from gatepost.workers.pool import WorkerPool
 
 REPORT = Report("clean", "deliver", (), 0, "not analysed")
 

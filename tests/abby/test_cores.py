@@ -89,8 +89,8 @@ class Core:
         self.alive = False
 
 
-def request(ggrid: str = "1", size: int = 10) -> ScanRequest:
-    return ScanRequest(ggrid, 0, Envelope(), Bytes(size))
+def request(ggrid: str = "1", size: int = 10, tenant: str | None = None) -> ScanRequest:
+    return ScanRequest(ggrid, 0, Envelope(tenant=tenant), Bytes(size))
 
 
 def run(test: Callable[[Cores], Awaitable[None]], *cores: Core, **options: Any) -> None:
@@ -166,6 +166,33 @@ def test_first_come_first_served(peeks: bool) -> None:
         await asyncio.gather(*scans)
         assert core.asked == [str(number) for number in range(10)]
 
+    run(test, core)
+
+
+def test_a_tenant_that_floods_leaves_slots_to_others() -> None:
+    core = Core(maximum=20, peeks=True)
+
+    async def test(cores: Cores) -> None:
+        def scan(ggrid: str, tenant: str) -> Any:
+            return asyncio.ensure_future(cores.scan(request(ggrid, tenant=tenant), Client(), 60.0))
+
+        alone = [scan(f"a{number}", "a") for number in range(25)]
+        await until(lambda: core.mine == 20)
+        assert cores.waiting == 5, "nobody else sends mail: all slots are for whoever wants them"
+        core.open.set()
+        await asyncio.gather(*alone)
+        core.open.clear()
+        first = scan("b0", "b")
+        flood = [scan(f"a{number}", "a") for number in range(25, 50)]
+        await until(lambda: cores.waiting == 10)
+        assert core.mine == 16, "one of the other, and fifteen, which had fewer than three for each free slot"
+        others = [scan(f"b{number}", "b") for number in range(1, 3)]
+        await until(lambda: core.mine == 18)
+        assert cores.waiting == 10, "the others need not wait"
+        core.open.set()
+        await asyncio.gather(first, *flood, *others)
+
+    core.open.clear()
     run(test, core)
 
 

@@ -13,7 +13,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.messages import MessageRecord
-from gatepost.workers.pool import PoolCounters
+from gatepost.workers.jobs import PoolCounters
 
 
 class Pool:

@@ -9,7 +9,7 @@ import pytest
 
 from gatepost.store import sqlite_file
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite_writer import Change, Writer
+from gatepost.store.sqlite_writer import MAX_GROUP, MAX_HEAVY_GROUP, Change, CommitTurns, PendingChange, Writer
 
 
 def keep(connection: apsw.Connection, keys: Sequence[str]) -> Sequence[str]:
@@ -68,3 +68,24 @@ def test_a_caller_that_gave_up_is_no_trouble(tmp_path: Path) -> None:
         await writer.close()
 
     asyncio.run(run())
+
+
+def test_records_of_messages_do_not_wait_for_the_changes_beside_them() -> None:
+    turns: CommitTurns[PendingChange] = CommitTurns()
+    for number in range(10):
+        turns.add(PendingChange(keep, f"list {number}"))
+    for number in range(3):
+        turns.add(PendingChange(keep, f"record {number}", light=True))
+
+    def group() -> list[str]:
+        return [pending.argument for pending in turns.next_group()]
+
+    assert group() == ["record 0", "record 1", "record 2"]
+    turns.add(PendingChange(keep, "record 3", light=True))
+    assert group() == [f"list {number}" for number in range(MAX_HEAVY_GROUP)], "mail does not hold up others for ever"
+    assert group() == ["record 3"]
+    assert group() == [f"list {number}" for number in range(MAX_HEAVY_GROUP, 10)], "alone they share a commit"
+    assert not turns
+    for number in range(MAX_GROUP + 1):
+        turns.add(PendingChange(keep, str(number), light=True))
+    assert [len(group()), len(group())] == [MAX_GROUP, 1]

@@ -14,8 +14,8 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report
 from gatepost.workers import warmup
-from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.pool import PoolCounters, PoolSettings, WorkerPool
+from gatepost.workers.jobs import AnalysisJob, PoolCounters
+from gatepost.workers.pool import PoolSettings, WorkerPool
 
 SETTINGS = PoolSettings(2, 120.0, 40.0, 512 << 20)
 LETTER = b"From: ann@sender.example\nTo: bob@receiver.example\nSubject: Lunch\nMessage-ID: <1@x>\n\nAt noon?\n"

@@ -24,7 +24,7 @@ from gatepost.questions import Answers, Dns, Question, Questions
 from gatepost.report import Report
 from gatepost.workers import pool as pool_module
 from gatepost.workers import warmup
-from gatepost.workers.jobs import WHAT_HAPPENED, AnalysisJob
+from gatepost.workers.jobs import WHAT_HAPPENED, AnalysisJob, PoolCounters
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
 LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -145,7 +145,7 @@ POISON = {
 
 
 @pytest.fixture(scope="module")
-def moment() -> tuple[dict[str, Report], list[Report], pool_module.PoolCounters]:
+def moment() -> tuple[dict[str, Report], list[Report], PoolCounters]:
     """All poison at once with twenty ordinary messages, and one more afterwards."""
 
     async def main() -> Any:

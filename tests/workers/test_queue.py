@@ -1,8 +1,10 @@
 """Who goes next, and where."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gatepost.workers.jobs import LARGE, MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, JobQueue
+from gatepost.scanning.turns import RECENT_SECONDS, RecentTenants
+from gatepost.workers.job_queue import MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, JobQueue, TenantShares
+from gatepost.workers.jobs import LARGE
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,10 @@ class Worker:
     suspended_bytes: int = 0
     free: bool = True
     taken_alone: bool = False
+    tenants: dict[str | None, int] = field(default_factory=dict)
+
+    def count_of(self, tenant: str | None) -> int:
+        return self.tenants.get(tenant, 0)
 
 
 BIG = Job("big", LARGE + 1, alone=True)
@@ -54,13 +60,13 @@ def order(waiting: JobQueue[Job]) -> list[str]:
 
 
 def test_tenants_take_turns() -> None:
-    """A flood of one tenant waits; the others get the next free worker but one."""
+    """A flood of one tenant waits; the others, who have had fewer turns, get the next free worker."""
     flood = [Job(f"a{number}", tenant="a") for number in range(50)]
     waiting = queue(*flood)
     assert started(waiting, Worker()) == ("a0", 0)
     for job in (Job("b0", tenant="b"), Job("b1", tenant="b"), Job("c0", tenant="c"), Job("none")):
         waiting.put(job)
-    assert order(waiting) == ["a1", "b0", "c0", "none", "a2", "b1", *(f"a{number}" for number in range(3, 50))]
+    assert order(waiting) == ["b0", "c0", "none", "a1", "b1", *(f"a{number}" for number in range(2, 50))]
 
 
 def test_tenants_take_turns_among_large_messages_and_among_looks() -> None:
@@ -69,13 +75,72 @@ def test_tenants_take_turns_among_large_messages_and_among_looks() -> None:
     assert order(waiting) == ["a0", "b0", "a1", "a2"]
     for name in ("a0", "a1", "b0"):
         waiting.put(Job(name, tenant=name[0]), patient=True)
-    assert order(waiting) == ["a0", "b0", "a1"]
+    assert order(waiting) == ["b0", "a0", "a1"], "the turns of large messages count, too"
 
 
 def test_one_that_waited_before_goes_first_and_its_tenant_next() -> None:
     waiting = queue(Job("a0", tenant="a"), Job("b0", tenant="b"), Job("b1", tenant="b"))
     waiting.put(Job("b again", tenant="b"), again=True)
     assert order(waiting) == ["b again", "a0", "b0", "b1"]
+
+
+def test_nobody_saves_up_turns() -> None:
+    """A tenant that was silent for long takes turns from now on, and is not served alone until it has caught up."""
+    waiting = queue(*(Job(f"a{number}", tenant="a") for number in range(20)))
+    assert [started(waiting, Worker()) for _ in range(10)][-1] == ("a9", 0)
+    for number in range(5):
+        waiting.put(Job(f"b{number}", tenant="b"))
+    assert order(waiting)[:8] == ["b0", "a10", "b1", "a11", "b2", "a12", "b3", "a13"]
+
+
+def test_a_job_that_goes_on_and_a_new_one_share_the_turns() -> None:
+    shares = TenantShares()
+    waiting: JobQueue[Job] = JobQueue(shares)
+    for _ in range(3):
+        shares.take("a")  # as a worker does for suspended jobs that have their answers
+    assert not waiting.goes_before("a"), "nobody waits"
+    waiting.put(Job("b0", tenant="b"))
+    assert waiting.goes_before("a")
+    assert not waiting.goes_before("c")
+    waiting.put(Job("a0", tenant="a"))
+    assert started(waiting, Worker()) == ("b0", 0)
+    assert not waiting.goes_before("a")
+
+
+def test_shares_forget_tenants_that_sent_nothing_for_long() -> None:
+    shares = TenantShares()
+    for number in range(10_000):
+        shares.take(str(number % 5_000))
+        for _ in range(2):
+            shares.take("flood")
+    assert len(shares._ends) <= 129
+
+
+def test_while_several_tenants_send_mail_none_has_jobs_in_all_workers() -> None:
+    clock = [0.0]
+    waiting: JobQueue[Job] = JobQueue(tenants=RecentTenants(lambda: clock[0]))
+    workers = Worker(suspended=2, tenants={"a": 2}), Worker(suspended=1, tenants={"a": 1}), Worker()
+    for job in ("b0", "a0", "a1", "a2"):
+        waiting.put(Job(job, tenant=job[0]))
+    assert started(waiting, *workers[:2]) == ("b0", 1), "who has none there may use any"
+    workers[1].suspended, workers[1].tenants = 2, {"a": 1, "b": 1}
+    assert started(waiting, *workers) == ("a0", 0), "the emptiest is left to others"
+    workers[0].free = False
+    assert started(waiting, *workers) == ("a1", 1)
+    workers[1].free = False
+    assert started(waiting, *workers) is None
+    waiting.put(Job("c0", tenant="c"))
+    assert started(waiting, *workers) == ("c0", 2), "one that may start does not wait for one that may not"
+    clock[0] += RECENT_SECONDS + 1
+    waiting.put(Job("a3", tenant="a"))
+    assert started(waiting, *workers) == ("a2", 2), "alone it has them all"
+
+
+def test_mail_does_not_wait_for_a_large_message_of_its_tenant() -> None:
+    waiting = queue(Job("b0", tenant="b"), Job("a0", tenant="a"))
+    large, other = Worker(suspended=1, taken_alone=True, free=False, tenants={"a": 1}), Worker()
+    assert started(waiting, large, other) == ("b0", 1)
+    assert started(waiting, large, other) == ("a0", 1)
 
 
 def test_tenants_without_jobs_are_forgotten() -> None:

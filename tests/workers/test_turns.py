@@ -36,7 +36,8 @@ def suspended(worker: WorkerProcess, name: str) -> Any:
 def served(worker: WorkerProcess) -> list[str]:
     """The order in which the worker gets the answers, each when it has done with one before."""
     while worker.turns:
-        worker.end_turn(next(iter(worker.turns)), 0.0)
+        worker.end_turn(next(iter(worker.turns)))
+        worker.resume(0.0)
     return [frame.decode() for frame in worker.channel.frames]  # type: ignore[attr-defined]
 
 
@@ -44,15 +45,17 @@ def test_one_message_of_a_tenant_does_not_wait_for_all_of_another(worker: Worker
     flood = [suspended(worker, f"a{number}") for number in range(7)]
     other = suspended(worker, "b")
     for attempt in (*flood, other):
-        worker.resume(attempt, attempt.name.encode(), 0.0)
+        worker.keep_answers(attempt, attempt.name.encode())
+        worker.resume(0.0)
     assert len(worker.turns) == MAX_TURNS, "it is at one, and has the next"
-    assert served(worker) == ["a0", "a1", "a2", "b", "a3", "a4", "a5", "a6"]
+    assert served(worker) == ["a0", "a1", "b", "a2", "a3", "a4", "a5", "a6"]
 
 
 def test_what_is_given_up_has_no_turn(worker: WorkerProcess) -> None:
     attempts = [suspended(worker, f"a{number}") for number in range(4)]
     for attempt in attempts:
-        worker.resume(attempt, attempt.name.encode(), 0.0)
+        worker.keep_answers(attempt, attempt.name.encode())
+        worker.resume(0.0)
     worker.release(attempts[2])
     assert served(worker) == ["a0", "a1", "a3"]
     assert all(attempt.answers == b"" for attempt in attempts if attempt is not attempts[2])

@@ -10,6 +10,7 @@ record. So abby does not have to decide whether a silent core is dead or slow.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Literal, Protocol
 
@@ -77,6 +78,7 @@ class CoreState:
         self.doubtful = False
         self.followers: set[asyncio.Event] = set()
         self._reserved = 0
+        self._slots: Counter[str] = Counter()
         self.begun = 0
         self._others = 0
         self._said_full = False
@@ -130,13 +132,19 @@ class CoreState:
             for limit in self._limits:
                 limit.reschedule(now)
 
-    def reserve(self) -> None:
-        """Reserve a slot for a scan that is about to begin."""
+    def reserve(self, tenant: str) -> None:
+        """Reserve a slot for a scan of this tenant that is about to begin."""
         self._reserved += 1
+        self._slots[tenant] += 1
 
-    def release(self) -> None:
+    def release(self, tenant: str) -> None:
         """Give a reserved slot back."""
         self._reserved -= 1
+        self._slots -= Counter((tenant,))
+
+    def slots_of(self, tenant: str) -> int:
+        """How many slots scans of this tenant have from here."""
+        return self._slots[tenant]
 
     async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
         """Have a message scanned in a reserved slot; the caller gives the slot back."""
@@ -167,10 +175,10 @@ class CoreState:
 
 
 class CoreAttempts:
-    """Every attempt at one message. `ended` is called when one is over and its slot is free again."""
+    """Every attempt at one message of a tenant. `ended` is called when one is over and its slot is free again."""
 
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
+    def __init__(self, tenant: str, ended: Callable[[], None]) -> None:
+        self.tenant, self._ended = tenant, ended
         self._running: dict[asyncio.Task[ScanResult | Full | Down], CoreState] = {}
         self._news = asyncio.Event()
         self._result: ScanResult | None = None
@@ -221,7 +229,7 @@ class CoreAttempts:
         state = self._running.pop(task)
         if state not in self._running.values():
             state.followers.discard(self._news)
-        state.release()
+        state.release(self.tenant)
         if not task.cancelled():
             self._note_outcome(task)
         self._news.set()

@@ -30,7 +30,7 @@ from gatepost.api.errors import (
 )
 from gatepost.api.requests import ClientLeft
 from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
-from gatepost.scanning.turns import Turns
+from gatepost.scanning.turns import SHARE, RecentTenants, Turns
 
 WAITING_LIMIT = 1 << 30
 POLL_SECONDS = 1.0
@@ -74,7 +74,8 @@ class Cores:
         self._hear_seconds = hear_seconds
         self._doubt_seconds = doubt_seconds
         self._turns = turns or Turns()
-        self._queue: WaitingScans[Waiter] = WaitingScans(self._turns)
+        self._tenants = RecentTenants()
+        self._queue: WaitingScans[Waiter] = WaitingScans(self._turns, self._may_have_slot)
         self._seconds: list[Waiter] = []
         self._retry: asyncio.TimerHandle | None = None
         self._silent_since: float | None = None
@@ -150,13 +151,14 @@ class Cores:
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
     async def _scan(self, request: ScanRequest, client: WaitingClient) -> ScanResult | Failure | ClientLeft:
-        ticket = self._turns.new_ticket()
-        others_wait = bool(self._queue) or self._turns.others_wait
-        turn: CoreState | Failure | ClientLeft | None = None if others_wait else self._reserve_best()
+        tenant, ticket = request.envelope.tenant or "", self._turns.new_ticket()
+        self._tenants.note(tenant)
+        must_wait = bool(self._queue) or self._turns.others_wait or not self._may_have_slot(tenant)
+        turn: CoreState | Failure | ClientLeft | None = None if must_wait else self._reserve_best(tenant)
         turn = turn or await self._wait(ticket, request, client)
         if len(self._states) == 1:
             return await self._scan_at_only_core(turn, ticket, request, client)
-        attempts = CoreAttempts(self.serve_waiting)
+        attempts = CoreAttempts(tenant, self.serve_waiting)
         try:
             while True:
                 if isinstance(turn, CoreState):
@@ -165,10 +167,10 @@ class Cores:
                     return turn
                 turn = await self._next_turn(attempts, ticket, request, client)
                 if attempts.result is not None:
-                    self._give_back(turn)
+                    self._give_back(turn, request)
                     return attempts.result
                 if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
-                    self._give_back(turn)
+                    self._give_back(turn, request)
                     return _STORAGE_LOST if attempts.has_lost_storage else _NOT_TAKEN
         finally:
             attempts.give_up()
@@ -183,7 +185,7 @@ class Cores:
             try:
                 outcome = await self._scan_at(turn, request)
             finally:
-                self._give_back(turn)
+                self._give_back(turn, request)
             if isinstance(outcome, ScanResult):
                 return outcome
             if isinstance(outcome, Down):
@@ -211,7 +213,7 @@ class Cores:
 
     async def _find_second(self, attempts: CoreAttempts, ticket: int) -> CoreState | None:
         """Return a core to try beside the silent ones, once one has a slot that no queued scan needs."""
-        waiter = Waiter(ticket, "", attempts.states)
+        waiter = Waiter(ticket, attempts.tenant, attempts.states)
         waiter.turn.add_done_callback(attempts.wake)
         heappush(self._seconds, waiter)
         try:
@@ -229,10 +231,10 @@ class Cores:
         waiter.turn.cancel()
         return None
 
-    def _give_back(self, turn: object) -> None:
+    def _give_back(self, turn: object, request: ScanRequest) -> None:
         """Give back the slot of a core that is not needed any more."""
         if isinstance(turn, CoreState):
-            turn.release()
+            turn.release(request.envelope.tenant or "")
             self.serve_waiting()
 
     async def _scan_at(self, state: CoreState, request: ScanRequest) -> ScanResult | Full | Down:
@@ -291,10 +293,17 @@ class Cores:
                 best, most = state, free
         return best
 
-    def _reserve_best(self) -> CoreState | None:
+    def _reserve_best(self, tenant: str) -> CoreState | None:
         if state := self._find_best():
-            state.reserve()
+            state.reserve(tenant)
         return state
+
+    def _may_have_slot(self, tenant: str) -> bool:
+        """Whether a tenant may have another slot, or has its share of them already (see `scanning.turns`)."""
+        if not self._tenants.are_several:
+            return True
+        has = sum(state.slots_of(tenant) for state in self._states)
+        return not has or has < SHARE * sum(max(0, state.free) for state in self._states)
 
     def serve_waiting(self) -> None:
         """Give free slots to the scans whose turn it is, and what is left to second attempts."""
@@ -309,12 +318,12 @@ class Cores:
             self._queue.serve(waiter)
             if not waiter.turn.done():
                 # Not looked for again: another process may have taken the slot meanwhile, and then says so.
-                state.reserve()
+                state.reserve(waiter.tenant)
                 waiter.turn.set_result(state)
         for waiter in sorted(self._seconds):
             silent = all(state.doubtful for state in waiter.beside)
             if silent and not waiter.turn.done() and (state := self._find_best(waiter.beside)):
-                state.reserve()
+                state.reserve(waiter.tenant)
                 waiter.turn.set_result(state)
 
     def _serve_again(self) -> None:

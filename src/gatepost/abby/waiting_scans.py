@@ -2,6 +2,7 @@
 
 import asyncio
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
@@ -31,15 +32,15 @@ def _ticket(scan: HasTicket) -> int:
 
 
 class WaitingScans(Generic[W]):
-    """The scans that wait in this process; `turns` knows of those in others.
+    """The scans that wait in this process; `turns` knows of those in others, `may_have_slot` which tenants may get one.
 
     Each tenant has its scans by arrival. A heap has one current entry for each tenant, by the place of its first scan;
     what is in the heap besides is out of date and dropped when it comes up. So a slot costs the same whether three
     tenants wait or three thousand.
     """
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, turns: Turns, may_have_slot: Callable[[str], bool] = lambda _tenant: True) -> None:
+        self._turns, self._may_have_slot = turns, may_have_slot
         self._by_tenant: dict[str, list[W]] = {}
         self._places: dict[str, Place] = {}
         self._heap: list[tuple[Place, str]] = []
@@ -61,16 +62,24 @@ class WaitingScans(Generic[W]):
             self.announce()
 
     def first(self) -> W | None:
-        """Return the scan that is to be served next in this process."""
-        while self._heap:
+        """Return the scan that is to be served next in this process. Tenants that have their share of the slots are
+        passed over; those are few, since the share is a part of all slots."""
+        passed: list[tuple[Place, str]] = []
+        found: W | None = None
+        while self._heap and found is None:
             place, tenant = self._heap[0]
             is_current = self._places.get(tenant) == place
-            if is_current and self._turns.round_of(tenant) == place[0]:
-                return self._by_tenant[tenant][0]
-            heappop(self._heap)
-            if is_current:
-                self._note_place(tenant)
-        return None
+            if not is_current or self._turns.round_of(tenant) != place[0]:
+                heappop(self._heap)
+                if is_current:
+                    self._note_place(tenant)
+            elif self._may_have_slot(tenant):
+                found = self._by_tenant[tenant][0]
+            else:
+                passed.append(heappop(self._heap))
+        for each in passed:
+            heappush(self._heap, each)
+        return found
 
     def may_go(self, scan: W) -> bool:
         """Whether the first scan here may take a free slot: it is the next of all processes, or the one that is next
@@ -91,8 +100,8 @@ class WaitingScans(Generic[W]):
         self.announce()
 
     def pop(self) -> W | None:
-        """Take out the first scan without serving it; None where none waits."""
-        scan = self.first()
+        """Take out a scan without serving it; None where none waits."""
+        scan = next((scans[0] for scans in self._by_tenant.values()), None)
         if scan is not None:
             self.discard(scan)
         return scan
@@ -150,5 +159,5 @@ class Waiter:
     def withdraw(self) -> None:
         """Stop waiting, and give back a slot that was reserved for it."""
         if self.turn.done() and not self.turn.cancelled() and isinstance(state := self.turn.result(), CoreState):
-            state.release()
+            state.release(self.tenant)
         self.turn.cancel()

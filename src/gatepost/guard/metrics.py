@@ -25,7 +25,7 @@ from gatepost.store.engine import StoreCounters
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.messages import MessageRecord
-from gatepost.workers.pool import PoolCounters
+from gatepost.workers.jobs import PoolCounters
 
 
 class CountsAdmission(Protocol):

@@ -5,12 +5,18 @@ round; within a round, and within a tenant, whoever came first goes first. Howev
 the first scan of another is therefore served after at most one of each of the others. Scans without a tenant are those
 of one tenant, the deployment.
 
+Turns alone would let one tenant have all slots until a scan of another comes. While several tenants send mail, a tenant
+therefore gets a slot only while it has fewer than `SHARE` times as many as are free (the dynamic threshold of Choudhury
+and Hahne, 1998): one that floods the service leaves a quarter of the slots, two leave a seventh, and a tenant that
+sends little finds a free slot at once.
+
 Where a service runs as several processes, the rounds are those of the node: each process announces the first scan that
 waits in it, and the process whose scan is first of all takes the next slot.
 """
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TypeAlias
 
 from gatepost.node_memory import NodeMemory, SharedTally
@@ -22,6 +28,37 @@ Place: TypeAlias = tuple[int, int]
 MAX_TENANTS = 4_096
 # A process that has not announced its scan again for so long does not work: nobody waits for it.
 STALE_SECONDS = 3.0
+# A tenant that has sent no mail for so long is not waited for.
+RECENT_SECONDS = 3.0
+# How many slots a tenant may have for each that is free.
+SHARE = 3
+
+
+class RecentTenants:
+    """Who has sent mail just now. Rules that leave something to others hold only while there are others."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[str | None, float] = {}
+
+    def note(self, tenant: str | None) -> None:
+        """Count a scan of this tenant; None stands for the deployment."""
+        self._seen.pop(tenant, None)
+        self._seen[tenant] = self._clock()
+        self._forget()
+
+    @property
+    def are_several(self) -> bool:
+        """Whether more than one tenant has sent mail within the last seconds."""
+        if len(self._seen) > 1:
+            self._forget()
+        return len(self._seen) > 1
+
+    def _forget(self) -> None:
+        """Drop those who were last seen too long ago; they stand in the order in which they were seen."""
+        before = self._clock() - RECENT_SECONDS
+        while self._seen and next(iter(self._seen.values())) < before:
+            del self._seen[next(iter(self._seen))]
 
 
 class Turns:

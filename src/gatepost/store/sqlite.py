@@ -80,7 +80,7 @@ class SqliteEngine(Engine):
         argument: A,
     ) -> Coroutine[Any, Any, T]:
         """Change what many callers ask for at the same time in one statement."""
-        return self._writer.apply(all_at_once, argument)
+        return self._writer.apply(all_at_once, argument, light=True)
 
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work in a reader thread."""

@@ -4,7 +4,8 @@ A commit costs a wait for the disk, whatever is in it. While one is under way ne
 takes them all: the more there is to do, the cheaper each change becomes, with no timer and no delay when there is
 little. A caller is answered after the commit that holds its change, never before.
 
-Changes of the same kind are handed over together, so that a whole group can be one statement.
+Changes of the same kind are handed over together, so that a whole group can be one statement. Those that are light,
+which are records of messages, have commits of their own: mail does not wait for the changes of lists beside it.
 
 Where a service runs as several processes, a process of its own writes for all of them: see `writer_process`.
 """
@@ -14,10 +15,11 @@ import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import apsw
 import msgspec
@@ -32,14 +34,17 @@ R = TypeVar("R")
 Change: TypeAlias = Callable[[apsw.Connection, Sequence[A]], Sequence[R]]
 
 MAX_GROUP = 256
+# Changes that are not light have commits of so many while light ones come in between.
+MAX_HEAVY_GROUP = 4
 LINGER_SECONDS = 0.003
 
 
 class PendingChange(msgspec.Struct, eq=False):
-    """A change that somebody waits for, and what became of it."""
+    """A change that somebody waits for, and what became of it. `light` are those that every message makes."""
 
     change: Change[Any, Any]
     argument: Any
+    light: bool = False
     result: Any = None
     fault: Exception | None = None
 
@@ -53,8 +58,8 @@ class WritesChanges(ABC):
     """What applies changes, each in a commit that is on disk when the caller is answered."""
 
     @abstractmethod
-    async def apply(self, change: Change[A, R], argument: A) -> R:
-        """Apply a change; returns when it is on disk."""
+    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
+        """Apply a change; returns when it is on disk. `light` is for changes that every message makes."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -108,8 +113,36 @@ class GroupCommits:
         self.changes += len(group)
 
 
+P = TypeVar("P", bound=PendingChange)
+
+
+class CommitTurns(Generic[P]):
+    """Who shares the next commit. Light changes go first, all of them; then come some of the others, and so on."""
+
+    def __init__(self) -> None:
+        self._light: deque[P] = deque()
+        self._heavy: deque[P] = deque()
+        self._is_heavy_next = False
+
+    def __bool__(self) -> bool:
+        return bool(self._light or self._heavy)
+
+    def add(self, pending: P) -> None:
+        """Let a change wait for its commit."""
+        (self._light if pending.light else self._heavy).append(pending)
+
+    def next_group(self) -> list[P]:
+        """Take out the changes of the next commit, in the order in which they were asked for."""
+        self._is_heavy_next = bool(self._heavy) and (self._is_heavy_next or not self._light)
+        most = MAX_HEAVY_GROUP if self._is_heavy_next and self._light else MAX_GROUP
+        changes = self._heavy if self._is_heavy_next else self._light
+        self._is_heavy_next = not self._is_heavy_next
+        return [changes.popleft() for _ in range(min(most, len(changes)))]
+
+
 class Writer(WritesChanges):
-    """Applies changes to one connection, from any event loop, in the order in which they were asked for."""
+    """Applies changes to one connection, from any event loop. Of a kind (`CommitTurns`), what was asked for first is
+    applied first."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._commits = GroupCommits(connection)
@@ -119,13 +152,12 @@ class Writer(WritesChanges):
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
-    async def apply(self, change: Change[A, R], argument: A) -> R:
-        """Apply a change; returns when it is on disk."""
+    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
         if self._closed:
             raise StorageError("The storage is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._queue.put(_Pending(change, argument, loop=loop, future=future))
+        self._queue.put(_Pending(change, argument, light, loop=loop, future=future))
         return await future
 
     async def close(self) -> None:
@@ -143,34 +175,38 @@ class Writer(WritesChanges):
         # What `top -H` and the benchmarks show; the kernel keeps 15 characters.
         with contextlib.suppress(OSError):
             Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("store-writer")
-        more = True
-        while more:
-            group, more = self._next_group()
-            if group:
+        is_open, waiting = True, CommitTurns[_Pending]()
+        while is_open or waiting:
+            is_open = self._gather(waiting) and is_open
+            if waiting:
+                group = waiting.next_group()
                 self._commits.commit(group)
                 self._ended, self._was_group = time.monotonic(), len(group) > 1
                 _answer(group)
         self._commits.close()
 
-    def _next_group(self) -> tuple[list[_Pending], bool]:
-        """Wait for one change and take all that have queued up behind it; False after the last group.
+    def _gather(self, waiting: CommitTurns[_Pending]) -> bool:
+        """Take all changes that have queued up; wait for one if there is none. Return False after the last.
 
         When a change follows shortly after a commit with several changes, more of them are waited for a little: a
         commit costs far more than a change. A single caller never waits.
         """
-        group: list[_Pending] = []
-        pending = self._queue.get()
-        arrived = time.monotonic()
-        until = arrived + LINGER_SECONDS if self._was_group and arrived - self._ended < LINGER_SECONDS else arrived
-        while pending is not None:
-            group.append(pending)
-            if len(group) == MAX_GROUP:
-                return group, True
+        until = 0.0
+        count = 0
+        while count < MAX_GROUP:
             try:
-                pending = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                seconds = None if not (count or waiting) else max(0.0, until - time.monotonic())
+                pending = self._queue.get(timeout=seconds)
             except Empty:
-                return group, True
-        return group, False
+                break
+            if pending is None:
+                return False
+            waiting.add(pending)
+            count += 1
+            if count == 1:
+                now = time.monotonic()
+                until = now + LINGER_SECONDS if self._was_group and now - self._ended < LINGER_SECONDS else now
+        return True
 
 
 def _group_by_change(group: Sequence[PendingChange]) -> list[list[PendingChange]]:

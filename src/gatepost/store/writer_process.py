@@ -32,7 +32,14 @@ from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.errors import StorageError
 from gatepost.store.messages import MessageRecord, RecordRow, insert_all, prepare_row
 from gatepost.store.sqlite_file import open_file
-from gatepost.store.sqlite_writer import LINGER_SECONDS, MAX_GROUP, Change, GroupCommits, PendingChange, WritesChanges
+from gatepost.store.sqlite_writer import (
+    LINGER_SECONDS,
+    Change,
+    CommitTurns,
+    GroupCommits,
+    PendingChange,
+    WritesChanges,
+)
 from gatepost.store.store import Store
 
 A = TypeVar("A")
@@ -115,7 +122,7 @@ class RemoteWriter(WritesChanges):
         self._closed = False
         self._changes = self._commits = self._failures = 0
 
-    async def apply(self, change: Change[A, R], argument: A) -> R:
+    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:  # noqa: ARG002  rows are
         if self._closed:
             raise StorageError("The storage is closed.")
         link = self._link or await self._connect()
@@ -282,7 +289,7 @@ def _read_request(client: _Client, number: int, flags: int, body: bytes) -> _Req
         change, argument = (insert_all, _read_row.decode(body)) if flags & _ROW else _load(body)
     except Exception as fault:  # noqa: BLE001  a request that cannot be read fails alone, like a change that fails
         change, argument = _refuse_unreadable, str(fault)
-    return _Request(change, argument, client=client, number=number)
+    return _Request(change, argument, bool(flags & _ROW), client=client, number=number)
 
 
 def _refuse_unreadable(_connection: object, reasons: Sequence[str]) -> Sequence[Any]:
@@ -306,19 +313,21 @@ class WriterServer:
 
     def run(self) -> None:
         """Serve; returns when nobody is left who could ask."""
-        while self._controlled or self._clients:
-            group = self._gather(None)
-            if group and self._was_group and time.monotonic() - self._ended < LINGER_SECONDS:
+        waiting: CommitTurns[_Request] = CommitTurns()
+        while self._controlled or self._clients or waiting:
+            is_new = self._gather(0 if waiting else None, waiting)
+            if is_new and self._was_group and time.monotonic() - self._ended < LINGER_SECONDS:
                 # As in the writer thread: more is about to come, and a commit costs far more than a change.
-                group += self._gather(LINGER_SECONDS)
-            for start in range(0, len(group), MAX_GROUP):
-                self._write(group[start : start + MAX_GROUP])
-            if group:
+                self._gather(LINGER_SECONDS, waiting)
+            if waiting:
+                group = waiting.next_group()
+                self._write(group)
                 self._ended, self._was_group = time.monotonic(), len(group) > 1
         self._commits.close()
 
-    def _gather(self, seconds: float | None) -> list[_Request]:
-        group: list[_Request] = []
+    def _gather(self, seconds: float | None, waiting: CommitTurns[_Request]) -> bool:
+        """Take what has come within so many seconds; return whether a change was among it."""
+        is_new = False
         for key, events in self._selector.select(seconds):
             if key.fileobj is self._listening:
                 self._accept()
@@ -326,8 +335,10 @@ class WriterServer:
                 self._selector.unregister(self._control)
                 self._controlled = False
             else:
-                group += self._handle(cast("_Client", key.data), events)
-        return group
+                for request in self._handle(cast("_Client", key.data), events):
+                    waiting.add(request)
+                    is_new = True
+        return is_new
 
     def _accept(self) -> None:
         try:

@@ -21,7 +21,8 @@ from gatepost.scanning.edits import Cuts
 from gatepost.view.values import NotShown
 from gatepost.workers import protocol
 from gatepost.workers.job_frames import JobFrames
-from gatepost.workers.jobs import LARGE, WHAT_HAPPENED, AnalysisJob, Attempt, JobQueue, Reason
+from gatepost.workers.job_queue import JobQueue, TenantShares
+from gatepost.workers.jobs import LARGE, WHAT_HAPPENED, AnalysisJob, Attempt, PoolCounters, Reason
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
@@ -62,21 +63,6 @@ class PoolSettings(msgspec.Struct, frozen=True):
         return min(self.stage_limit, self.analysis_timeout / 3)
 
 
-class PoolCounters(msgspec.Struct, frozen=True):
-    """Counts since the start, and how many workers and jobs there are now."""
-
-    jobs: int
-    kills: dict[Reason, int]
-    restarts: int
-    retired: int
-    relieved: int
-    recalled: int
-    busy: int
-    queued: int
-    workers: int
-    sealed: bool
-
-
 class WorkerPool:
     """Analyses messages in sealed processes; `answer` is asked for whatever an analysis cannot know by itself."""
 
@@ -92,7 +78,8 @@ class WorkerPool:
         self._frames = JobFrames(policy, tenants, antivirus=settings.antivirus, reputation=settings.reputation)
         self._poison = PoisonMemory()
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
-        self._queue: JobQueue[Attempt] = JobQueue()
+        self._shares = TenantShares()
+        self._queue: JobQueue[Attempt] = JobQueue(self._shares)
         self._attempts: dict[Attempt, WorkerProcess | None] = {}
         # Showing messages to people never takes the last worker, where there are several.
         self._views = asyncio.Semaphore(max(1, min(MAX_VIEWS, settings.processes - 1)))
@@ -107,7 +94,7 @@ class WorkerPool:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop, settings = asyncio.get_running_loop(), self._settings
         files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
-        self._supervisor = supervisor = Supervisor(self, settings.memory, files, settings.slots)
+        self._supervisor = supervisor = Supervisor(self, settings.memory, files, settings.slots, self._shares)
         try:
             await supervisor.start(settings.processes)
             if supervisor.leaks and not settings.unsealed:
@@ -258,13 +245,23 @@ class WorkerPool:
         """Handle one frame of a worker; `FrameError` ends the worker."""
         if number not in worker.turns:
             raise FrameError("not this job's turn")
-        worker.end_turn(number, self._loop.time())
+        worker.end_turn(number)
         attempt = worker.jobs.get(number)
         if attempt is not None and kind is Frame.ASK:
             self._handle_ask(attempt, worker, protocol.read_ask(body))
         elif attempt is not None:
             self._finish(attempt, worker, protocol.read_result(attempt.job.purpose, kind, body))
+        self._give_turns(worker)
+
+    def _give_turns(self, worker: WorkerProcess) -> None:
+        """Resume suspended jobs that have their answers, unless a new job of another tenant has its turn before them:
+        that gets the worker as soon as nothing executes in it."""
+        answered = worker.next_answered
+        if answered is None or not self._queue.goes_before(answered.tenant):
+            worker.resume(self._loop.time())
         self._dispatch()
+        if answered is not None and not worker.turns:
+            worker.resume(self._loop.time())
 
     def _handle_ask(self, attempt: Attempt, worker: WorkerProcess, ask: protocol.Ask) -> None:
         if ask.step != attempt.step + 1 or attempt.job.purpose != "judge":
@@ -282,7 +279,8 @@ class WorkerPool:
             return
         attempt.task = None
         frame = protocol.pack_frame(Frame.ANSWERS, attempt.number, protocol.StepAnswers(ask.step, answers))
-        worker.resume(attempt, frame, self._loop.time())
+        worker.keep_answers(attempt, frame)
+        self._give_turns(worker)
 
     def _finish(self, attempt: Attempt, worker: WorkerProcess, report: JobResult) -> None:
         worker.release(attempt)

@@ -12,12 +12,13 @@ import os
 import signal
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gatepost.workers.jobs import Attempt, Reason, TenantTurns
+from gatepost.workers.job_queue import TenantShares, TenantTurns
+from gatepost.workers.jobs import Attempt, Reason
 from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnapshots
 from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, WorkerState
 
@@ -41,12 +42,14 @@ class WorkerProcess:
         status_page: StatusPage,
         on_frame: Callable[["WorkerProcess", Frame, int, bytes], None],
         on_end: Callable[["WorkerProcess"], None],
+        shares: TenantShares | None = None,
     ) -> None:
         self.number = number
         self.channel = Channel(loop, sock, partial(on_frame, self), partial(on_end, self))
         self.jobs: dict[int, Attempt] = {}
         self.turns: dict[int, float] = {}
-        self._answered: TenantTurns[Attempt] = TenantTurns()
+        self._answered: TenantTurns[Attempt] = TenantTurns(shares or TenantShares())
+        self._of_tenants: Counter[str | None] = Counter()
         self.policies: RecentSnapshots[str] = RecentSnapshots()
         self.lists: RecentSnapshots[str] = RecentSnapshots()
         self.learnt: RecentSnapshots[str] = RecentSnapshots()
@@ -85,6 +88,10 @@ class WorkerProcess:
     def suspended(self) -> int:
         return len(self.jobs)
 
+    def count_of(self, tenant: str | None) -> int:
+        """How many jobs of this tenant are in it."""
+        return self._of_tenants[tenant]
+
     @property
     def suspended_bytes(self) -> int:
         return self._bytes
@@ -117,6 +124,7 @@ class WorkerProcess:
         attempt.number = next(self._numbers)
         self.jobs[attempt.number] = attempt
         self._bytes += attempt.size
+        self._of_tenants[attempt.tenant] += 1
 
     def begin_turn(self, attempt: Attempt, now: float) -> None:
         """It is the worker's turn in this job; an idle worker's time starts now."""
@@ -126,23 +134,26 @@ class WorkerProcess:
         self.turns[attempt.number] = attempt.deadline or now
         self._had_turn = True
 
-    def end_turn(self, number: int, now: float) -> None:
-        """The worker has sent a frame about this job; `KeyError` if it is not its turn there. The next has its turn."""
+    def end_turn(self, number: int) -> None:
+        """The worker has sent a frame about this job; `KeyError` if it is not its turn there."""
         del self.turns[number]
         self._busy_cpu = None
-        self._resume_next(now)
 
-    def resume(self, attempt: Attempt, answers: bytes, now: float) -> None:
-        """Send a job its answers; at once if few others have their turn, else when it is the turn of its tenant. Else
-        each step of a message would wait for all suspended messages of a tenant that sends many."""
+    def keep_answers(self, attempt: Attempt, answers: bytes) -> None:
+        """Keep the answers of a job until it is the turn of its tenant. Else each step of a message would wait for all
+        suspended messages of a tenant that sends many."""
         attempt.answers = answers
         self._answered.append(attempt)
-        self._resume_next(now)
 
-    def _resume_next(self, now: float) -> None:
+    @property
+    def next_answered(self) -> Attempt | None:
+        """The suspended job that is to be resumed next."""
+        return self._answered.first if self._answered.count else None
+
+    def resume(self, now: float) -> None:
         """Send answers that wait, as long as there is room for another turn."""
         while self._answered.count and len(self.turns) < MAX_TURNS:
-            attempt = self._answered.popleft()
+            attempt = self._answered.take(self._answered.first)
             self.begin_turn(attempt, now)
             self.channel.send(attempt.answers)
             attempt.answers = b""
@@ -166,6 +177,7 @@ class WorkerProcess:
         self._answered.discard(attempt)
         if self.jobs.pop(attempt.number, None) is not None:
             self._bytes -= attempt.size
+            self._of_tenants -= Counter((attempt.tenant,))
             self.served += 1
 
     def is_stalled(self, now: float, limit: float) -> bool:

@@ -9,6 +9,7 @@ from typing import Protocol
 import structlog
 
 from gatepost.workers import protocol
+from gatepost.workers.job_queue import TenantShares
 from gatepost.workers.loader_client import LoaderClient, LoaderError, WorkerFiles
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import Frame, FrameError
@@ -49,7 +50,14 @@ class Supervisor:
     nevertheless do; `replaced`, `retired` and `relieved` count. With `must_be_sealed`, which the pool sets once the
     first workers have proven their seal, a worker that is not sealed is ended and replaced."""
 
-    def __init__(self, callbacks: PoolCallbacks, memory: int, files: WorkerFiles, slots: int = 0) -> None:
+    def __init__(
+        self,
+        callbacks: PoolCallbacks,
+        memory: int,
+        files: WorkerFiles,
+        slots: int = 0,
+        shares: TenantShares | None = None,
+    ) -> None:
         self.must_be_sealed = False
         self.workers: dict[int, WorkerProcess] = {}
         self.leaks: tuple[str, ...] = ()
@@ -59,6 +67,7 @@ class Supervisor:
         self._callbacks = callbacks
         self._memory = memory
         self._files = files
+        self._shares = shares or TenantShares()
         self._max_relieved = max(MAX_RELIEVED, min(slots, MOST_RELIEVED))
         self._loop = asyncio.get_running_loop()
         self._loader = LoaderClient(self._on_started, self._on_loader_lost, files)
@@ -131,7 +140,9 @@ class Supervisor:
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
         page = new_status_page()
-        self.workers[number] = WorkerProcess(number, self._loop, ours, StatusPage(page), self._on_frame, self._on_end)
+        self.workers[number] = WorkerProcess(
+            number, self._loop, ours, StatusPage(page), self._on_frame, self._on_end, self._shares
+        )
         self._loader.spawn(protocol.Spawn(number, self._memory), theirs, page)
         theirs.close()
         os.close(page)

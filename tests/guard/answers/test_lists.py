@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from gatepost.background_work import MAX_REST_SECONDS, background
 from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
@@ -65,6 +67,63 @@ def test_packed_once_for_all_messages_of_a_version(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(run())
+
+
+def test_lists_that_change_all_the_time_are_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
+    """A message needs what held when it came, not what was changed while others loaded."""
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        lists = ListAnswers(store)
+        await lists.snapshot(None)
+        read, began, go_on = store.unkeyed, asyncio.Event(), asyncio.Event()
+
+        async def read_slowly(tenant: str | None) -> UnkeyedLists:
+            found = await read(tenant)
+            began.set()
+            await go_on.wait()
+            return found
+
+        store.unkeyed = read_slowly  # type: ignore[method-assign]
+        await store.add_entries(None, PHRASES, [NewEntry("first", "first")], CLI)
+        early = asyncio.ensure_future(lists.snapshot(None))
+        await began.wait()
+        await store.add_entries(None, PHRASES, [NewEntry("second", "second")], CLI)
+        late = [asyncio.ensure_future(lists.snapshot(None)) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        go_on.set()
+        assert b"second" not in (await early).data
+        assert all(b"second" in each.data for each in await asyncio.gather(*late))
+        assert lists.packed == 3, "the first of all, the early one, and one for all late ones"
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_loads_rest_while_the_event_loop_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        lists = ListAnswers(store)
+        for number in range(3):
+            await store.add_entries(None, PHRASES, [NewEntry(f"phrase {number}", f"phrase {number}")], CLI)
+            background.note_lateness(100.0 if number else 0.0)
+            await lists.snapshot(None)
+        assert lists.packed == 3
+        await store.close()
+
+    monkeypatch.setattr("gatepost.guard.answers.lists.asyncio.sleep", sleep)
+    try:
+        asyncio.run(run())
+    finally:
+        while background.must_rest:
+            background.note_lateness(0.0)
+    assert len(slept) == 2, "the first load waits for nobody"
+    assert all(seconds <= MAX_REST_SECONDS for seconds in slept)
 
 
 class Body:

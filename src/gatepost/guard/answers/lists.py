@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
+from gatepost.background_work import MAX_REST_SECONDS, REST, background
 from gatepost.lists.catalogue import BY_NAME, is_unkeyed
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
 from gatepost.questions import Lookup, LookupAnswer
@@ -39,11 +40,21 @@ class AnswersLookups(Protocol):
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires."""
+    """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires. While the
+    event loop is late, the next is not fetched before `next_load`, by the clock of the loop."""
 
     version: str
     until: int | None
     snapshot: ListSnapshot
+    next_load: float = 0.0
+
+
+class _Loading:
+    """The loads of one tenant's lists: one at a time, counted as they begin."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.begun = 0
 
 
 class ListAnswers:
@@ -52,8 +63,8 @@ class ListAnswers:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
         self._snapshots: RecentSnapshots[_CachedSnapshot] = RecentSnapshots()
-        # A lock lives for as long as somebody waits for it.
-        self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # What is here lives for as long as somebody waits for it.
+        self._loading: WeakValueDictionary[str, _Loading] = WeakValueDictionary()
         self.packed = 0
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -75,19 +86,33 @@ class ListAnswers:
         version = await self._store.unkeyed_version(tenant)
         held = self._snapshots.get(key)
         if held is None or not self._holds(held, version):
-            held = await self._load(key, tenant)
+            held = await self._load(key, tenant, version)
         return held.snapshot
 
-    async def _load(self, key: str, tenant: str | None) -> _CachedSnapshot:
-        """Read and pack the lists of a tenant, once for all messages that wait for them. Packing takes a thread."""
-        lock = self._loading.setdefault(key, asyncio.Lock())
-        async with lock:
-            version, held = await self._store.unkeyed_version(tenant), self._snapshots.get(key)
-            if held is None or not self._holds(held, version):
-                source = await self._store.unkeyed(tenant)
-                held = await asyncio.to_thread(_pack, key, source)
-                self._snapshots.put(key, held, len(held.snapshot.data))
-                self.packed += 1
+    async def _load(self, key: str, tenant: str | None, version: str) -> _CachedSnapshot:
+        """Read and pack the lists of a tenant, once for all messages that wait for them. Packing takes a thread.
+
+        A load that began after a message came has all that holds for this message, whatever was changed since then: so
+        a list that changes all the time costs a message the load that is under way and one more, not one for each
+        message before it. While the event loop is late, loads rest between them, as other work beside mail does
+        (`background_work`): mail of the tenant whose lists change waits, not that of others.
+        """
+        loading = self._loading.setdefault(key, _Loading())
+        begun, clock = loading.begun, asyncio.get_running_loop().time
+        async with loading.lock:
+            held = self._snapshots.get(key)
+            if held is not None and (loading.begun > begun or self._holds(held, version)):
+                return held
+            if held is not None and background.must_rest:
+                await asyncio.sleep(held.next_load - clock())
+            loading.begun += 1
+            started = clock()
+            source = await self._store.unkeyed(tenant)
+            loaded = await asyncio.to_thread(_pack, key, source)
+            rest = min(REST * (clock() - started), MAX_REST_SECONDS)
+            held = msgspec.structs.replace(loaded, next_load=clock() + rest)
+            self._snapshots.put(key, held, len(held.snapshot.data))
+            self.packed += 1
             return held
 
     def _holds(self, held: _CachedSnapshot, version: str) -> bool:
