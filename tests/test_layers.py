@@ -83,6 +83,7 @@ SMALL = {
     "near_duplicates": "the comparison, without the text model",
     "store.recovery_codes": "one module for each subject of the store",
     "store.saved_searches": "one module for each subject of the store",
+    "store.token_uses": "one module for each subject of the store",
     "web.sign_in_rules": "who may sign in and what comes first; routing and pages share it",
     "web.bulk_work": "tasks of the process; pages see only the record of the work",
     "settings.digests": "one section of guard.yml, beside those of feeds and reputation",

@@ -32,6 +32,7 @@ ALLOWED = frozenset(
 # Packages whose statement is not a name of a licence, with what their files say.
 STATED = {
     "apsw": "Zlib",  # or any other that the Open Source Initiative has approved
+    "fido2": "BSD-2-Clause AND Apache-2.0 AND MPL-2.0",  # its copy of the public suffix list is the last of these
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",
 }
 ABSENT = "not needed on this platform"

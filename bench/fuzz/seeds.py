@@ -1,5 +1,6 @@
 """Inputs to begin with: small files of every format, made by the makers that the tests use, and texts of every sort."""
 
+import base64
 import io
 import random
 import struct
@@ -12,12 +13,14 @@ from tests.files import document_formats as documents
 from tests.files.compound_files import make_compound, make_project
 from tests.files.coverage import FORMATS
 from tests.files.letter_formats import LETTER_FORMATS
+from tests.web.authenticators import Authenticator
 
 from bench.nasty import message
 from gatepost.questions import Dns
 from gatepost.report import Report
 from gatepost.service.first_start import ABBY_YML, GUARD_YML
 from gatepost.view.values import NotShown
+from gatepost.web.webauthn import encode
 from gatepost.workers.protocol import Ask, Failed, Frame, Ready, pack_frame
 
 Seeds = Callable[[], list[bytes]]
@@ -194,6 +197,18 @@ def uploads() -> list[bytes]:
 def configurations() -> list[bytes]:
     """Return the configuration files that a first start writes, and odd YAML."""
     return [GUARD_YML.encode(), ABBY_YML.encode(), b"a: &x [1, *x]\nb: {c: *x}\nrestApi {}\n? [k]\n: v\n- ${env:X}\n"]
+
+
+def security_keys() -> list[bytes]:
+    """Attestation objects of security keys."""
+    return [Authenticator("https://mail.example.com", counter, 1).attestation() for counter in (0, 7)]
+
+
+def key_answers() -> list[bytes]:
+    """What a security key has signed: client data and authenticator data, with a line feed between them."""
+    signed = Authenticator("https://mail.example.com", 7, 1).sign(encode(bytes(32)))
+    parts = ("key-client-data", "key-authenticator-data", "key-signature")
+    return [b"\n".join(base64.urlsafe_b64decode(signed[name] + "==") for name in parts)]
 
 
 def sound() -> list[bytes]:

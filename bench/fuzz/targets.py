@@ -388,6 +388,8 @@ SERVICE: tuple[Target, ...] = (
         cheap=True,
         most=300,
     ),
+    Target("security-key", readers.read_new_key, seeds.security_keys, most=4_000),
+    Target("security-key-answer", readers.read_key_answer, seeds.key_answers, most=2_000),
     Target("upload", readers.receive_upload, seeds.uploads, most=2_000),
     Target("worker-frames", readers.read_frames, seeds.frames, cheap=True, most=2_000),
     Target(

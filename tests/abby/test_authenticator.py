@@ -58,6 +58,15 @@ def test_who_enters(values: tuple[bytes, ...], name: str | None) -> None:
         assert found.name == name
 
 
+def test_uses_are_told_with_the_address() -> None:
+    told: list[tuple[str, str]] = []
+    door = Authenticator(TOKENS, Guesses(lambda: 0.0), lambda name, address: told.append((name, address)))
+    enter(door, b"Bearer secret-one", host="192.0.2.7")
+    enter(door, b"Bearer wrong", host="192.0.2.8")
+    enter(door, b"Bearer secret two", host="2001:db8::1")
+    assert told == [("one", "192.0.2.7"), ("two", "2001:db8::1")]
+
+
 def test_permissions() -> None:
     one, two = TOKENS.find(b"secret-one"), TOKENS.find(b"secret two")
     assert one is not None

@@ -81,6 +81,62 @@ def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     expect(lost.get_by_text("You signed in with a recovery code, and 9 are left.")).to_be_visible()
 
 
+def test_security_keys(browser: Any, service: Any) -> None:
+    """Keys belong to names, so the pages are opened as localhost. A virtual authenticator of Chromium is the key."""
+    password = service.user("key-holder", "analyst")
+    named = service.url.replace("127.0.0.1", "localhost")
+    page = browser.page(None)
+    session = page.context.new_cdp_session(page)
+    session.send("WebAuthn.enable")
+    usb = {"protocol": "ctap2", "transport": "usb", "hasResidentKey": False, "hasUserVerification": False}
+    made = session.send("WebAuthn.addVirtualAuthenticator", {"options": {**usb, "isUserVerified": False}})
+
+    def sign_in() -> None:
+        page.goto(f"{named}/sign-in")
+        page.get_by_label("Name").fill("key-holder")
+        page.get_by_label("Password").fill(password)
+        page.get_by_role("button", name="Sign in").click()
+
+    sign_in()
+    page.goto(f"{named}/account")
+    page.get_by_text("Add a security key or passkey").click()
+    page.get_by_label("Name of the key").fill("blue key")
+    page.locator("#p4").fill(password)
+    page.get_by_role("button", name="Add a key").click()
+    expect(page.get_by_role("heading", name="Touch the new key")).to_be_visible()
+    page.get_by_role("button", name="Use the key").click()
+    expect(page.get_by_role("heading", name="Your recovery codes")).to_be_visible()
+    page.get_by_role("link", name="I have kept them").click()
+    expect(page.get_by_role("cell", name="blue key")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    sign_in()
+    page.get_by_role("button", name="Use a security key").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    # The same key confirms a change; Chromium refuses to register it twice.
+    page.goto(f"{named}/account")
+    page.get_by_text("Add a security key or passkey").click()
+    page.get_by_label("Name of the key").fill("the same again")
+    page.locator("#p4").fill(password)
+    page.get_by_role("button", name="Add a key with a key").click()
+    page.get_by_role("button", name="Use the key").click()
+    expect(page.get_by_role("alert")).to_contain_text("registered already")
+    # Another authenticator does not have the key.
+    page.get_by_role("button", name="Sign out").click()
+    session.send("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": made["authenticatorId"]})
+    session.send("WebAuthn.addVirtualAuthenticator", {"options": {**usb, "isUserVerified": False}})
+    sign_in()
+    page.get_by_role("button", name="Use a security key").click()
+    expect(page.get_by_role("alert")).to_contain_text("No key has answered")
+    plain = browser.page(None, script=False)
+    plain.goto(f"{named}/sign-in")
+    plain.get_by_label("Name").fill("key-holder")
+    plain.get_by_label("Password").fill(password)
+    plain.get_by_role("button", name="Sign in").click()
+    expect(plain.get_by_text("needs JavaScript")).to_be_visible()
+    # The same pages by their other name are what this test is about.
+    browser.faults[:] = [fault for fault in browser.faults if not fault.startswith(f"asked for {named}")]
+
+
 def test_no_page_can_be_framed(browser: Any, service: Any) -> None:
     page = browser.page()
     for path in ("/sign-in", "/quarantine"):

@@ -27,6 +27,7 @@ def load(folder: Path, text: str) -> object:
         (f"signIn: {{openidConnect: {{{PROVIDER}}}}}", "needs publicUrl"),
         ("signIn: {passwords: false}", "must leave a way to sign in"),
         ("signIn: {secondFactor: [king]}", "signIn.secondFactor"),
+        ("signIn: {secondFactorTenants: [somebody]}", "must be a tenant's uid"),
         (f"{URL}signIn: {{openidConnect: {{{PROVIDER.replace('https://id', 'http://id')}}}}}", "https://host"),
         (f"{URL}signIn: {{openidConnect: {{{PROVIDER}, scopes: [profile]}}}}", "must have openid"),
         (f"{URL}signIn: {{openidConnect: {{{PROVIDER.replace(ACCESS, 'access: []')}}}}}", "access"),

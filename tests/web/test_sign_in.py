@@ -178,14 +178,14 @@ def test_what_is_told_of_a_refusal() -> None:
     """Nobody's name is told, a lock is, and so is an attempt that met one."""
     ann = User("0198a000-0000-7000-8000-000000000001", "ann", "analyst", None, 1)
     found = Credentials(ann, "hash")
-    nobody = _describe_refusal(None, "192.0.2.1", None, code=False)
+    nobody = _describe_refusal(None, "192.0.2.1", None, "password")
     assert (nobody.user, nobody.reason, nobody.locked_until) == (None, "password", None)
     attempt = Attempt(ann.uid, (("account", 0), ("address:192.0.2.1", 0)))
-    first = _describe_refusal(found, "192.0.2.1", attempt, code=False)
+    first = _describe_refusal(found, "192.0.2.1", attempt, "password")
     assert (first.user, first.reason, first.locked_until) == ("ann", "password", None)
     last = Attempt(ann.uid, (("account", 0), ("address:192.0.2.1", 1_900_000_000_000)))
-    locking = _describe_refusal(found, "192.0.2.1", last, code=True)
+    locking = _describe_refusal(found, "192.0.2.1", last, "code")
     assert (locking.reason, locking.locked_until) == ("code", "2030-03-17T17:46:40.000Z")
-    assert _describe_refusal(found, "192.0.2.1", None, code=False).reason == "locked"
+    assert _describe_refusal(found, "192.0.2.1", None, "password").reason == "locked"
     disabled = Credentials(msgspec.structs.replace(ann, disabled=True), "hash")
-    assert _describe_refusal(disabled, "192.0.2.1", None, code=False).reason == "disabled"
+    assert _describe_refusal(disabled, "192.0.2.1", None, "password").reason == "disabled"

@@ -18,6 +18,7 @@ from gatepost.web import credentials
 from gatepost.web.sign_in_rules import SignInRules
 
 USER = User("1", "Ann", "analyst", None, 0)
+SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,7 @@ def test_the_rules() -> None:
     assert strict.next_step(USER) == "second-factor"
     assert strict.next_step(User("1", "Ann", "analyst", None, 0, must_change=True)) == "password"
     assert strict.next_step(User("1", "Ann", "analyst", None, 0, totp=True)) is None
+    assert strict.next_step(User("1", "Ann", "analyst", None, 0, keys=1)) is None
     assert strict.next_step(User("1", "Ann", "auditor", None, 0)) is None
     external = User("1", "Ann", "analyst", None, 0, external="https://id.example 7")
     assert strict.next_step(external) is None
@@ -112,3 +114,32 @@ def test_without_passwords_only_the_emergency_account_gets_in(tmp_path_factory: 
         assert again.headers["location"].startswith("/sign-in")
     finally:
         closed.stop()
+
+
+def test_a_tenant_that_needs_second_factors() -> None:
+    uid, other = new_id(), new_id()
+    rules = SignInRules(SignInSettings(second_factor_tenants=[uid.upper()]))
+    of_tenant = User("1", "Ann", "auditor", uid, 0)
+    assert (rules.next_step(of_tenant), rules.describe_need(of_tenant)) == ("second-factor", "tenant")
+    assert rules.next_step(User("1", "Ann", "auditor", other, 0)) is None
+    assert rules.next_step(User("1", "Ann", "administrator", None, 0)) is None, "the rule of roles is theirs"
+    assert rules.next_step(User("1", "Ann", "auditor", uid, 0, external="issuer 1")) is None
+
+
+def test_users_of_a_strict_tenant_set_it_up_first(strict: Site) -> None:
+    uid = strict.new_tenant()
+    assert strict._rules
+    strict._rules.settings.second_factor_tenants.append(uid)
+    person = Person(strict, strict.new_user("auditor", uid))
+    assert person.client.get("/messages").headers["location"] == "/account/setup"
+    page = person.client.get("/account/setup").text
+    assert "Users of your tenant need a second factor" in page
+    assert "Keys belong to host names" in page, "these pages are reached by an address"
+    name = strict.new_user("administrator")
+    strict.run(strict.store.set_totp(strict.run(strict.store.credentials(name)).user.uid, SECRET, CLI))
+    admin = Person(strict, name)
+    code = credentials.totp_code(SECRET, int(time.time()) // credentials.TOTP_SECONDS)
+    entered = admin.client.post("/sign-in/code", data={"code": code})
+    admin.client.headers["Cookie"] = entered.headers["set-cookie"].partition(";")[0]
+    assert "all users of this tenant need one" in admin.client.get(f"/tenants/{uid}").text
+    assert "needed at the next sign-in" in admin.client.get("/users").text

@@ -146,7 +146,9 @@ def create_app(
     """Return the whole service. `observe` is called with the outcome of every scan; `routes` are added after those of
     the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only;
     with `look_back` delivered mail is looked at for entries that come through the List API."""
-    authenticator = Authenticator(Tokens(tokens), Guesses(clock, services.guesses.tokens))
+    authenticator = Authenticator(
+        Tokens(tokens), Guesses(clock, services.guesses.tokens), services.store.note_token_use
+    )
     status = StatusApi(
         authenticator=authenticator,
         cores=services.cores,

@@ -216,12 +216,18 @@ def _touch_bounded(kept: OrderedDict[K, V], newest: K) -> None:
         kept.popitem(last=False)
 
 
+def ignore_use(_name: str, _address: str) -> None:
+    """The default for who does not store uses: do nothing."""
+
+
 class Authenticator:
     """Authenticates callers by the static tokens of the configuration."""
 
-    def __init__(self, tokens: Tokens, guesses: Guesses) -> None:
+    def __init__(self, tokens: Tokens, guesses: Guesses, note_use: Callable[[str, str], None] = ignore_use) -> None:
+        """`note_use` is told the name of each token that is used, and the address of its client."""
         self._tokens = tokens
         self._guesses = guesses
+        self._note_use = note_use
 
     async def enter(self, request: Request) -> Caller | Failure:
         """Return the caller that the Authorization header names, or the failure."""
@@ -236,6 +242,7 @@ class Authenticator:
         if caller is None:
             return unauthorized("the token is not known", 'Bearer error="invalid_token"')
         self._guesses.trust(address, caller)
+        self._note_use(caller.name, client_host(request))
         return caller
 
 
@@ -266,10 +273,15 @@ def _delay_after(count: int) -> float:
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(count - FREE_GUESSES, 10))
 
 
+def client_host(request: Request) -> str:
+    """Return the address of the client; "" where the server does not know it."""
+    client = request.scope.get("client")
+    return str(client[0]) if client else ""
+
+
 def address_of(request: Request) -> str:
     """Return what a guess is counted for: an IPv4 address, or the /64 that an IPv6 host can choose addresses from."""
-    client = request.scope.get("client")
-    host: str = client[0] if client else ""
+    host = client_host(request)
     if ":" not in host:
         return host
     try:
@@ -296,7 +308,7 @@ class ApiKeyAuthenticator:
         presented = parse_authorization(request, APIKEY_SCHEME, "API_KEY")
         if isinstance(presented, Failure):
             return presented
-        found = await self._store.api_key(presented.decode("latin-1"))
+        found = await self._store.api_key(presented.decode("latin-1"), client_host(request))
         if isinstance(found, ApiKey):
             return found
         log.info("api key refused", reason=found.reason, key=found.key.id if found.key else None)

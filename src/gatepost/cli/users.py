@@ -70,7 +70,9 @@ def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
         print_json([_describe(user) for user in users])
         return
     lines = [tuple(str(value) for value in _describe(user).values()) for user in users]
-    console().print(rows(table("name", "role", "tenant", "state", "password", "second factor", "last sign-in"), lines))
+    console().print(
+        rows(table("name", "role", "tenant", "state", "password", "second factor", "keys", "last sign-in"), lines)
+    )
 
 
 @app.command("password")
@@ -122,12 +124,12 @@ def disable(
 
 @app.command("forget-second-factor")
 def forget(name: NameArgument, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
-    """Turn off the second factor of a user who lost the device."""
+    """Turn off the second factor of a user who lost the device: authenticator app, security keys and recovery codes."""
     from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
 
     user = _find_user(name, config, data)
-    with_store(config, data, lambda store: store.set_totp(user.uid, None, CLI))
+    with_store(config, data, lambda store: store.forget_second_factors(user.uid, CLI))
     text = f"{user.name} signs in without a second factor."
     print_result(json, {"name": user.name, "secondFactor": "off"}, text)
 
@@ -181,6 +183,7 @@ def _describe(user: "User") -> dict[str, Any]:
         "tenant": user.tenant or "",
         "state": "disabled" if user.disabled else "active",
         "passwordState": "external" if user.external else "to be changed" if user.must_change else "set",
-        "secondFactor": "on" if user.totp else "off",
+        "secondFactor": "on" if user.has_second_factor else "off",
+        "securityKeys": user.keys,
         "lastSignIn": render_time(user.last_sign_in) if user.last_sign_in else "never",
     }

@@ -215,7 +215,7 @@ class UserSignedIn(EventFields, tag="user.signedIn", frozen=True, kw_only=True):
     user: Annotated[Text, Meta(description="name of the user")]
     user_id: Annotated[Id, Meta(description="id of the user")]
     address: Annotated[Text, Meta(description="address of the client")]
-    second_factor: Annotated[bool, Meta(description="whether a code was asked for")]
+    second_factor: Annotated[bool, Meta(description="whether a code or a security key was asked for")]
 
 
 class UserSignInFailed(EventFields, tag="user.signInFailed", frozen=True, kw_only=True):
@@ -225,8 +225,10 @@ class UserSignInFailed(EventFields, tag="user.signInFailed", frozen=True, kw_onl
     user_id: Annotated[Id | None, Meta(description="id of the user, where there is one")] = None
     address: Annotated[Text, Meta(description="address of the client")]
     reason: Annotated[
-        Literal["password", "code", "locked", "disabled"],
-        Meta(description="`password`: name or password is wrong; `locked`: too many attempts before"),
+        Literal["password", "code", "key", "locked", "disabled"],
+        Meta(
+            description="`password`: name or password is wrong; `key`: of WebAuthn; `locked`: too many attempts before"
+        ),
     ]
     locked_until: Annotated[
         str | None, Meta(description="until when attempts are refused, if this one set a lock; a date-time")

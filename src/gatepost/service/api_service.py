@@ -86,6 +86,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         events=shared.events,
         rules=SignInRules(settings.sign_in),
         openid=_build_openid(settings),
+        public_url=settings.public_url,
     )
     app = create_app(
         services,

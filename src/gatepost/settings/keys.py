@@ -349,7 +349,9 @@ class AbbySettings(Section):
     service_providers: ServiceProvidersSettings = Field(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
     public_url: PublicUrl | None = Field(
-        None, description="address at which people reach the web interface, such as `https://mail.example.com`"
+        None,
+        description="address at which people reach the web interface, such as `https://mail.example.com`;"
+        " security keys are made for its host",
     )
     sign_in: SignInSettings = Field(SignInSettings(), description="signing in to the web interface")
     feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = Field(

@@ -83,6 +83,11 @@ class SignInSettings(Section):
         [],
         description="roles whose users need a second factor; one who has none sets it up before anything else",
     )
+    second_factor_tenants: Annotated[list[TenantUid], Field(max_length=MAX_RULES)] = Field(
+        [],
+        description="tenants whose users need a second factor, whatever their role; users with access to all tenants"
+        " are subject to `secondFactor` only",
+    )
     openid_connect: OpenidConnectSettings | None = Field(
         None, description="OpenID provider through which users sign in; off if not set. It needs `publicUrl`"
     )

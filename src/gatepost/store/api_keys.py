@@ -33,8 +33,9 @@ from gatepost.store.tenants import tenant_exists
 PREFIX = "gp_"
 # How exact "last used" is; each key costs at most one write in this time.
 USE_MILLISECONDS = 60_000
+MAX_ADDRESS = 300
 
-_COLUMNS = "id, name, tenant, read_only, created, expires, revoked, last_used"
+_COLUMNS = "id, name, tenant, read_only, created, expires, revoked, last_used, last_address"
 _INSERT = """INSERT INTO api_keys (id, hash, name, tenant, read_only, created, expires)
 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
 _SELECT_HASH = f"SELECT {_COLUMNS} FROM api_keys WHERE hash = $1"  # noqa: S608
@@ -42,11 +43,13 @@ _SELECT_ALL = f"SELECT {_COLUMNS} FROM api_keys ORDER BY created, id"  # noqa: S
 _SELECT_TENANT = f"SELECT {_COLUMNS} FROM api_keys WHERE tenant = $1 ORDER BY created, id"  # noqa: S608
 _LOCK = f"SELECT {_COLUMNS} FROM api_keys WHERE id = $1 FOR UPDATE"  # noqa: S608
 _REVOKE = "UPDATE api_keys SET revoked = $2 WHERE id = $1"
-_SET_USED = "UPDATE api_keys SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)"
+_SET_USED = """UPDATE api_keys SET last_used = $2, last_address = $3
+WHERE id = $1 AND (last_used IS NULL OR last_used < $2)"""
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """A key of the List API, without its secret. `tenant` None may act on every scope."""
+    """A key of the List API, without its secret. `tenant` None may act on every scope; `last_address` is
+    where it was last used from."""
 
     id: str
     name: str
@@ -56,6 +59,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     expires: int | None = None
     revoked: int | None = None
     last_used: int | None = None
+    last_address: str = ""
 
 
 class KeyRefused(msgspec.Struct, frozen=True):
@@ -96,11 +100,12 @@ class ApiKeyStore(Operations):
         yield from write_audit(key.created, by, "apikey.create", owner, count=1, sample=[f"{key.name} {key.id}"])
         return secret, key
 
-    async def api_key(self, secret: str) -> ApiKey | KeyRefused:
-        """The key that a secret belongs to, if it may be used now; its use is stored, at most once a minute."""
+    async def api_key(self, secret: str, address: str = "") -> ApiKey | KeyRefused:
+        """The key that a secret belongs to, if it may be used now; its use from an address is stored, at most once a
+        minute."""
         key = await self._find_api_key(secret)
         if isinstance(key, ApiKey):
-            self._note_use(key)
+            self._note_use(key, address)
         return key
 
     @query
@@ -135,25 +140,25 @@ class ApiKeyStore(Operations):
             return KeyRefused("expired", key)
         return key
 
-    def _note_use(self, key: ApiKey) -> None:
+    def _note_use(self, key: ApiKey, address: str) -> None:
         """Store that a key was used, while its request goes on."""
         moment = now()
         if moment - max(key.last_used or 0, self._last_uses.get(key.id, 0)) >= USE_MILLISECONDS:
             self._last_uses[key.id] = moment
-            task = asyncio.ensure_future(self._write_use(key.id, moment))
+            task = asyncio.ensure_future(self._write_use(key.id, moment, address))
             self._use_writers.add(task)
             task.add_done_callback(self._use_writers.discard)
 
-    async def _write_use(self, uid: str, moment: int) -> None:
+    async def _write_use(self, uid: str, moment: int, address: str) -> None:
         try:
-            await self._set_used(uid, moment)
+            await self._set_used(uid, moment, address)
         except StorageError:
             # The request that used the key meets the same trouble and reports it.
             self._last_uses.pop(uid, None)
 
     @change
-    def _set_used(self, uid: str, moment: int) -> Work[None]:
-        yield Write(_SET_USED, (uid, moment))
+    def _set_used(self, uid: str, moment: int, address: str) -> Work[None]:
+        yield Write(_SET_USED, (uid, moment, storable(address[:MAX_ADDRESS])))
 
     async def _finish_writing_uses(self) -> None:
         await asyncio.gather(*self._use_writers)
@@ -170,5 +175,5 @@ def hash_secret(secret: str) -> str:
 
 
 def _api_key(row: Row) -> ApiKey:
-    uid, name, tenant, read_only, created, expires, revoked, last_used = row
-    return ApiKey(uid, name, tenant, bool(read_only), created, expires, revoked, last_used)
+    uid, name, tenant, read_only, created, expires, revoked, last_used, address = row
+    return ApiKey(uid, name, tenant, bool(read_only), created, expires, revoked, last_used, address)

@@ -40,7 +40,7 @@ class RecoveryCodeStore(Operations):
         """Replace all codes of a user who has a second factor."""
         rows = yield Read(f"{SELECT_USER} FOR UPDATE", (storable(uid.lower()),))
         user = parse_user(rows[0]) if rows else None
-        if user is None or not user.totp:
+        if user is None or not user.has_second_factor:
             return NotFound("user")
         yield from replace_recovery_codes(user.uid, digests)
         sample = (f"{user.name} {user.uid}", user.role, "renewed")

@@ -1,4 +1,5 @@
-"""Second factors of users: the secrets of their authenticator apps, encrypted, and the codes that are used up.
+"""Second factors of users: the secrets of their authenticator apps, encrypted, and the codes that are used up. Security
+keys, which have no secret here, are the subject of `security_keys`.
 
 A secret of TOTP has to be known in clear to check a code, so it cannot be hashed. It is encrypted with AES-256-GCM and
 a key that lies in a file of the data folder (`totp.key`) and not in the database: a database or a backup alone does not
@@ -36,6 +37,7 @@ _SET_TOTP = "UPDATE users SET totp_secret = $2, totp_step = $3 WHERE uid = $1"
 _USE_STEP = "UPDATE users SET totp_step = $2 WHERE uid = $1 AND totp_step < $2"
 _CLEAR = "SELECT uid, totp_secret FROM users WHERE totp_secret IS NOT NULL AND totp_secret NOT LIKE 'aesgcm:%'"
 _ENCRYPT = "UPDATE users SET totp_secret = $3 WHERE uid = $1 AND totp_secret = $2"
+_DELETE_KEYS = "DELETE FROM security_keys WHERE user_uid = $1"
 _ANY_ENCRYPTED = "SELECT 1 FROM users WHERE totp_secret LIKE 'aesgcm:%' LIMIT 1"
 
 
@@ -132,7 +134,7 @@ class SecondFactorStore(Operations):
         """Set or remove the second factor; codes up to `step` (the one that proved it) are used up already. All
         sessions of the user end but the one with the id `keep`, since they began with other proofs, and all known
         browsers are forgotten but `keep_browser`. `recovery` are the digests of the recovery codes that go with it;
-        those of the factor before are void."""
+        those of the factor before are void. Without it they stay, if the user has a security key."""
         name = storable(uid.lower())
         stored = None if secret is None else await self._encrypt(name, secret)
         return await self._set_totp(name, stored, by, step, keep, keep_browser, tuple(recovery))
@@ -153,6 +155,22 @@ class SecondFactorStore(Operations):
         if not clear:
             return 0
         return await self._replace_clear([(uid, secret, await self._encrypt(uid, secret)) for uid, secret in clear])
+
+    @change
+    def forget_second_factors(self, uid: str, by: Actor) -> Work[User | NotFound]:
+        """Remove the authenticator app, all security keys and the recovery codes of a user who has lost them. All
+        sessions end, and all known browsers are forgotten."""
+        name = storable(uid.lower())
+        if not (yield Write(_SET_TOTP, (name, None, 0))):
+            return NotFound("user")
+        keys = yield Write(_DELETE_KEYS, (name,))
+        user = parse_user((yield Read(SELECT_USER, (name,)))[0])
+        yield from delete_sessions(name)
+        yield from forget_browsers(name)
+        yield from replace_recovery_codes(name, ())
+        sample = (f"{user.name} {user.uid}", user.role, "removed", *((f"{keys} security keys",) if keys else ()))
+        yield from write_audit(now(), by, "user.totp", user.tenant, count=1, sample=sample)
+        return user
 
     @change
     def use_totp_step(self, uid: str, step: int) -> Work[bool]:
@@ -198,7 +216,8 @@ class SecondFactorStore(Operations):
         user = parse_user(rows[0])
         yield from delete_sessions(user.uid, keep)
         yield from forget_browsers(user.uid, keep_browser)
-        yield from replace_recovery_codes(user.uid, recovery)
+        if stored or not user.keys:
+            yield from replace_recovery_codes(user.uid, recovery)
         sample = (f"{user.name} {user.uid}", user.role, "set" if stored else "removed")
         yield from write_audit(now(), by, "user.totp", user.tenant, count=1, sample=sample)
         return user

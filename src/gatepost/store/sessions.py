@@ -12,7 +12,7 @@ from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
 from gatepost.store.errors import NotFound, StorageError
-from gatepost.store.users import USER_COLUMNS, Credentials, User, delete_sessions, parse_user
+from gatepost.store.users import KEY_IDS, USER_COLUMNS, Credentials, User, delete_sessions, parse_user
 
 # A session that is not used for so long is over, whatever its cookie says.
 IDLE_MILLISECONDS = 12 * 3_600_000
@@ -28,6 +28,7 @@ _INSERT = """INSERT INTO sessions
 (digest, id, user_uid, created, seen, expires, address, agent, csrf, strong, provider_session)
 VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10)"""
 _LOCK_PROOFS = "SELECT password, totp_secret FROM users WHERE uid = $1 AND disabled = 0 FOR UPDATE"
+_KEY_IDS = f"SELECT {KEY_IDS} FROM users WHERE uid = $1"  # noqa: S608
 _SET_SEEN = "UPDATE sessions SET seen = $2 WHERE id = $1 AND seen < $2"
 _OWNER = "SELECT user_uid, users.name, tenant FROM sessions JOIN users ON users.uid = user_uid WHERE id = $1"
 _USER_NAME = "SELECT users.uid, users.name, tenant FROM users WHERE uid = $1"
@@ -67,11 +68,14 @@ class SessionStore(Operations):
         provider_session: str = "",
     ) -> Work[WebSession | NotFound]:
         """A new session; `digest` is the SHA-256 of its cookie's secret in hex. A disabled user is `NotFound`, and so
-        is one whose password or second factor is no longer what was `proven`: a change of either ends all sessions,
-        also one that is about to begin. `provider_session` is the `sid` of an OpenID provider."""
+        is one whose password, second factor or security keys are no longer what was `proven`: a change of them ends
+        all sessions, also one that is about to begin. `provider_session` is the `sid` of an OpenID provider."""
         uid, created = storable(user_uid.lower()), now()
         proofs = yield Read(_LOCK_PROOFS, (uid,))
         if not proofs or (proven and tuple(proofs[0]) != (proven.password, proven.totp_secret)):
+            return NotFound("user")
+        # Read once the row is locked: PostgreSQL would take a subquery of the locking statement from before the wait.
+        if proven and (yield Read(_KEY_IDS, (uid,)))[0][0] != proven.key_ids:
             return NotFound("user")
         client = (storable(address[:MAX_TEXT]), storable(agent[:MAX_TEXT]))
         proofs_shown = (int(strong), storable(provider_session[:MAX_TEXT]))

@@ -35,10 +35,12 @@ from gatepost.store.recipient_requests import RecipientRequestStore
 from gatepost.store.recovery_codes import RecoveryCodeStore
 from gatepost.store.saved_searches import SavedSearchStore
 from gatepost.store.second_factors import KEY_FILE, SecondFactorStore, TotpKey
+from gatepost.store.security_keys import SecurityKeyStore
 from gatepost.store.sessions import SessionStore
 from gatepost.store.sightings import SightingStore
 from gatepost.store.sign_in_attempts import SignInAttemptStore
 from gatepost.store.tenants import TenantStore
+from gatepost.store.token_uses import TokenUseStore
 from gatepost.store.top_values import TopValueStore
 from gatepost.store.traffic import TrafficStore
 from gatepost.store.training_pools import TrainingPoolStore
@@ -71,10 +73,12 @@ class Store(
     LookBackQueue,
     ListLookup,
     ApiKeyStore,
+    TokenUseStore,
     UserStore,
     ExternalUserStore,
     SecondFactorStore,
     RecoveryCodeStore,
+    SecurityKeyStore,
     SignInAttemptStore,
     SessionStore,
     SavedSearchStore,
@@ -96,6 +100,7 @@ class Store(
     async def close(self) -> None:
         """Finish what is under way and close the database."""
         await self._finish_writing_uses()
+        await self._finish_writing_token_uses()
         await self._engine.close()
 
     def counters(self) -> StoreCounters:

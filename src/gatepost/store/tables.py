@@ -35,7 +35,11 @@ TABLES: dict[str, tuple[str, ...]] = {
     "dismissed_items": ("name", "time"),
     "probe": ("time", "id"),
     "nodes": ("name", "id", "seen", "detail"),
-    "api_keys": ("id", "hash", "name", "tenant", "read_only", "created", "expires", "revoked", "last_used"),
+    "api_keys": (
+        *("id", "hash", "name", "tenant", "read_only"),
+        *("created", "expires", "revoked", "last_used", "last_address"),
+    ),
+    "token_uses": ("name", "last_used", "address"),
     "audit": (
         *("id", "time", "actor_kind", "actor_name", "actor_id"),
         *("action", "scope", "list", "count", "sample", "changes"),
@@ -67,9 +71,13 @@ TABLES: dict[str, tuple[str, ...]] = {
     "known_browsers": ("user_uid", "digest", "seen"),
     "sessions": (
         *("digest", "id", "user_uid", "created", "seen", "expires"),
-        *("address", "agent", "csrf", "strong", "provider_session"),
+        *("address", "agent", "csrf", "strong", "provider_session", "challenge", "challenge_until"),
     ),
     "recovery_codes": ("user_uid", "digest"),
+    "security_keys": (
+        *("id", "user_uid", "credential", "rp_id", "public_key", "counter"),
+        *("name", "transports", "created", "last_used"),
+    ),
     "saved_searches": ("id", "user_uid", "page", "name", "query", "created"),
     "bulk_actions": ("id", "user_uid", "action", "items", "results", "created", "finished", "lease"),
     "message_search": message_search.COLUMNS,
@@ -90,6 +98,6 @@ TABLES: dict[str, tuple[str, ...]] = {
     "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
 }
 # Tables whose ids are no numbers.
-_NAMED = ("api_keys", "saved_searches", "bulk_actions", "recipient_requests", "digests")
+_NAMED = ("api_keys", "security_keys", "saved_searches", "bulk_actions", "recipient_requests", "digests")
 # Tables of PostgreSQL whose ids are counted by a sequence.
 NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table not in _NAMED)

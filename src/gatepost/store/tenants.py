@@ -37,6 +37,7 @@ _DELETE = (
     "DELETE FROM sign_in_attempts WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
     "DELETE FROM known_browsers WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
     "DELETE FROM recovery_codes WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
+    "DELETE FROM security_keys WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
     "DELETE FROM users WHERE tenant = $1",
     "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE scope = $1",
     "DELETE FROM scopes WHERE scope = $1",

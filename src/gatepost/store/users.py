@@ -34,7 +34,7 @@ from gatepost.store.tenants import tenant_exists
 
 USER_COLUMNS = (
     "users.uid, users.name, role, tenant, users.created, disabled, totp_secret IS NOT NULL, last_sign_in, zone,"
-    " must_change, external"
+    " must_change, external, (SELECT COUNT(*) FROM security_keys WHERE user_uid = users.uid)"
 )
 MAX_ZONE = 100
 USER_WIDTH = USER_COLUMNS.count(",") + 1
@@ -46,7 +46,9 @@ _SELECT_ALL = f"SELECT {USER_COLUMNS} FROM users ORDER BY folded"  # noqa: S608
 _SELECT_TENANT = f"SELECT {USER_COLUMNS} FROM users WHERE tenant = $1 ORDER BY folded"  # noqa: S608
 SELECT_USER = f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1"  # noqa: S608
 _LOCK = SELECT_USER + " FOR UPDATE"
-_CREDENTIALS = f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step
+# The ids of a user's security keys: what has to be the same when a session begins as when a key was shown.
+KEY_IDS = "(SELECT COALESCE(STRING_AGG(id, ' ' ORDER BY id), '') FROM security_keys WHERE user_uid = users.uid)"
+_CREDENTIALS = f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step, {KEY_IDS}
 FROM users WHERE folded = $1"""  # noqa: S608
 _LOCK_ADMINISTRATORS = """SELECT uid FROM users
 WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 AND external IS NULL ORDER BY uid FOR UPDATE"""
@@ -54,6 +56,7 @@ _UPDATE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1
 _DELETE = "DELETE FROM users WHERE uid = $1"
 _DELETE_SEARCHES = "DELETE FROM saved_searches WHERE user_uid = $1"
 _DELETE_CODES = "DELETE FROM recovery_codes WHERE user_uid = $1"
+_DELETE_KEYS = "DELETE FROM security_keys WHERE user_uid = $1"
 _SET_PASSWORD = "UPDATE users SET password = $2, must_change = $3 WHERE uid = $1"  # noqa: S105
 _RENEW_PASSWORD = "UPDATE users SET password = $3 WHERE uid = $1 AND password = $2"  # noqa: S105
 _SET_ZONE = "UPDATE users SET zone = $2 WHERE uid = $1"
@@ -66,10 +69,10 @@ Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
 
 
 class User(msgspec.Struct, frozen=True):
-    """A person who may sign in. `tenant` None is all tenants; `totp` says whether a second factor is set; `zone` is
-    the name of the time zone in which times are shown, "" for UTC. `must_change` says that somebody else chose the
-    password, `first_password` that it is the one that the first start printed; `external` is the issuer and the subject
-    of a user of an OpenID provider."""
+    """A person who may sign in. `tenant` None is all tenants; `totp` says whether an authenticator app is set up, and
+    `keys` is the number of security keys; `zone` is the name of the time zone in which times are shown, "" for UTC.
+    `must_change` says that somebody else chose the password, `first_password` that it is the one that the first start
+    printed; `external` is the issuer and the subject of a user of an OpenID provider."""
 
     uid: str
     name: str
@@ -83,15 +86,23 @@ class User(msgspec.Struct, frozen=True):
     must_change: bool = False
     external: str | None = None
     first_password: bool = False
+    keys: int = 0
+
+    @property
+    def has_second_factor(self) -> bool:
+        """Does signing in need more than the password?"""
+        return self.totp or self.keys > 0
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What signing in is checked against. `totp_secret` is encrypted; codes up to `totp_step` are used up."""
+    """What signing in is checked against. `totp_secret` is encrypted; codes up to `totp_step` are used up;
+    `key_ids` are the ids of all security keys."""
 
     user: User
     password: str
     totp_secret: str | None = None
     totp_step: int = 0
+    key_ids: str = ""
 
 
 class UserStore(Operations):
@@ -192,6 +203,7 @@ class UserStore(Operations):
         yield from forget_attempts(user.uid)
         yield from forget_browsers(user.uid)
         yield Write(_DELETE_CODES, (user.uid,))
+        yield Write(_DELETE_KEYS, (user.uid,))
         yield Write(_DELETE_SEARCHES, (user.uid,))
         yield Write(_DELETE, (user.uid,))
         yield from _write_audit(now(), by, "user.delete", user)
@@ -251,12 +263,13 @@ def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
 
 def parse_user(row: Row) -> User:
     """The user of a row with `USER_COLUMNS`."""
-    uid, name, role, tenant, created, disabled, totp, last, zone, must_change, external = row
+    uid, name, role, tenant, created, disabled, totp, last, zone, must_change, external, keys = row
     return User(
         *(uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone),
         must_change=must_change == 1,
         external=external or None,
         first_password=must_change == _FIRST,
+        keys=keys,
     )
 
 

@@ -31,7 +31,10 @@ EDITABLE: Mapping[str, tuple[str, ...]] = {
         *("mainWorkerCount", "maxGuardRequestsInProcessing", "guardRequestThrottleThreshold", "maxThrottleDelay"),
         *("analysisTimeout", "stageLimit", "dns.timeout", "log.level"),
     ),
-    "abby.yml": ("publicUrl", "signIn.secondFactor", "signIn.passwords", "signIn.emergencyAccount", "log.level"),
+    "abby.yml": (
+        *("publicUrl", "signIn.secondFactor", "signIn.secondFactorTenants"),
+        *("signIn.passwords", "signIn.emergencyAccount", "log.level"),
+    ),
 }
 _MODELS: Mapping[str, type[BaseModel]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
 

@@ -119,6 +119,7 @@ class WebContext(msgspec.Struct, frozen=True):
     bulk_work: BulkWork = msgspec.field(default_factory=BulkWork)
     sign_in: SignInRules = SignInRules()
     openid: OpenidClient | None = None
+    public_url: str | None = None
     events: Emits = NO_EVENTS
     health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time

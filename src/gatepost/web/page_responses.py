@@ -44,6 +44,11 @@ def html_response(body: str, status: int = 200) -> Response:
     return Response(body.encode("utf-8", "replace"), status, PAGE_HEADERS, "text/html")
 
 
+def json_response(value: object) -> Response:
+    """Data for a script of our own pages."""
+    return Response(msgspec.json.encode(value), 200, PAGE_HEADERS, "application/json")
+
+
 def redirect(path: str, *values: object, notice: str = "") -> Response:
     """After a change the browser asks for another page, so that going back sends nothing twice (RFC 9110 15.4.4). That
     page shows the notice, with the values in it."""
@@ -62,7 +67,12 @@ def image_response(png: bytes) -> Response:
     return Response(png, 200, {**PAGE_HEADERS, "Content-Security-Policy": "default-src 'none'; sandbox"}, "image/png")
 
 
-ASSET_NAMES = {"gatepost.css": "text/css", "gatepost.js": "text/javascript", "icon.svg": "image/svg+xml"}
+ASSET_NAMES = {
+    "gatepost.css": "text/css",
+    "gatepost.js": "text/javascript",
+    "security-keys.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 ASSET_HEADERS = {
     "Cache-Control": "public, max-age=31536000, immutable",
     "X-Content-Type-Options": "nosniff",

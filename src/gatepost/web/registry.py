@@ -45,6 +45,7 @@ from gatepost.web.pages import (
     rules,
     saved_searches,
     scan,
+    security_keys,
     sign_in,
     system,
     tenants,
@@ -60,6 +61,7 @@ PAGES: tuple[WebRoute, ...] = (
     *sign_in.PAGES,
     *OPENID_PAGES,
     *account.PAGES,
+    *security_keys.PAGES,
     *overview.PAGES,
     *saved_searches.PAGES,
     *messages.PAGES,
@@ -121,9 +123,11 @@ def build_site(
     events: Emits = NO_EVENTS,
     rules: SignInRules | None = None,
     openid: OpenidClient | None = None,
+    public_url: str | None = None,
 ) -> Site:
     """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
-    is told of sign-ins, `rules` say who may sign in, and `openid` is the way through a provider."""
+    is told of sign-ins, `rules` say who may sign in, `openid` is the way through a provider, and `public_url` the
+    address that people use."""
     assets, environment = _assets_and_environment()
     checks, condition = SlowChecks(), (installation or Installation()).condition
 
@@ -147,6 +151,7 @@ def build_site(
         scan_seconds=services.scan_seconds,
         sign_in=rules or SignInRules(),
         openid=openid,
+        public_url=public_url,
         events=events,
         health=checks,
     )

@@ -221,7 +221,7 @@ async def _ask_to_sign_in(context: WebContext, request: Request) -> PageResult:
     page = context.renderer.render_public(
         "sign-in.html",
         **context.sign_in_ways,
-        code=False,
+        second=None,
         next="",
         fault=NOTICES["session-over"],
         name="",

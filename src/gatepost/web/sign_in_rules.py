@@ -1,8 +1,8 @@
 """Who may sign in here, and what a user has to do before anything else.
 
-A password that somebody else chose has to be changed, and a role that needs a second factor has to have one, before
-any other page opens. Users of an OpenID provider have neither here: their proofs are the provider's. Where passwords
-are switched off, one named account still has one, for the day on which the provider does not answer.
+A password that somebody else chose has to be changed, and a user whose role or tenant needs a second factor has to have
+one, before any other page opens. Users of an OpenID provider have neither here: their proofs are the provider's. Where
+passwords are switched off, one named account still has one, for the day on which the provider does not answer.
 """
 
 from typing import Literal, TypeAlias
@@ -35,11 +35,23 @@ class SignInRules(msgspec.Struct, frozen=True):
             return None
         if user.must_change:
             return "password"
-        return "second-factor" if self.needs_second_factor(user) and not user.totp else None
+        return "second-factor" if self.needs_second_factor(user) and not user.has_second_factor else None
 
     def needs_second_factor(self, user: User) -> bool:
-        """Has a user of this role to have a second factor?"""
-        return user.external is None and user.role in self.settings.second_factor
+        """Has a user of this role, or of this tenant, to have a second factor?"""
+        return bool(self.describe_need(user))
+
+    def describe_need(self, user: User) -> Literal["", "role", "tenant"]:
+        """Return what makes a second factor necessary for a user; "" where nothing does."""
+        if user.external is not None:
+            return ""
+        if user.role in self.settings.second_factor:
+            return "role"
+        return "tenant" if self.is_tenant_strict(user.tenant) else ""
+
+    def is_tenant_strict(self, tenant: str | None) -> bool:
+        """Do all users of a tenant need a second factor?"""
+        return tenant is not None and tenant in self.settings.second_factor_tenants
 
     def _is_emergency_account(self, user: User) -> bool:
         named = self.settings.emergency_account

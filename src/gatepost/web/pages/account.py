@@ -1,19 +1,19 @@
 """The account of the signed-in user: password, second factor, recovery codes, time zone, sessions.
 
-Whatever changes how the user signs in needs the password again, and a code where a second factor is on: a browser that
-was left open, or a stolen cookie, must not be enough to take over the account. Attempts are counted for the session, so
-that strangers who guess elsewhere do not keep the user from changing the password.
+Whatever changes how the user signs in needs the password again, and a code or a security key where a second factor is
+on: a browser that was left open, or a stolen cookie, must not be enough to take over the account. Attempts are counted
+for the session, so that strangers who guess elsewhere do not keep the user from changing the password. Security keys
+have pages of their own (`pages/security_keys.py`).
 
 What a user has to do before anything else (`web/sign_in_rules.py`) is a page of its own, with the same forms.
 """
-
-from typing import Literal
 
 import structlog
 from starlette.responses import Response
 
 from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import Failure
+from gatepost.store.security_keys import MAX_KEYS
 from gatepost.store.sign_in_attempts import session_source
 from gatepost.store.users import Credentials
 from gatepost.web import credentials
@@ -22,15 +22,15 @@ from gatepost.web.credentials import password_fault
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import SignedInRequest, clear_cookie, read_browser_cookie
 from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.second_factors import MAX_CODE, check_code, check_key, find_second_factors
 from gatepost.web.time_zones import UTC_NAME, zone_names
 
 WRONG_PASSWORD = "The current password is wrong; nothing was changed."  # noqa: S105  a sentence
 SAME_PASSWORD = "The new password is the current one; choose another. Nothing was changed."  # noqa: S105
 WRONG_CODE = "The code of the current second factor is wrong or was already used; nothing was changed."
 WRONG_NEW_CODE = "This code is wrong; nothing was changed. Check the clock of your device."
-NEEDED = "Your role needs a second factor; nothing was changed. You can replace it by a new one."
-# A recovery code with its hyphens, or with spaces around them.
-MAX_CODE = 30
+WRONG_KEY = "The answer of the security key was not accepted, or came too late; nothing was changed. Try again."
+NEEDED = "You need a second factor, so the last one cannot be removed; nothing was changed. Set up another one first."
 LOCKED = "Too many wrong attempts in this session; nothing was changed. Try again later."
 BUSY = "The server is busy; nothing was changed. Try again in a moment."
 
@@ -45,7 +45,7 @@ async def sign_out(context: WebContext, request: SignedInRequest) -> Response | 
 
 async def show_account(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Show password, second factor and sessions."""
-    return html_response(await _render_account(context, request))
+    return html_response(await render_account(context, request))
 
 
 async def change_password(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -58,9 +58,9 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
     elif wanted == request.form.raw_text("password"):
         fault = SAME_PASSWORD
     else:
-        fault = await _find_proof_fault(context, request, needs_code=False)
+        fault = await find_proof_fault(context, request, needs_code=False)
     if fault:
-        return html_response(await _render_account(context, request, fault=fault), 400)
+        return html_response(await render_account(context, request, fault=fault), 400)
     await context.store.set_password(
         request.user.uid,
         await context.passwords.hash(wanted),
@@ -75,7 +75,7 @@ async def show_setup(context: WebContext, request: SignedInRequest) -> Response 
     """Show what the user has to do before anything else."""
     if context.sign_in.next_step(request.user) is None:
         return redirect("/")
-    return html_response(await _render_account(context, request))
+    return html_response(await render_account(context, request))
 
 
 def _next_page(context: WebContext, request: SignedInRequest) -> str:
@@ -85,7 +85,7 @@ def _next_page(context: WebContext, request: SignedInRequest) -> str:
 
 async def show_totp_setup(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Show a new secret; it is stored only when a code made from it comes back, together with the password."""
-    return html_response(await _render_account(context, request, secret=credentials.new_totp_secret()))
+    return html_response(await render_account(context, request, secret=credentials.new_totp_secret()))
 
 
 async def confirm_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -96,26 +96,27 @@ async def confirm_totp(context: WebContext, request: SignedInRequest) -> Respons
         return redirect("/account")
     step = credentials.match_totp_code(secret, request.form.text("code", 20), context.clock())
     # The new code is compared first: a code of the old factor can be used only once.
-    fault = WRONG_NEW_CODE if step is None else await _find_proof_fault(context, request, needs_code=True)
+    fault = WRONG_NEW_CODE if step is None else await find_proof_fault(context, request, needs_code=True)
     if fault or step is None:
-        return html_response(await _render_account(context, request, fault=fault, secret=secret), 400)
+        return html_response(await render_account(context, request, fault=fault, secret=secret), 400)
     codes = credentials.new_recovery_codes()
     await _set_totp(context, request, secret, step, codes)
-    return html_response(await _render_codes(context, request, codes, is_new_factor=True))
+    return html_response(await render_codes(context, request, codes, is_new_factor=True))
 
 
 async def renew_recovery_codes(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Replace the recovery codes; the new ones are shown in this response only."""
-    if fault := await _find_proof_fault(context, request, needs_code=True):
-        return html_response(await _render_account(context, request, fault=fault), 400)
+    if fault := await find_proof_fault(context, request, needs_code=True):
+        return html_response(await render_account(context, request, fault=fault), 400)
     codes = credentials.new_recovery_codes()
-    await context.store.renew_recovery_codes(request.user.uid, _hash_codes(request, codes), request.actor)
-    return html_response(await _render_codes(context, request, codes))
+    await context.store.renew_recovery_codes(request.user.uid, hash_codes(request, codes), request.actor)
+    return html_response(await render_codes(context, request, codes))
 
 
-async def _render_codes(
+async def render_codes(
     context: WebContext, request: SignedInRequest, codes: tuple[str, ...], *, is_new_factor: bool = False
 ) -> str:
+    """Render the page with new recovery codes."""
     return await context.renderer.render_in_turns(
         "recovery-codes.html",
         request,
@@ -126,16 +127,17 @@ async def _render_codes(
     )
 
 
-def _hash_codes(request: SignedInRequest, codes: tuple[str, ...]) -> list[str]:
+def hash_codes(request: SignedInRequest, codes: tuple[str, ...]) -> list[str]:
+    """Return the digests of recovery codes of the user."""
     return [credentials.hash_recovery_code(request.user.uid, code) for code in codes]
 
 
 async def remove_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Turn the second factor off; this needs a code of it, else a new one could be set without a code of the old."""
-    if context.sign_in.needs_second_factor(request.user):
-        return html_response(await _render_account(context, request, fault=NEEDED), 403)
-    if fault := await _find_proof_fault(context, request, needs_code=True):
-        return html_response(await _render_account(context, request, fault=fault), 400)
+    """Turn the app off; this needs a second factor, else a new one could be set without the old."""
+    if context.sign_in.needs_second_factor(request.user) and not request.user.keys:
+        return html_response(await render_account(context, request, fault=NEEDED), 403)
+    if fault := await find_proof_fault(context, request, needs_code=True):
+        return html_response(await render_account(context, request, fault=fault), 400)
     await _set_totp(context, request, None)
     return redirect("/account", notice="totp-off")
 
@@ -151,7 +153,7 @@ async def _set_totp(
         step,
         keep=request.session.id,
         keep_browser=read_browser_cookie(request.http, request.user.uid),
-        recovery=_hash_codes(request, codes),
+        recovery=hash_codes(request, codes),
     )
 
 
@@ -160,7 +162,7 @@ async def set_time_zone(context: WebContext, request: SignedInRequest) -> Respon
     name = request.form.text("zone", 100)
     if name not in zone_names():
         fault = "This time zone is not known; nothing was changed."
-        return html_response(await _render_account(context, request, fault=fault), 400)
+        return html_response(await render_account(context, request, fault=fault), 400)
     await context.store.set_zone(request.user.uid, "" if name == UTC_NAME else name)
     return redirect("/account", notice="zone")
 
@@ -177,9 +179,9 @@ async def end_other_sessions(context: WebContext, request: SignedInRequest) -> R
     return redirect("/account", notice="sessions-ended")
 
 
-async def _find_proof_fault(context: WebContext, request: SignedInRequest, *, needs_code: bool) -> str:
-    """Return what is wrong with the password and the code that came with a form; "" if they are right. The attempt is
-    taken before it is checked, and given back if it was right."""
+async def find_proof_fault(context: WebContext, request: SignedInRequest, *, needs_code: bool) -> str:
+    """Return what is wrong with the password, and the code or key, that came with a form; "" if they are right. The
+    attempt is taken before it is checked, and given back if it was right."""
     found = await context.store.credentials(request.user.name)
     if found is None:
         return WRONG_PASSWORD
@@ -193,32 +195,27 @@ async def _find_proof_fault(context: WebContext, request: SignedInRequest, *, ne
         if not await context.passwords.verify(found.password, request.form.raw_text("password")):
             log.warning("password refused", user=found.user.name)
             return WRONG_PASSWORD
-    if needs_code and found.totp_secret:
-        typed, address = request.form.text("old-code", MAX_CODE), address_of(request.http)
-        if await check_code(context, found, typed, address) is None:
-            log.warning("code refused", user=found.user.name)
-            return WRONG_CODE
+    if needs_code and found.user.has_second_factor and (fault := await _find_factor_fault(context, request, found)):
+        return fault
     await context.store.give_back_attempt(attempt)
     return ""
 
 
-async def check_code(
-    context: WebContext, found: Credentials, typed: str, address: str
-) -> Literal["second factor", "recovery code"] | None:
-    """Return what a code is: a current one of the user's second factor, or a recovery code; None if it is neither. A
-    code that is right is used up."""
-    if digest := credentials.hash_recovery_code(found.user.uid, typed):
-        is_right = found.user.totp and await context.store.use_recovery_code(found.user, digest, address)
-        return "recovery code" if is_right else None
-    secret = await context.store.totp_secret(found)
-    step = credentials.match_totp_code(secret, typed, context.clock()) if secret else None
-    if step is None or not await context.store.use_totp_step(found.user.uid, step):
-        return None
-    return "second factor"
+async def _find_factor_fault(context: WebContext, request: SignedInRequest, found: Credentials) -> str:
+    address = address_of(request.http)
+    if request.form.has("key-signature"):
+        proof = await check_key(context, request.http, request.session, "proof", request.form, address)
+        return "" if proof else WRONG_KEY
+    if await check_code(context, found, request.form.text("old-code", MAX_CODE), address) is None:
+        log.warning("code refused", user=found.user.name)
+        return WRONG_CODE
+    return ""
 
 
-async def _render_account(context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = "") -> str:
-    step = context.sign_in.next_step(request.user)
+async def render_account(context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = "") -> str:
+    """Render the page Account, or what the user has to do before anything else."""
+    user = request.user
+    step = context.sign_in.next_step(user)
     if step == "second-factor" and not secret:
         secret = credentials.new_totp_secret()
     return await context.renderer.render_in_turns(
@@ -227,8 +224,12 @@ async def _render_account(context: WebContext, request: SignedInRequest, *, faul
         here="/account",
         step=step,
         fault=fault,
-        needs_second_factor=context.sign_in.needs_second_factor(request.user),
-        codes_left=await context.store.count_recovery_codes(request.user.uid) if request.user.totp else 0,
+        needs_second_factor=context.sign_in.needs_second_factor(user),
+        need=context.sign_in.describe_need(user),
+        codes_left=await context.store.count_recovery_codes(user.uid) if user.has_second_factor else 0,
+        keys=await context.store.security_keys(user.uid) if user.keys else (),
+        most_keys=MAX_KEYS,
+        second=await find_second_factors(context, request.http, user),
         secret=secret,
         picture=credentials.totp_qr_code(secret, request.user.name) if secret else None,
         sessions=await context.store.sessions(request.user.uid, context.now()),

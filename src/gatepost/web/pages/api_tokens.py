@@ -16,6 +16,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.settings.keys import TokenPermission
 from gatepost.store.publishing import VersionContent
+from gatepost.store.token_uses import TokenUse
 from gatepost.times import date_time
 from gatepost.web.configuration import Publisher
 from gatepost.web.context import WebContext
@@ -32,12 +33,13 @@ _DOCUMENT, _KEY = "abby.yml", "staticApiTokens"
 
 
 class TokenRow(msgspec.Struct, frozen=True):
-    """A token as the page shows it. `form` says how it is stored."""
+    """A token as the page shows it. `form` says how it is stored, `use` when it was last used."""
 
     name: str
     permissions: tuple[str, ...]
     made: str
     form: str
+    use: TokenUse | None = None
 
 
 async def show_tokens(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -111,11 +113,15 @@ def _tokens(content: VersionContent) -> list[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _describe(entry: dict[str, Any]) -> TokenRow:
+def _describe(entry: dict[str, Any], uses: dict[str, TokenUse]) -> TokenRow:
     form = "hash" if entry.get("tokenHash") else "reference"
     allowed = entry.get("permissions")
     permissions = tuple(map(str, allowed)) if isinstance(allowed, list) else ()
-    return TokenRow(str(entry.get("name", "")), permissions, str(entry.get("made", ""))[:40], form)
+    name, made = str(entry.get("name", "")), str(entry.get("made", ""))[:40]
+    use = uses.get(name)
+    # A use from before belongs to another token of the same name, which was revoked.
+    is_own = use is not None and (not made or date_time(use.last_used) >= made)
+    return TokenRow(name, permissions, made, form, use if is_own else None)
 
 
 async def _render(
@@ -126,12 +132,12 @@ async def _render(
     fault: str = "",
     created: tuple[str, str] | None = None,
 ) -> Response:
-    running = await find_running(context, publisher)
+    running, uses = await find_running(context, publisher), await context.store.token_uses()
     page = await context.renderer.render_in_turns(
         "tokens.html",
         request,
         here="/keys",
-        tokens=[_describe(each) for each in _tokens(running.content)],
+        tokens=[_describe(each, uses) for each in _tokens(running.content)],
         running=running,
         permissions=PERMISSIONS,
         fault=fault,

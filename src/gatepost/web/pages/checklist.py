@@ -72,7 +72,7 @@ async def _find_done(context: WebContext, user: User) -> set[str]:
     sizes = {state.definition.name: state.size for state in await context.store.lists(None)}
     facts = {
         "password": not (user.must_change or user.first_password),
-        "second-factor": user.totp or user.external is not None,
+        "second-factor": user.has_second_factor or user.external is not None,
         "own-domains": sizes.get("own-domains", 0) > 0 or any(each.domains for each in await context.store.tenants()),
         "protected-people": sizes.get("protected-people", 0) > 0,
         "mail": bool((await context.store.search_messages(MessageFilter(), limit=1)).rows),

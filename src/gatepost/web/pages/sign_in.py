@@ -1,4 +1,4 @@
-"""Signing in: name and password, then a code where the user has a second factor.
+"""Signing in: name and password, then a code or a security key where the user has a second factor.
 
 Guessing is slowed down twice, and both times before anything is checked. Attempts from one address take turns, each
 longer than the last, whether they are right or wrong, and too many of them are refused. Attempts on one account are
@@ -11,7 +11,7 @@ type passwords into the wrong field.
 """
 
 import asyncio
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gatepost.abby.authenticator import LONGEST_WAIT, address_of
-from gatepost.api.errors import OVERLOADED, ErrorCode, Failure
+from gatepost.api.errors import OVERLOADED, UNAUTHORIZED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
@@ -32,8 +32,7 @@ from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, Unsent, parse_query, read_form, read_unsent
 from gatepost.web.notices import clear_notice, read_notice, set_notice
-from gatepost.web.page_responses import html_response, redirect
-from gatepost.web.pages.account import MAX_CODE, check_code
+from gatepost.web.page_responses import html_response, json_response, redirect
 from gatepost.web.request import (
     SignedInRequest,
     new_session_secret,
@@ -42,16 +41,29 @@ from gatepost.web.request import (
     set_cookie,
 )
 from gatepost.web.routing import IDLE_MILLISECONDS, PublicRoute, WebRoute, find_session
+from gatepost.web.second_factors import (
+    MAX_CODE,
+    SecondFactors,
+    ask_for_key,
+    check_code,
+    check_key,
+    find_second_factors,
+)
+
+Shown: TypeAlias = Literal["password", "code", "key"]
 
 SESSION_SECONDS = 12 * 3600
 CODE_SECONDS = 300
 WRONG_SIGN_IN = "Name or password is wrong, or the account is locked for a while after too many attempts."
 WRONG_CODE = "This code is wrong or was already used. Wait for the next one."
+WRONG_KEY = "The answer of the security key was not accepted, or came too late. Try again."
+FAULTS: dict[Shown, str] = {"password": WRONG_SIGN_IN, "code": WRONG_CODE, "key": WRONG_KEY}
 
 TOO_MANY_ATTEMPTS = ErrorCode(
     "too_many_attempts", 429, "Too many attempts to sign in wait for their turn.", retry_after=int(LONGEST_WAIT)
 )
 TOO_MANY = Failure(TOO_MANY_ATTEMPTS, "too many attempts to sign in came from your address; try again in a minute")
+OVER = Failure(UNAUTHORIZED, "this sign-in has taken too long, or you have no key for this address; start over")
 BUSY = Failure(OVERLOADED, "too many people sign in at this moment; try again in a few seconds")
 
 log = structlog.get_logger("gatepost.abby")
@@ -75,9 +87,10 @@ async def show_sign_in(context: WebContext, request: Request) -> Response | Fail
     if session and session.strong:
         return redirect(safe_target(query.text("next")))
     notice = read_notice(request)
-    code = session is not None and not query.has("again")
+    is_half = session is not None and not query.has("again")
+    second = await find_second_factors(context, request, session.user) if session and is_half else None
     done, has_left = notice.text if notice else "", query.has("out")
-    page = _render_sign_in(context, query.text("next"), code, done=done, has_left=has_left)
+    page = _render_sign_in(context, query.text("next"), second, done=done, has_left=has_left)
     return clear_notice(page) if notice else page
 
 
@@ -106,8 +119,9 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
         kept = found.password if found and attempt else None
         is_right = await context.passwords.verify(kept, form.raw_text("password"))
     if found is None or attempt is None or not is_right:
-        return _refuse(context, form, found, origin, attempt, code=False)
-    answer = await _start_session(context, request, found, form, origin, attempt, strong=not found.user.totp)
+        return _refuse(context, form, found, origin, attempt)
+    strong = not found.user.has_second_factor
+    answer = await _start_session(context, request, found, form, origin, attempt, strong=strong)
     if context.passwords.is_outdated(found.password):
         renewed = await context.passwords.hash(form.raw_text("password"))
         await context.store.renew_password(found.user.uid, found.password, renewed)
@@ -116,6 +130,24 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
 
 async def sign_in_with_code(context: WebContext, request: Request) -> Response | Failure:
     """Check the code of the second factor, for a session that has only the password."""
+    return await _finish_sign_in(context, request, "code")
+
+
+async def sign_in_with_key(context: WebContext, request: Request) -> Response | Failure:
+    """Check what a security key has signed, for a session that has only the password."""
+    return await _finish_sign_in(context, request, "key")
+
+
+async def send_key_options(context: WebContext, request: Request) -> Response | Failure:
+    """Send the browser what it needs to have a key sign, for a session that has only the password."""
+    session = await find_session(context, request)
+    if session is None or session.strong:
+        return OVER
+    options = await ask_for_key(context, request, session, "sign-in")
+    return OVER if options is None else json_response(options)
+
+
+async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -> Response | Failure:
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
         return form
@@ -126,12 +158,17 @@ async def sign_in_with_code(context: WebContext, request: Request) -> Response |
     origin = await _find_origin(context, request, found)
     if refused := await wait_for_turn(context, request, origin):
         return refused
+    second = await find_second_factors(context, request, session.user)
     if found is None or found.user.disabled:
-        return _refuse(context, form, found, origin, None, code=True)
+        return _refuse(context, form, found, origin, None, shown, second)
     attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
-    proof = await check_code(context, found, form.text("code", MAX_CODE), origin.address) if attempt else None
+    proof = None
+    if attempt and shown == "key":
+        proof = await check_key(context, request, session, "sign-in", form, origin.address)
+    elif attempt:
+        proof = await check_code(context, found, form.text("code", MAX_CODE), origin.address)
     if attempt is None or proof is None:
-        return _refuse(context, form, found, origin, attempt, code=True)
+        return _refuse(context, form, found, origin, attempt, shown, second)
     await context.store.replace_session(session.id, session.user.uid)
     answer = await _start_session(context, request, found, form, origin, attempt, strong=True, proof=proof)
     if proof == "recovery code" and answer.status_code < 400:
@@ -162,24 +199,29 @@ async def wait_for_turn(context: WebContext, request: Request, origin: Origin) -
 
 
 def _refuse(
-    context: WebContext, form: Form, found: Credentials | None, origin: Origin, attempt: Attempt | None, *, code: bool
+    context: WebContext,
+    form: Form,
+    found: Credentials | None,
+    origin: Origin,
+    attempt: Attempt | None,
+    shown: Shown = "password",
+    second: SecondFactors | None = None,
 ) -> Response:
-    context.events.emit(_describe_refusal, found, origin.address, attempt, code=code)
+    context.events.emit(_describe_refusal, found, origin.address, attempt, shown)
     log.warning("sign-in refused", user=found.user.name if found else None, address=origin.address)
-    fault, unsent = WRONG_CODE if code else WRONG_SIGN_IN, read_unsent(form)
-    page = _render_sign_in(context, form.text("next"), code, fault=fault, name=form.text("name", 100), unsent=unsent)
+    name, unsent = form.text("name", 100), read_unsent(form)
+    page = _render_sign_in(context, form.text("next"), second, fault=FAULTS[shown], name=name, unsent=unsent)
     if found and attempt:
         # After the answer: the time that it takes must not tell who exists. Locked accounts add nothing to the trail.
-        page.background = BackgroundTask(_record_failure, context, found.user, origin.address, attempt, code=code)
+        page.background = BackgroundTask(_record_failure, context, found.user, origin.address, attempt, shown)
     return page
 
 
-async def _record_failure(context: WebContext, user: User, address: str, attempt: Attempt, *, code: bool) -> None:
-    """Put a wrong password or code on the audit trail, and the lock that it set."""
+async def _record_failure(context: WebContext, user: User, address: str, attempt: Attempt, shown: Shown) -> None:
+    """Put a wrong password, code or key on the audit trail, and the lock that it set."""
     by, locked = Actor("user", user.name, user.uid), max([until for _, until in attempt.counted], default=0)
-    what = "code" if code else "password"
     try:
-        await context.store.note("user.signInFailed", by, user.tenant, sample=[address, f"wrong {what}"])
+        await context.store.note("user.signInFailed", by, user.tenant, sample=[address, f"wrong {shown}"])
         if locked:
             until = f"until {date_time(locked)}"
             await context.store.note("user.lockedOut", by, user.tenant, sample=[address, until])
@@ -188,15 +230,15 @@ async def _record_failure(context: WebContext, user: User, address: str, attempt
 
 
 def _describe_refusal(
-    found: Credentials | None, address: str, attempt: Attempt | None, *, code: bool
+    found: Credentials | None, address: str, attempt: Attempt | None, shown: Shown
 ) -> UserSignInFailed:
     user = found.user if found else None
     if user and user.disabled:
-        reason: Literal["password", "code", "locked", "disabled"] = "disabled"
+        reason: Literal["password", "code", "key", "locked", "disabled"] = "disabled"
     elif user and attempt is None:
         reason = "locked"
     else:
-        reason = "code" if code else "password"
+        reason = shown
     locked = max([until for _, until in attempt.counted], default=0) if attempt else 0
     return UserSignInFailed(
         tenant_uid=user.tenant if user else None,
@@ -214,7 +256,7 @@ def describe_sign_in(user: User, address: str) -> UserSignedIn:
         user=bound(user.name),
         user_id=user.uid,
         address=bound(address),
-        second_factor=user.totp,
+        second_factor=user.has_second_factor,
     )
 
 
@@ -245,10 +287,11 @@ async def _start_session(
         proven=found,
     )
     if not isinstance(session, WebSession):
-        return _refuse(context, form, found, origin, attempt, code=False)
+        return _refuse(context, form, found, origin, attempt)
     if not strong:
         await context.store.give_back_attempt(attempt)
-        page = _render_sign_in(context, form.text("next"), code=True, unsent=read_unsent(form))
+        second = await find_second_factors(context, request, user)
+        page = _render_sign_in(context, form.text("next"), second, unsent=read_unsent(form))
         return set_cookie(page, secret, seconds)
     await context.store.finish_attempt(attempt, now)
     await context.store.note_sign_in(user.uid, now, origin.address, proof)
@@ -278,7 +321,7 @@ async def _mark_browser(context: WebContext, answer: Response, uid: str, origin:
 def _render_sign_in(
     context: WebContext,
     target: str,
-    code: bool,
+    second: SecondFactors | None,
     *,
     fault: str = "",
     name: str = "",
@@ -289,7 +332,7 @@ def _render_sign_in(
     page = context.renderer.render_public(
         "sign-in.html",
         **context.sign_in_ways,
-        code=code,
+        second=second,
         next=target,
         fault=fault,
         name=name,
@@ -312,4 +355,6 @@ PAGES: tuple[WebRoute, ...] = (
     PublicRoute("GET", "/sign-in", show_sign_in),
     PublicRoute("POST", "/sign-in", sign_in),
     PublicRoute("POST", "/sign-in/code", sign_in_with_code),
+    PublicRoute("POST", "/sign-in/key", sign_in_with_key),
+    PublicRoute("POST", "/sign-in/key/options", send_key_options),
 )

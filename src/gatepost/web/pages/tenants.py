@@ -109,6 +109,7 @@ async def _render_tenant(
         tenant=tenant,
         typed="\n".join(tenant.domains) if typed is None else typed,
         faults=faults,
+        is_strict=context.sign_in.is_tenant_strict(tenant.uid),
     )
 
 

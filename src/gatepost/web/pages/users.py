@@ -80,7 +80,7 @@ async def reset_password(context: WebContext, request: SignedInRequest) -> Respo
     password = generate_password()
     await context.store.set_password(user.uid, await context.passwords.hash(password), request.actor, must_change=True)
     if request.form.has("totp"):
-        await context.store.set_totp(user.uid, None, request.actor)
+        await context.store.forget_second_factors(user.uid, request.actor)
     return html_response(await _render_users(context, request, new_password=(user, password)))
 
 
@@ -122,6 +122,8 @@ async def _render_users(
         request,
         here="/users",
         users=await context.store.users(request.user.tenant),
+        key_uses=await context.store.security_key_uses(),
+        needs_second_factor=context.sign_in.needs_second_factor,
         scopes=await find_scopes(context, request),
         meaning=ROLE_MEANINGS,
         fault=fault,
