@@ -1,4 +1,4 @@
-"""Triage over HTTP: how many match, in which order, as a file, blocked in one go, and no action that loses the place."""
+"""Triage over HTTP: how many match, in which order, as a file, blocked at once, and no action that loses the place."""
 
 import csv
 import io

@@ -11,6 +11,7 @@ not be able to train the filter of all.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,11 +23,12 @@ from gatepost.abby.held_mail import explain_absence
 from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.ids import canonical
+from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.links import split_url
 from gatepost.lists.subjects import Role
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record
-from gatepost.report import Report, shown_sender
+from gatepost.report import ListNote, Report, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.held_mail import HeldMessage
@@ -37,9 +39,9 @@ from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS
 from gatepost.web.held_places import find_neighbours, list_of, tail_of
-from gatepost.web.message_lines import attachments, defang, headline, links_by_host, strongest_lines
+from gatepost.web.message_lines import attachments, defang, headline, is_body, links_by_host, strongest_lines
 from gatepost.web.page_responses import html_response, image_response, redirect
-from gatepost.web.request import NOT_VISIBLE, SignedInRequest
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.search_fields import DECISIONS, MORE_FIELDS, SORTS, parse_message_filter
 
@@ -217,11 +219,24 @@ async def render_message(
         view=view if isinstance(view, View) else None,
         missing_text=_explain_missing_text(request, found, view),
         entry_links=_entry_links(request, found),
+        files=[file for file in report.files if not is_body(file)],
+        bodies=[file for file in report.files if is_body(file)],
+        note_owner=partial(_note_owner, request, record),
+        list_names={name: each.display_name for name, each in BY_NAME.items()},
         notes=tuple(dict.fromkeys(msgspec.structs.replace(note, where="") for note in report.lists)),
         scopes=await find_scopes(context, request),
         picture=request.query.text("picture", 6),
         fault=fault,
     )
+
+
+def _note_owner(request: SignedInRequest, record: MessageRecord, note: ListNote) -> str:
+    """Return the scope of the list that a note is about, as paths name it; "" where the user cannot open it."""
+    if not request.may("lists.read"):
+        return ""
+    if note.scope == "tenant":
+        return record.envelope.tenant or ""
+    return "" if request.user.tenant else GLOBAL
 
 
 def core_is_away(request: SignedInRequest, down: Down) -> Failure:
