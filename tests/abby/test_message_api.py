@@ -1,6 +1,7 @@
 """Searching, reading, releasing and deleting messages over the API: who may, what is refused, what is answered."""
 
 import asyncio
+import string
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from tests.files.compound_files import make_compound
 
 from gatepost.abby.app import ApiServices, create_app, create_services
 from gatepost.abby.core_clients import LocalCore
@@ -15,19 +17,28 @@ from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
 from gatepost.client.exchange import build_multipart
+from gatepost.files.saved_messages import open_saved_message
+from gatepost.guard.admission import Admission
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.policy.rules import shipped_policy
 from gatepost.report import Report, undecided
 from gatepost.scanning.held_mail import Deleted, DeleteOrder, HeldMailOrder, NotHeld, NotSent, ReleaseOrder, ViewOrder
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.settings.keys import StaticApiTokenSettings
+from gatepost.settings.keys import GuardSettings, StaticApiTokenSettings
+from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
+from gatepost.times import now
 from gatepost.view.values import HeaderLine, LinkLine, NotShown, Passage, PictureLine, View
+from gatepost.workers.pool import PoolSettings, WorkerPool
 
 PERMISSIONS: tuple[Any, ...] = (
     "messages.search",
@@ -553,6 +564,51 @@ def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
         assert len(core.read) == 2
         assert len(await store.pool_reports(None)) == 1
         await cores.stop()
+        await api.http.aclose()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_report_may_carry_a_message_as_outlook_saved_it(tmp_path: Path) -> None:
+    """A sealed worker reads it as the mail that it was: the models learn the same, and its copies are recognised."""
+    words = " ".join(f"{word} kettles" for word in string.ascii_lowercase)
+    streams = {
+        "__substg1.0_007D001F": "From: a@offers.example\r\nSubject: Kettles\r\n".encode("utf-16-le"),
+        "__substg1.0_1000001F": words.encode("utf-16-le"),
+    }
+    saved = make_compound({"__properties_version1.0": bytes(32), **streams})
+    written = open_saved_message(saved)
+    plain = f"From: a@offers.example\r\nSubject: Kettles\r\n\r\n{words}\r\n".encode()
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        answerer = Answerer(Resolver(["127.0.0.1:9"], 0.2))
+        pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 30), answerer.answer, shipped_policy())
+        sources = ScanSourcesSettings(rest_api=RestApiSettings())
+        guard = Guard(GuardSettings(scan_sources=sources), store, pool, answerer, Admission(20, 20, 5.0))
+        await guard.start()
+        api = Api(store, tmp_path)
+        cores = Cores([LocalCore(guard, api.core)])
+        services = create_services(cores=cores, store=store, spool=Spool(tmp_path / "spool2"))
+        tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
+        transport = httpx.ASGITransport(create_app(services, tokens=tokens))
+        api.http = httpx.AsyncClient(transport=transport, base_url="http://abby")
+        await cores.start()
+        mails = (("application/vnd.ms-outlook", saved), ("message/rfc822", written), ("message/rfc822", plain))
+        for kind, content in mails:
+            path = f"/v1/messages/{await api.add(completed=now(), held=False)}/report"
+            body, header = parts(
+                ("parameters", "application/json", b'{"shouldHaveBeen": "held"}'), ("email", kind, content)
+            )
+            answer = await api.call("POST", path, body, **header)
+            assert answer.json().get("learns"), answer.text
+        as_saved, as_mail, _ = await store.pool_reports(None)
+        assert as_saved.features == as_mail.features
+        (signature,) = {mark.signature for mark in await store.campaign_marks(0)}
+        assert signature
+        await cores.stop()
+        await guard.stop()
         await api.http.aclose()
         await store.close()
 

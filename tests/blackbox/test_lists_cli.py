@@ -186,6 +186,31 @@ def test_entries_of_the_api_wait_for_a_look_back(run: Run, lists: Any, tenant: s
     assert run_waiting_look_backs(tmp_path, lists.folder) == []
 
 
+def test_a_look_back_of_the_command_line_is_the_only_one(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
+    """With `lists.lookBack` the entries wait for the service as well, unless it would go back no further."""
+    (tmp_path / "abby/abby").mkdir(parents=True)
+    core = {"core": {"hosts": ["https://127.0.0.1:9785"]}}
+    stated = {"serviceProviders": core, "storage": {"url": lists.storage}, "lists": {"lookBack": 3}}
+    (tmp_path / "abby/abby/abby.yml").write_text(json.dumps(stated))
+    links = tuple(Subject("link", f"https://{name}.example/", "1") for name in ("once", "far"))
+    envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
+    report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=links)
+    lists.run(lists.store.record_message(MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)))
+    folders = ("--config", tmp_path, "--data", lists.folder)
+
+    def waiting() -> list[Any]:
+        return [each for each in run_waiting_look_backs(tmp_path, lists.folder) if each["tenantUid"] == tenant]
+
+    def kept() -> list[str]:
+        return [each.actor for each in lists.run(lists.store.look_backs(tenant, "blocked-urls"))]
+
+    assert run("add", "blocked-urls", "once.example", "--look-back", 3, *folders)[0] == 0
+    assert (waiting(), kept()) == ([], ["cli"])
+    assert run("add", "blocked-urls", "far.example", "--look-back", 1, *folders)[0] == 0
+    assert [each["found"] for each in waiting()] == [1]
+    assert [each.partition(":")[0] for each in kept()] == ["key", "cli"]
+
+
 def test_looking_back_lists_what_was_delivered(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
     (tmp_path / "abby/abby").mkdir(parents=True)
     core = {"core": {"hosts": ["https://127.0.0.1:9785"]}}

@@ -75,6 +75,25 @@ def test_what_a_killed_process_had_taken_comes_back(use: Use, monkeypatch: pytes
     use(scenario)
 
 
+def test_who_added_entries_takes_what_waits_for_them_alone(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        await add(store, "a.example", "b.example")
+        await add(store, "c.example")
+        await add(store, "a.example", scope=None, definition=SENDERS)
+        assert await store.take_look_back_for(None, URLS.name, ["b.example", "c.example"])
+        assert await store.take_look_back_for(None, URLS.name, ["c.example"]) is None, "it is taken"
+        assert await store.take_look_back_for(None, "no-such-list", ["c.example"]) is None
+        mine = await store.take_look_back_for(None, URLS.name, ["a.example", "b.example", "d.example"])
+        assert mine
+        assert len(mine.rows) == 1
+        await store.finish_look_back(mine)
+        left = await store.take_look_back()
+        assert left
+        assert (left.list_name, await store.take_look_back()) == (SENDERS.name, None)
+
+    use(scenario)
+
+
 def test_what_waits_is_limited(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_back_queue, "MAX_WAITING", 3)
     monkeypatch.setattr(look_back_queue, "MAX_WAITING_IN_SCOPE", 4)

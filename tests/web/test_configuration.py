@@ -3,17 +3,21 @@ of the scanning API as published changes; the checklist of the first days."""
 
 import hashlib
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web.conftest import Site, new_publisher
+from tests.web.conftest import REPORT, Site, new_publisher
 
 from gatepost.abby.authenticator import Tokens
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
 from gatepost.settings import files
 from gatepost.settings.keys import AbbySettings
 from gatepost.store.audit import Actor
+from gatepost.store.messages import MessageRecord
 from gatepost.web.configuration import EDITABLE, parse_value, render_value
 
 TOKEN = "0123456789abcdef" * 4
@@ -93,6 +97,29 @@ def test_from_draft_to_version_and_back(node: Any) -> None:
     assert node.run(node.store.rollout()).wanted == 3
     assert node.run(node.store.find_version(3)).content == version.content
     assert "(content of version 1)" in visitor.get("/configuration").text
+
+
+def test_the_policy_of_outbound_mail_is_one_of_them(node: Any) -> None:
+    """It is there where mail is outbound, and a trial judges such mail by it."""
+    assert "Outbound mail" not in node.visitor().get("/configuration").text
+    guard = node.folder / files.GUARD_FILE
+    smtp = "smtp: {host: 127.0.0.1, port: 10025, outbound: {hosts: [192.0.2.1]}}"
+    guard.write_text(GUARD.replace("port: 9785}}", f"port: 9785}}, {smtp}}}"))
+    visitor = node.visitor()
+    strict = '[kinds."text:urgency"]\nweight = 50\n[groups.lures]\ncap = 50\n'
+    page = save(visitor, **{"policy outbound": strict})
+    assert '<label for="p2">Outbound mail</label>' in page
+    assert "policy/outbound.toml" in page
+    now = int(time.time() * 1000)
+    for outbound in (False, True):
+        sent = Envelope("bob@example.com", ("ann@example.org",), outbound=outbound)
+        node.run(node.store.record_message(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
+    assert "1 of the last 2 decisions would change." in visitor.post("/configuration/try").text
+    answer = publish(visitor, page)
+    assert answer.status_code == 303, re.findall('<li class="break">.*?<.li>', answer.text)
+    version = node.run(node.store.find_version(1))
+    assert version.content.files["policy/outbound.toml"] == strict.encode()
+    assert version.content.documents["guard.yml"]["policy"]["outbound"] == "policy/outbound.toml"
 
 
 def test_faults_stand_beside_their_settings(node: Any) -> None:

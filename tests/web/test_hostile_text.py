@@ -6,15 +6,13 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from tests.web.hostile_deployment import fill_with_hostile_text, hostile_report
 
 from gatepost.ids import new_id
-from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.subjects import Subject
-from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.report import FileSeen
+from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
-from gatepost.store.publishing import VersionContent
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PageRoute
 
@@ -26,21 +24,7 @@ _FIELDS = re.compile(r'\bvalue="[^"]*"|(<textarea[^>]*>).*?(</textarea>)', re.DO
 # Our own isolates around text that is written from right to left.
 _ISOLATED = re.compile("\u2068([^\u2068\u2069]*)\u2069")
 RIGHT_TO_LEFT = "\u05d7\u05e9\u05d1\u05d5\u05df"
-REPORT = Report(
-    "spam",
-    "quarantine",
-    ("text:urgency",),
-    730,
-    f"reason {HOSTILE}",
-    lines=(Line("text:urgency", "title", HOSTILE, {"words": HOSTILE}, 730, 730, "spam", note=HOSTILE, about=HOSTILE),),
-    subject=f"subject {HOSTILE}",
-    senders=(f"{HOSTILE}@example.org",),
-    lists=(ListNote("blocked-urls", "global", HOSTILE, "blocked", HOSTILE, HOSTILE, HOSTILE),),
-    subjects=(Subject("from", f"{HOSTILE}@example.org", HOSTILE), Subject("link", f"http://x.example/{HOSTILE}", "1")),
-    files=(FileSeen(HOSTILE, HOSTILE, 1, "ab" * 32, (HOSTILE,), HOSTILE),),
-    outcomes=(Outcome(HOSTILE, "failed", HOSTILE),),
-    overrides=(HOSTILE,),
-)
+REPORT = hostile_report(HOSTILE)
 
 
 def shown(page: str) -> str:
@@ -57,39 +41,11 @@ def check(answer: httpx.Response) -> None:
 @pytest.fixture(scope="module")
 def places(site: Any) -> dict[str, str]:
     """Something hostile of each sort, and what stands for the parts of paths."""
-    tenant = site.new_tenant(f"tenant {HOSTILE} {new_id()}")
-    ggrid = site.message(report=REPORT, held=True, text=f"text {WORD}")
-    site.run(site.store.create_user(f"user {HOSTILE} {new_id()}", "analyst", tenant, "hash", CLI))
-    site.run(site.store.create_api_key(f"key {HOSTILE}", tenant, False, None))
-    definition = msgspec.structs.replace(
-        BY_NAME["blocked-urls"], name=f"custom-{new_id()[:8]}", display_name=HOSTILE, description=HOSTILE, custom=True
-    )
-    site.run(site.store.create_list(None, definition, CLI))
-    entry = NewEntry("hostile.example", f"hostile.example {HOSTILE}", HOSTILE)
-    site.run(site.store.add_entries(None, definition, [entry], CLI))
     user = site.run(site.store.credentials(site.visitor().who)).user
-    work = site.run(site.store.create_bulk_action(user.uid, "release", [ggrid]))
-    site.run(site.store.save_search(user.uid, "/messages", f"search {HOSTILE}", "q=x"))
-    proof = Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True, reason=HOSTILE)
-    version = site.run(site.store.keep_model(None, msgspec.json.encode(proof), b"", CLI))
-    changed = site.run(site.store.audit_page(AuditFilter(action="entries.add", list=definition.name))).rows[0]
-    content = VersionContent({"guard.yml": {"log": HOSTILE}}, {"policy/deployment.toml": HOSTILE.encode()})
-    published = site.run(site.store.publish_version(content, "digest", HOSTILE, CLI)).number
-    # Back to the files of the node, which can be edited.
-    site.run(site.store.fail_rollout("node", HOSTILE, published, 0, HOSTILE))
-    return {
-        "published": str(published),
-        "number": str(changed.id),
-        "version": str(version),
-        "ggrid": ggrid,
-        "uid": tenant,
-        "scope": "global",
-        "name": definition.name,
-        "kind": "text:urgency",
-        "index": "0",
-        "entry": "hostile.example",
-        "id": work.id,
-    }
+    site.message(report=REPORT, held=True, text=f"text {WORD}")
+    found: dict[str, str] = site.run(fill_with_hostile_text(site.store, HOSTILE, user.uid))
+    site.core.raw[found["ggrid"]] = f"text {WORD}".encode()
+    return found
 
 
 GETS = sorted({row.path for row in PAGES if isinstance(row, PageRoute) and row.method == "GET"})

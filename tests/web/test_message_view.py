@@ -9,7 +9,9 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.store.messages import MessageRecord
 from gatepost.web.pages.scan import EMPTY_FILE
 
 
@@ -99,6 +101,23 @@ def test_policy_is_searched_explained_and_tried(site: Any, tenant: str) -> None:
     assert visitor.get("/policy/nothing:such").status_code == 404
     tried = visitor.post("/policy", {"text": '[verdicts.spam]\ndecision = "deliver"\n'})
     assert "decisions would change." in tried.text
+
+
+# Everything that presses for time is held.
+STRICT = '[kinds."text:urgency"]\nweight = 50\n[groups.lures]\ncap = 50\n'
+
+
+def test_the_policy_of_outbound_mail_is_shown_and_tried(site: Any, tenant: str) -> None:
+    visitor = site.visitor()
+    assert '<option value="outbound" selected>Outbound mail</option>' in visitor.get("/policy?scope=outbound").text
+    assert visitor.get("/policy/file:eicar?scope=outbound").status_code == 200
+    assert site.visitor(tenant=tenant).get("/policy?scope=outbound").status_code == 404
+    site.message(tenant)
+    sent = Envelope("bob@example.com", ("ann@example.org",), tenant=tenant, outbound=True)
+    now = int(time.time() * 1000)
+    site.run(site.store.record_message(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
+    tried = visitor.post("/policy", {"scope": "outbound", "text": STRICT}).text
+    assert "1 of the 1 decisions on outbound mail, among the last 1,000 messages, would change." in tried
 
 
 @pytest.mark.parametrize("text", ["weights = many", "[kinds.nothing]\nweight = 1", "[[[[", "a" * 200_000, "\x00"])

@@ -40,20 +40,39 @@ def find_delivered(
     *,
     keep: bool,
 ) -> tuple[LookBack, Sequence[MessageLine]]:
-    """Look back for entries of the command line, in the storage of the configuration; with `keep` the pages show it."""
-    policies = load_policies(config, data)
+    """Look back for entries of the command line, in the storage of the configuration; with `keep` the pages show it.
+
+    With `lists.lookBack` the service would look back for them as well. What it would find is taken over here, unless it
+    goes back further: then the pages show the service's.
+    """
+    policies, of_service = load_policies(config, data), _days_of_service(config, data)
 
     async def work(store: Store) -> tuple[LookBack, Sequence[MessageLine]]:
         definition = await _find_definition(store, tenant, list_name)
         forms = (definition.normalise(entry) for entry in entries)
         keys = tuple(dict.fromkeys(form.key for form in forms if isinstance(form, NormalForm)))
         in_force = await with_stored_rules(policies, store)
+        is_ours = keep and days >= of_service
+        waiting = await store.take_look_back_for(tenant, list_name, keys) if is_ours and of_service else None
         found = await look_back(store, in_force, tenant, definition, keys, days, CLI)
-        if keep and found.found:
+        if is_ours and found.found:
             await store.record_look_back(tenant, list_name, found)
+        if waiting:
+            await store.finish_look_back(waiting)
         return found, await store.message_lines([ggrid for ggrid, _ in found.hits])
 
     return with_store(config, data, work)
+
+
+def _days_of_service(config: Path | None, data: Path | None) -> int:
+    """How many days the service itself looks back for entries of the List API; 0 where no abby.yml is here."""
+    from gatepost.settings.faults import ConfigError
+    from gatepost.settings.files import load_abby
+
+    try:
+        return load_abby(config_folder(config, data_folder(data))).lists.look_back
+    except ConfigError:
+        return 0
 
 
 def run_waiting_look_backs(config: Path | None, data: Path | None) -> list[dict[str, Any]]:

@@ -206,7 +206,8 @@ class Guard:
             with slot:
                 if slot.delay:
                     await asyncio.sleep(slot.delay)
-                job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock())
+                # Twenty people who report the same mail are no burst of it.
+                job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), is_trial=True)
                 carrier = await self._pool.analyse(job)
                 found = await self._pool.extract(msgspec.structs.replace(job, purpose="report"))
         finally:
@@ -275,7 +276,11 @@ class Guard:
             log.error("lists could not be read", ggrid=request.ggrid, reason=str(fault))
             return undecided("the lists could not be read")
         learnt = await self._learnt.snapshot(request.envelope.tenant) if self._learnt else NOTHING
-        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), lists, learnt=learnt)
+        job = AnalysisJob(
+            *(request.ggrid, request.envelope, request.body, self._clock(), lists),
+            learnt=learnt,
+            is_trial=request.is_trial,
+        )
         try:
             report = await self._pool.analyse(job)
             if request.unfit and report.decision in ("deliver", "bounce"):

@@ -56,16 +56,18 @@ def _judge_again(record: MessageRecord, policy: Policy, ruling: Ruling) -> Compa
 
 
 async def try_policy(
-    store: Store, today: Policies, other: Policies, tenant: str | None, last: int
+    store: Store, today: Policies, other: Policies, tenant: str | None, last: int, *, only_outbound: bool = False
 ) -> tuple[int, list[Comparison]]:
     """The number of messages considered, and those whose decision the other policies would change.
 
-    The stored ruling of the lists is kept, so that only the policy differs.
+    The stored ruling of the lists is kept, so that only the policy differs. With `only_outbound` the outbound ones
+    among the last messages are considered.
     """
     considered, flips = 0, list[Comparison]()
     known: dict[str | None, Known] = {}
     async with aclosing(store.recent_messages(tenant, last)) as batches:
-        async for batch in batches:
+        async for every in batches:
+            batch = [record for record in every if record.envelope.outbound or not only_outbound]
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
             compared = await judge_in_turn(partial(_compare, batch, known, today, other))

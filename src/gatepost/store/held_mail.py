@@ -28,14 +28,11 @@ from gatepost.store.engine import (
     normalize_scope,
     now,
     query,
-    search,
     storable,
 )
-from gatepost.store.held_search import HeldFilter, has_wanted, normalize_address, plan_newer, plan_search
-from gatepost.store.message_evidence import Evidence
-from gatepost.store.message_terms import Term, domain_of, fold, parse_term
+from gatepost.store.held_search import normalize_address
+from gatepost.store.message_terms import domain_of, fold
 from gatepost.store.messages import MessageRecord, Release, parse_record, parse_release
-from gatepost.store.paging import ROW_BUDGET, Keys, find_page
 from gatepost.store.record_packing import pack
 from gatepost.store.sightings import note_release
 from gatepost.store.training_pools import teach_record
@@ -43,8 +40,6 @@ from gatepost.store.training_pools import teach_record
 MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
 PURGE_BATCH = 500
-# How many records are read for a page where their evidence matters: hostile ones can be long.
-EXAMINED = 200
 
 COLUMNS = (
     *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
@@ -61,18 +56,9 @@ _INSERT_RECIPIENTS = Bulk(
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[])""",
     (),
 )
-_SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
+SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
 kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
-_SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
-_SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
-_SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
-_COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
-WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
-_HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
-_HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
-_COUNT_AMONG = (
-    "SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) GROUP BY verdict ORDER BY count(*) DESC, verdict"
-)
+_SELECT_GGRID = SELECT + " WHERE ggrid = $1"
 _CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
 _GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
@@ -120,23 +106,6 @@ class HeldMessage(msgspec.Struct, frozen=True):
     core: str = ""
 
 
-class HeldPage(msgspec.Struct, frozen=True):
-    """Held mail, newest first. `next` is the cursor of the next page; `reached` is the time back to which held mail was
-    read where the budget ended before the page was full."""
-
-    rows: tuple[HeldMessage, ...]
-    next: str | None = None
-    reached: int | None = None
-
-
-class HeldCounts(msgspec.Struct, frozen=True):
-    """How many messages are held, by verdict. Counting stops at the row budget: then `more` is true."""
-
-    messages: int
-    verdicts: dict[str, int]
-    more: bool = False
-
-
 class HeldMailStore(AuditNotes, DeliveryStore):
     """The records of the quarantine. `tenant` None means any; the raw bytes are in the raw store."""
 
@@ -167,53 +136,6 @@ class HeldMailStore(AuditNotes, DeliveryStore):
     def held_or_deleted(self, ggrid: str, tenant: str | None = None) -> Work[HeldMessage | None]:
         """One message that is held, was released, or was deleted and can be restored."""
         return (yield from find_held(ggrid, normalize_scope(tenant)))
-
-    @search
-    def search_held(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Work[HeldPage]:
-        """A page of held mail, newest first; `limit` is at most 1,000.
-
-        `before` is the `next` of the page before, or the ggrid of the last message on it.
-        """
-        plan = yield from plan_search(wanted, before)
-        term = parse_term(wanted.anywhere) if wanted.anywhere else None
-        is_examined = bool(wanted.evidence.wanted or term)
-        keys = yield from find_page(plan, EXAMINED if is_examined else limit)
-        ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
-        found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
-        rows = [_held_message(found[uid]) for uid in ids]
-        if is_examined:
-            rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
-        reached = keys.reached
-        if isinstance(reached, str):
-            reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
-        return HeldPage(tuple(rows), keys.cursor, reached)
-
-    @search
-    def newer_held(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
-        """The ggrid of the message that stands before this one in a list of held mail; None where it is the first."""
-        plan = plan_newer(wanted, mail.kept, mail.record.ggrid)
-        term = parse_term(wanted.anywhere) if wanted.anywhere else None
-        keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted or term else 1)
-        for row in keys.rows:
-            found = yield from find_held(row[len(plan.order) - 1], None)
-            if found and has_wanted(found.record, wanted.evidence, term):
-                return found.record.ggrid
-        return None
-
-    @search
-    def held_counts(self, tenant: str | None = None) -> Work[HeldCounts]:
-        """How many messages are held, by verdict, for a tenant or for all."""
-        scope = normalize_scope(tenant)
-        statement = _COUNT.format(*(_HELD_OF_TENANT if scope else _HELD))
-        rows = yield Read(statement, (ROW_BUDGET + 1, scope) if scope else (ROW_BUDGET + 1,))
-        verdicts = {verdict: int(count) for verdict, count in rows}
-        return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
-
-    @query
-    def held_verdicts(self, ggrids: Sequence[str]) -> Work[dict[str, int]]:
-        """How many of these messages have which verdict, the most frequent first."""
-        rows = yield Read(_COUNT_AMONG, (Many(tuple(map(storable, ggrids))),))
-        return {verdict: int(count) for verdict, count in rows}
 
     @change
     def claim_release(self, ggrid: str, holder: str, now: int, until: int) -> Work[bool]:
@@ -246,7 +168,7 @@ class HeldMailStore(AuditNotes, DeliveryStore):
         encoded = msgspec.json.encode(release.recipients).decode()
         rows = yield Read(_SELECT_GGRID, (uid,))
         if rows and (yield Write(_SET_RELEASED, (uid, release.time, release.by, encoded))):
-            record = _held_message(rows[0]).record
+            record = parse_held(rows[0]).record
             scope = record.envelope.tenant
             sample = (uid, *([release_id] if release_id else ()), *release.recipients)
             count, limit = len(release.recipients), len(sample)
@@ -256,7 +178,7 @@ class HeldMailStore(AuditNotes, DeliveryStore):
             yield from note_release(scope, record.report)
             yield from insert_deliveries(deliveries)
             return release
-        return (rows and _held_message(rows[0]).release) or release
+        return (rows and parse_held(rows[0]).release) or release
 
     @change
     def delete_held(self, ggrid: str, by: Actor | None, tenant: str | None = None, for_good: bool = True) -> Work[bool]:
@@ -333,7 +255,7 @@ class HeldMailStore(AuditNotes, DeliveryStore):
 def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
     """One held or released message, of that tenant if one is named."""
     rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
-    message = _held_message(rows[0]) if rows else None
+    message = parse_held(rows[0]) if rows else None
     return message if message and tenant in (None, message.record.envelope.tenant) else None
 
 
@@ -353,20 +275,6 @@ def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
     rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
     if rows:
         yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
-
-
-def _select_by_record(
-    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
-) -> tuple[list[HeldMessage], Keys]:
-    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
-    some were passed over says how far it reached."""
-    chosen: list[HeldMessage] = []
-    for row, key in zip(rows, keys.rows, strict=True):
-        if has_wanted(row.record, evidence, term):
-            chosen.append(row)
-            if len(chosen) == limit:
-                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
-    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
 
 
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
@@ -393,7 +301,7 @@ def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
     return len(ggrids)
 
 
-def _held_message(row: Row) -> HeldMessage:
+def parse_held(row: Row) -> HeldMessage:
     *record, kept, state, lease, time, by, recipients, deleted, deleted_by, core = row
     release = None if time is None else parse_release(time, by, recipients)
     deletion = None if deleted is None else (int(deleted), str(deleted_by))

@@ -19,6 +19,7 @@ from gatepost.store.feed_definitions import FeedDefinitionStore
 from gatepost.store.feedback import FeedbackStore
 from gatepost.store.feeds import FeedStore
 from gatepost.store.flow_counts import FlowStore
+from gatepost.store.held_listing import HeldListing
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.learnt_models import LearntModelStore
 from gatepost.store.look_back_queue import LookBackQueue
@@ -51,6 +52,7 @@ class Store(
     MessageStore,
     TimelineStore,
     HeldMailStore,
+    HeldListing,
     RecipientReleaseStore,
     RecipientRequestStore,
     RecipientEntryStore,

@@ -13,7 +13,7 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gatepost.policy.layers import Layer, Policies, lay_over, unchanged_policies
+from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over, unchanged_policies
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import Fault
 from gatepost.settings.keys import AbbySettings, GuardSettings
@@ -106,15 +106,26 @@ def list_settings(running: VersionContent, draft: DraftContent, faults: Sequence
     return rows
 
 
+# The files of policies that are not of a tenant, by the scopes that they are for.
+_FILES_OF_ALL = {"policy/deployment.toml": DEPLOYMENT, "policy/outbound.toml": OUTBOUND}
+
+
 def list_policies(running: VersionContent, draft: DraftContent) -> dict[str, str]:
-    """Return the text of each policy, by the uid of its tenant, "" for the deployment."""
+    """Return the text of each policy, by the uid of its tenant, "" for the deployment, `OUTBOUND` for outbound mail
+    where there is such."""
     found = {DEPLOYMENT: ""}
+    if _look_up(running.documents.get("guard.yml", {}), "scanSources.smtp.outbound") is not None:
+        found[OUTBOUND] = ""
     for name, raw in running.files.items():
-        if name == "policy/deployment.toml":
-            found[DEPLOYMENT] = raw.decode("utf-8", "replace")
+        if name in _FILES_OF_ALL:
+            found[_FILES_OF_ALL[name]] = raw.decode("utf-8", "replace")
         elif name.startswith("policy/tenant-"):
             found[name.removeprefix("policy/tenant-").removesuffix(".toml")] = raw.decode("utf-8", "replace")
     return {**found, **draft.policies}
+
+
+def _file_of(scope: str) -> str:
+    return {each: name for name, each in _FILES_OF_ALL.items()}.get(scope, f"policy/tenant-{scope}.toml")
 
 
 def apply_draft(running: VersionContent, draft: DraftContent) -> tuple[VersionContent, list[Fault]]:
@@ -131,16 +142,19 @@ def apply_draft(running: VersionContent, draft: DraftContent) -> tuple[VersionCo
         else:
             _put(documents[file], key.split("."), value)
     for uid, text in draft.policies.items():
-        place = f"policy/tenant-{uid}.toml" if uid else "policy/deployment.toml"
+        place = _file_of(uid)
         if place not in files and not text.strip():
             continue
         files[place] = text.encode("utf-8", "replace")
-        for document in documents.values():
+        # A document without policies uses those of the other one; a part of them would be a difference.
+        first: dict[str, Any] = documents.get("guard.yml") or next(iter(documents.values()), {})
+        stating = [each for each in documents.values() if each.get("policy")] or [first]
+        for document in stating:
             section = document.setdefault("policy", {})
-            if uid:
-                section.setdefault("tenants", {})[uid] = place
+            if uid in (DEPLOYMENT, OUTBOUND):
+                section["outbound" if uid == OUTBOUND else "file"] = place
             else:
-                section["file"] = place
+                section.setdefault("tenants", {})[uid] = place
     return VersionContent(documents, files), faults
 
 
@@ -151,7 +165,9 @@ def build_policies(content: VersionContent) -> Policies:
     if texts[DEPLOYMENT]:
         deployment = lay_over(deployment, Layer("deployment", "the policy of the deployment", texts[DEPLOYMENT]))
     tenants = {
-        uid: lay_over(deployment, Layer("tenant", f"the policy of {uid}", text)) for uid, text in texts.items() if uid
+        uid: lay_over(deployment, Layer("deployment" if uid == OUTBOUND else "tenant", f"the policy of {uid}", text))
+        for uid, text in texts.items()
+        if uid and (text or uid != OUTBOUND)
     }
     return Policies(deployment, tenants)
 

@@ -269,6 +269,16 @@ def parse_expiry(text: str, now: int) -> int | Failure | None:
     return moment
 
 
+# How long an entry counts that was made from a message, unless its user says otherwise.
+ENTRY_DAYS = 90
+
+
+def default_end(now: int) -> str:
+    """Return the last day of an entry that is made from a message, as a form shows it: most of what is blocked in a
+    hurry is forgotten."""
+    return (local_time(now) + timedelta(days=ENTRY_DAYS)).strftime("%Y-%m-%d")
+
+
 # Encoded once more in the form for signing in, this is a third of what a stranger may send.
 MAX_KEPT = 5_000
 _SECRET_FIELDS = frozenset({"password", "new", "again", "code", "old-code", "secret"})

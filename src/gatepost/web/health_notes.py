@@ -77,7 +77,7 @@ async def _find_trouble(store: Store, now: int) -> HealthNote | None:
             return HealthNote("warn", f"The node {node.name} is {health}.", "/nodes")
     for feed in await store.feed_states():
         if feed.record.result == "failed":
-            return HealthNote("warn", f"The feed {feed.name} could not be read.", "/lists")
+            return HealthNote("warn", f"The feed {feed.name} could not be read.", "/feeds")
     return None
 
 

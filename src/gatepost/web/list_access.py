@@ -75,12 +75,17 @@ async def find_scope(context: WebContext, request: SignedInRequest, named: str) 
 
 async def find_list(context: WebContext, request: SignedInRequest) -> ListInScope | Failure:
     """Return the list that the URL's `scope` and `name` stand for."""
-    found = await find_scope(context, request, request.path_part("scope"))
+    return await find_list_of(context, request, request.path_part("scope"), request.path_part("name"))
+
+
+async def find_list_of(context: WebContext, request: SignedInRequest, named: str, name: str) -> ListInScope | Failure:
+    """Return the list of that name in a scope, which is named as in a URL."""
+    found = await find_scope(context, request, named)
     if isinstance(found, Failure):
         return found
     scope, scope_name = found
     for state in await context.store.lists(scope):
-        if state.definition.name == request.path_part("name"):
+        if state.definition.name == name:
             return ListInScope(scope, scope_name, state.definition, state.size)
     return NO_LIST
 

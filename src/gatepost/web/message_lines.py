@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gatepost.lists.links import split_url
-from gatepost.report import Line, Report
+from gatepost.report import FileSeen, Line, Report
 from gatepost.store.held_mail import HeldMessage
 
 MAX_REASONS = 6
@@ -92,6 +92,11 @@ def defang(url: str) -> str:
 def attachments(report: Report) -> list[str]:
     """Return the names of the files that are attached, not of those inside of them and not of text parts."""
     return [file.names[-1] for file in report.files if file.names and file.path.count("/") <= 1][:20]
+
+
+def is_body(file: FileSeen) -> bool:
+    """Is a file the text of the message, rather than something that came with it?"""
+    return not file.names and "/" not in file.path and file.type in ("text", "html")
 
 
 class MailGroup(msgspec.Struct, frozen=True):

@@ -73,6 +73,7 @@ NOTICES = {
     "none-selected": "Nothing is selected; nothing was changed.",
     "event-sent": "A test event was handed to every output. Alerts get it if they choose node.state.",
     "no-outputs": "No output of events is configured, so there is nothing to test.",
+    "senders-blocked": "Senders blocked from the next message on.",
     "search-saved": "Search saved.",
     "search-deleted": "Saved search deleted.",
     "blocked": "Blocked from the next message on.",

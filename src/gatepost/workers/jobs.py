@@ -53,7 +53,8 @@ class LearntSnapshot(msgspec.Struct, frozen=True):
 
 class AnalysisJob(msgspec.Struct, frozen=True):
     """One message to analyse: `now` is the time that signatures and dates are judged by. With another `purpose` the
-    message, or the picture with that `index` in it, is only to be shown, or its `parts` are to be found."""
+    message, or the picture with that `index` in it, is only to be shown, or its `parts` are to be found. A trial leaves
+    nothing behind that the analysis of mail would find."""
 
     ggrid: str
     envelope: Envelope
@@ -64,6 +65,7 @@ class AnalysisJob(msgspec.Struct, frozen=True):
     index: int = 0
     learnt: LearntSnapshot = LearntSnapshot()
     parts: tuple[str, ...] = ()
+    is_trial: bool = False
 
 
 class Attempt:

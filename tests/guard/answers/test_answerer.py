@@ -15,6 +15,7 @@ FAILED = DnsAnswer("failed")
 class Job(msgspec.Struct, frozen=True):
     ggrid: str = "a"
     envelope: Envelope = Envelope(tenant="t")
+    is_trial: bool = False
 
 
 class Names:

@@ -54,6 +54,15 @@ def test_the_same_recipient_again_is_no_burst() -> None:
     assert seen.answer(to("ann"), TEXT).recipients == 0
 
 
+def test_a_trial_is_compared_and_not_remembered() -> None:
+    seen = Campaigns(clock=Clock())
+    assert seen.answer(to("ann"), TEXT, is_mail=False) == Campaign(0, 0)
+    assert seen.answer(to("bob"), TEXT) == Campaign(0, 0)
+    assert seen.answer(to("cid"), COPY, is_mail=False) == Campaign(1, 1)
+    assert seen.answer(to("dan"), TEXT) == Campaign(1, 1)
+    assert len(seen) == 2
+
+
 def test_what_is_older_than_the_window_is_forgotten() -> None:
     clock = Clock()
     seen = Campaigns(clock=clock, window=100)

@@ -148,6 +148,7 @@ class Job(msgspec.Struct, frozen=True):
     ggrid: str = "a"
     envelope: Envelope = Envelope()
     body: Body = Body(b"raw")
+    is_trial: bool = False
 
 
 class Scanner:

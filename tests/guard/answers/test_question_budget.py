@@ -108,6 +108,7 @@ class Job(msgspec.Struct, frozen=True):
     ggrid: str = "a"
     envelope: Envelope = ENVELOPE
     raw: bytes = RAW
+    is_trial: bool = False
 
     @property
     def body(self) -> "Job":

@@ -44,6 +44,7 @@ def value(subject: ReputationSubject, text: str, digest: str = "") -> Reputation
 class Job(msgspec.Struct, frozen=True):
     ggrid: str = "a"
     envelope: Envelope = Envelope(tenant="t")
+    is_trial: bool = False
 
 
 class Lists:

@@ -211,6 +211,7 @@ def test_the_tenant_is_the_message_s_whatever_a_worker_asks(tmp_path: Path) -> N
     class Job(msgspec.Struct, frozen=True):
         ggrid: str
         envelope: Envelope
+        is_trial: bool = False
 
     async def test(deployment: Deployment) -> None:
         answerer = Answerer(Silent(), sender_histories=deployment.memory)

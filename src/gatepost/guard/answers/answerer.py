@@ -55,6 +55,9 @@ class QuestionedJob(Protocol):
     @property
     def envelope(self) -> Envelope: ...
 
+    @property
+    def is_trial(self) -> bool: ...
+
 
 class ScansForMalware(Protocol):
     """What recognises malware; `ClamdClient` does."""
@@ -153,7 +156,7 @@ class Answerer:
         if isinstance(question, AskSightings):
             return await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
         if isinstance(question, AskCampaign):
-            return self._campaigns.answer(job.envelope, question)
+            return self._campaigns.answer(job.envelope, question, is_mail=not job.is_trial)
         if isinstance(question, Lookup):
             return await self._lists.answer(job.envelope.tenant, question, job.envelope.recipients)
         return await self._scan(job)

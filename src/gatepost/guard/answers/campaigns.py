@@ -135,16 +135,17 @@ class Campaigns:
                 await self._task
         await self.share()
 
-    def answer(self, envelope: Envelope, question: AskCampaign) -> Campaign:
-        """Return how many others got near-copies of the message, and what was said of those; remember who got this."""
+    def answer(self, envelope: Envelope, question: AskCampaign, *, is_mail: bool = True) -> Campaign:
+        """Return how many others got near-copies of the message, and what was said of those; remember who got this.
+        A message of the scan page is no mail that anybody got: it is compared, and not remembered."""
         self._forget()
         mine = question.sketch
         near = self._seen.find_near(mine)
         recipients = {hash(recipient.lower()) for recipient in envelope.recipients[:MAX_RECIPIENTS]}
         others = set[int]().union(*(each.recipients for each in near)) - recipients
-        if mine:
+        if mine and is_mail:
             self._remember(_Sighting(self._clock(), mine, tuple(recipients)))
-        if near and self._store:
+        if near and is_mail and self._store:
             self._count(near[-1].signature, len(near) + 1, len(others | recipients))
         elsewhere = self._of_others.find_near(mine)
         return Campaign(

@@ -10,6 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
@@ -238,7 +239,8 @@ async def _render(
 async def _policy_names(context: WebContext, running: Running, draft: ConfigDraft | None) -> dict[str, str]:
     names = {tenant.uid: tenant.name for tenant in await context.store.tenants()}
     found = list_policies(running.content, draft.content if draft else DraftContent())
-    return {uid: "All tenants" if uid == DEPLOYMENT else names.get(uid, uid) for uid in found}
+    names |= {DEPLOYMENT: "All tenants", OUTBOUND: "Outbound mail"}
+    return {uid: names.get(uid, uid) for uid in found}
 
 
 def _read_text(text: str) -> str:

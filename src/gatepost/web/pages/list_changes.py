@@ -6,7 +6,8 @@ can check them before anything is saved. The second step sends the text again, s
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 from starlette.responses import Response
@@ -18,18 +19,31 @@ from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import PHRASE, ListRefusal
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.rejudge.look_back import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, look_back
+from gatepost.report import shown_sender
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
-from gatepost.web.context import WebContext
-from gatepost.web.forms import parse_expiry
-from gatepost.web.list_access import Applied, ListInScope, RejectedLine, add_all, explain_refusal, find_list
+from gatepost.store.held_mail import HeldMessage
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.entry_warnings import find_warnings
+from gatepost.web.forms import Form, default_end, parse_expiry
+from gatepost.web.list_access import (
+    Applied,
+    ListInScope,
+    RejectedLine,
+    add_all,
+    explain_refusal,
+    find_list,
+    find_list_of,
+)
 from gatepost.web.page_responses import html_response, redirect
-from gatepost.web.request import SignedInRequest
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
 MAX_LINES = 10_000
 MAX_ROWS_SHOWN = 200
 LOOK_BACK_DAYS = 7
+# Messages whose senders can be blocked at once.
+MAX_SENDERS = 500
 
 
 class PastedLine(msgspec.Struct, frozen=True):
@@ -133,6 +147,44 @@ async def show_preview(context: WebContext, request: SignedInRequest) -> Respons
     )
 
 
+async def preview_senders(
+    context: WebContext, request: SignedInRequest, ggrids: Sequence[str], tenant: str | None, back: str
+) -> Response | Failure:
+    """Show what blocking the senders of held messages would do, each with a comment that names its message. The list is
+    that of their tenant if they have one in common; `back` is the query of the quarantine."""
+    if not request.may("lists.change"):
+        return NOT_VISIBLE
+    mails = [mail for ggrid in ggrids[:MAX_SENDERS] if (mail := await context.store.held_or_deleted(ggrid, tenant))]
+    owners = {mail.record.envelope.tenant for mail in mails}
+    owner = request.user.tenant or (owners.pop() if len(owners) == 1 else None)
+    scoped_list = await find_list_of(context, request, owner or GLOBAL, "blocked-senders")
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    call = context.limits.begin("dry run", request.party)
+    if isinstance(call, Failure):
+        return call
+    fields = {
+        "entries": "\n".join(dict.fromkeys(filter(None, map(partial(_sender_line, request), mails)))),
+        "comment": "",
+        "expires": default_end(context.now()),
+        "from-quarantine": "1",
+        "back": back,
+    }
+    typed = Form({name: (value,) for name, value in fields.items()})
+    with call:
+        filled = msgspec.structs.replace(request, form=typed)
+        pasted_form = await _read_pasted(context, filled, scoped_list)
+        return html_response(await _render_preview(context, filled, scoped_list, pasted_form))
+
+
+def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
+    """Return the sender of a message as a line of a form, "" for a bounce; the sender is the one that readers see."""
+    record = mail.record
+    address = " ".join(shown_sender(record.report, record.envelope.sender).address.split())
+    said = f"from message {record.ggrid}, {record.report.verdict}, {request.user.name}"
+    return f"{address}\t{said}" if address else ""
+
+
 async def add_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Save the entries. A rejected line stops that, unless the user has seen it and chose to skip it."""
     scoped_list = await find_list(context, request)
@@ -150,6 +202,8 @@ async def add_entries(context: WebContext, request: SignedInRequest) -> Response
             409,
         )
     number = await _look_back(context, request, scoped_list, pasted_form.pasted)
+    if request.form.has("from-quarantine"):
+        return redirect(f"/quarantine?{request.form.text('back', 5_000)}".rstrip("?"), notice="senders-blocked")
     if number and request.may("messages.read"):
         return redirect(f"{scoped_list.path}/look-back?id={number}", notice="added")
     return redirect(f"{scoped_list.path}", notice="added")
@@ -220,6 +274,8 @@ async def _render_preview(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted_form: PastedForm
 ) -> str:
     preview = Preview() if pasted_form.fault else await _preview_effect(context, scoped_list, pasted_form.pasted)
+    keys = tuple(entry.key for entry in pasted_form.pasted.entries)
+    scopes, definition = await find_scopes(context, request), scoped_list.definition
     return await context.renderer.render_in_turns(
         "lists-preview.html",
         request,
@@ -229,6 +285,7 @@ async def _render_preview(
         dry_run=preview.dry_run,
         each=preview.each,
         present=preview.present,
+        warnings=await find_warnings(context, scopes, scoped_list.scope, definition, keys),
         fault=pasted_form.fault or preview.fault,
         form=request.form,
         shown=MAX_ROWS_SHOWN,

@@ -17,6 +17,7 @@ from gatepost.api.operations import NDJSON
 from gatepost.lists.addresses import PERSON
 from gatepost.lists.entries import NormalForm
 from gatepost.rejudge.dry_run import try_deleting
+from gatepost.rejudge.replay import Change
 from gatepost.store.entries import EntryRow, ListEntry, NewEntry
 from gatepost.web.context import WebContext
 from gatepost.web.forms import parse_expiry
@@ -203,6 +204,7 @@ def _render_entry(
         here="/lists",
         scoped_list=scoped_list,
         entry=entry,
+        can_hit=request.may("messages.read") and Change(scoped_list.definition, "global", (), adding=True).countable,
         until=format_minute(entry.expires),
         fault=fault,
         longest=MAX_COMMENT,

@@ -5,30 +5,27 @@ blocked in a hurry is forgotten. Who is about to list a free-mail provider or an
 it. `/lists/{scope}/{name}/hits` lists the messages that any entry would match.
 """
 
-from datetime import timedelta
-
 import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import MAX_COMMENT, NewListEntry
-from gatepost.checks.known_names import is_freemail
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import MAX_HITS, FoundHits, new_entry
 from gatepost.rejudge.replay import Change
 from gatepost.store.entries import NewEntry
 from gatepost.web.context import Scopes, WebContext, find_scopes
-from gatepost.web.forms import Form, parse_expiry
+from gatepost.web.entry_warnings import find_warnings
+from gatepost.web.forms import Form, default_end, parse_expiry
+from gatepost.web.held_places import tail_of
 from gatepost.web.list_access import explain_refusal, find_list
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.pages.messages import MessageOnRecord, find_message
 from gatepost.web.request import GLOBAL, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
-from gatepost.web.time_zones import local_time
 
 LISTS = tuple(f"{verb}-{kind}" for verb in ("blocked", "allowed") for kind in ("senders", "ips", "urls", "files"))
-END_DAYS = 90
 SHOWN = 20
 UNKNOWN_LIST = Failure(INVALID_REQUEST, "list: choose a list of blocked or allowed senders, hosts, links or files")
 
@@ -73,13 +70,16 @@ async def save_entry(context: WebContext, request: SignedInRequest) -> Response 
     if isinstance(form, Failure):
         return form
     scopes = await find_scopes(context, request)
-    if form.entry is None or (_warn(form, scopes, await _own_domains(context, form)) and not request.form.has("sure")):
+    is_sure = request.form.has("sure") or not await _find_warning(context, form, scopes)
+    if form.entry is None or not is_sure:
         return html_response(await _render(context, request, found, form, is_asked=True), 400)
     outcome = await context.store.add_entries(form.scope, form.definition, [form.entry], request.actor)
     if not isinstance(outcome, int):
         refused = msgspec.structs.replace(form, fault=explain_refusal(outcome))
         return html_response(await _render(context, request, found, refused), 409)
-    return redirect(f"/messages/{found.record.ggrid}", notice="blocked" if form.is_block else "allowed")
+    return redirect(
+        f"/messages/{found.record.ggrid}{tail_of(request)}", notice="blocked" if form.is_block else "allowed"
+    )
 
 
 def _read_form(
@@ -94,13 +94,12 @@ def _read_form(
         return scope
     record = found.record
     comment = f"from message {record.ggrid}, {record.report.verdict}, {request.user.name}"
-    end = (local_time(context.now()) + timedelta(days=END_DAYS)).strftime("%Y-%m-%d")
     form = EntryForm(
         definition=BY_NAME[name],
         scope=scope,
         text=fields.text("entry", 1_000),
         comment=fields.text("comment", MAX_COMMENT) if "comment" in fields.fields else comment[:MAX_COMMENT],
-        expires=fields.text("expires", 20) if "expires" in fields.fields else end,
+        expires=fields.text("expires", 20) if "expires" in fields.fields else default_end(context.now()),
     )
     return _normalise(context, form)
 
@@ -116,34 +115,9 @@ def _normalise(context: WebContext, form: EntryForm) -> EntryForm:
     return msgspec.structs.replace(form, entry=msgspec.structs.replace(made, expires=expires))
 
 
-async def _own_domains(context: WebContext, form: EntryForm) -> frozenset[str]:
-    """Return those of the entry's domain and the domains above it that are on a list of own domains."""
-    names = _names_above(form)
-    found = set[str]()
-    for scope in {None, form.scope}:
-        found |= {entry.key for entry in await context.store.entries(scope, "own-domains", names)}
-    return frozenset(found)
-
-
-def _names_above(form: EntryForm) -> tuple[str, ...]:
-    """Return the domain that an entry is about with all the domains above it; nothing for addresses and hashes."""
-    key = form.entry.key if form.entry else ""
-    if form.definition.name.endswith("-files") or "@" in key or not any(sign.isalpha() for sign in key):
-        return ()
-    labels = key.removeprefix("*.").partition("/")[0].split(".")
-    return tuple(".".join(labels[cut:]) for cut in range(len(labels) - 1))
-
-
-def _warn(form: EntryForm, scopes: Scopes, own: frozenset[str]) -> str:
-    """Return why an entry needs a second look, as a sentence; "" for others."""
-    names = _names_above(form)
-    of_tenants = {domain for tenant in scopes.tenants for domain in tenant.domains}
-    if ours := own | (of_tenants & set(names)):
-        return f"{min(ours)} is one of your own domains."
-    if names and is_freemail(names[0]):
-        what = "This holds the mail of everybody there." if form.is_block else "Anybody can get an address there."
-        return f"{names[0]} is a free-mail provider. {what}"
-    return ""
+async def _find_warning(context: WebContext, form: EntryForm, scopes: Scopes) -> str:
+    keys = form.change.keys
+    return (await find_warnings(context, scopes, form.scope, form.definition, keys)).get(keys[0], "") if keys else ""
 
 
 async def _render(
@@ -157,10 +131,11 @@ async def _render(
         here="/messages",
         record=found.record,
         report=found.record.report,
+        place=tail_of(request),
         form=form,
         hits=hits,
         is_counted=form.change.countable,
-        warning=_warn(form, scopes, await _own_domains(context, form)),
+        warning=await _find_warning(context, form, scopes),
         is_asked=is_asked,
         scopes=scopes,
         shown=SHOWN,

@@ -15,6 +15,7 @@ from gatepost.scanning.held_mail import ExportOrder, NotHeld
 from gatepost.store.header_sections import is_cut
 from gatepost.web.context import WebContext
 from gatepost.web.encrypted_zip import PASSWORD, zip_with_password
+from gatepost.web.held_places import tail_of
 from gatepost.web.page_responses import download_response, html_response
 from gatepost.web.pages.messages import MessageOnRecord, core_is_away, find_message
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
@@ -45,7 +46,7 @@ async def show_source(context: WebContext, request: SignedInRequest) -> Response
         source=None if content is None else decode_source(content[:MAX_SHOWN]),
         left=max(0, len(content or b"") - MAX_SHOWN),
         is_cut=header is not None and is_cut(header),
-        place=request.query.raw_text("in"),
+        place=tail_of(request),
     )
     return html_response(page)
 

@@ -11,6 +11,7 @@ not be able to train the filter of all.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,26 +23,27 @@ from gatepost.abby.held_mail import explain_absence
 from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.ids import canonical
+from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.links import split_url
 from gatepost.lists.subjects import Role
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record
-from gatepost.report import Report, shown_sender
+from gatepost.report import ListNote, Report, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.held_mail import HeldMessage
-from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_search import MessageSummary
 from gatepost.store.messages import MessageRecord
 from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import LAST_PERIODS, parse_query
-from gatepost.web.message_lines import attachments, defang, headline, links_by_host, strongest_lines
+from gatepost.web.forms import LAST_PERIODS
+from gatepost.web.held_places import find_neighbours, list_of, tail_of
+from gatepost.web.message_lines import attachments, defang, headline, is_body, links_by_host, strongest_lines
 from gatepost.web.page_responses import html_response, image_response, redirect
-from gatepost.web.request import NOT_VISIBLE, SignedInRequest
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
-from gatepost.web.search_fields import DECISIONS, MORE_FIELDS, SORTS, parse_held_filter, parse_message_filter
+from gatepost.web.search_fields import DECISIONS, MORE_FIELDS, SORTS, parse_message_filter
 
 MAX_PER_ROLE = 8
 
@@ -55,11 +57,12 @@ class EntryLink(msgspec.Struct, frozen=True):
     allow: str
 
 
-def entry_links(report: Report, ggrid: str) -> list[EntryLink]:
-    """Return links for sender, sender's domain, sending host, link hosts and files, each once."""
+def entry_links(report: Report, ggrid: str, place: str = "") -> list[EntryLink]:
+    """Return links for sender, sender's domain, sending host, link hosts and files, each once; `place` is where the
+    message stands (`held_places`)."""
     found: dict[tuple[str, str], EntryLink] = {}
     for what, entry, lists in _entry_candidates(report):
-        block, allow = (_entry_form_path(ggrid, name, entry) for name in lists)
+        block, allow = (_entry_form_path(ggrid, name, entry) + place.replace("?", "&", 1) for name in lists)
         found.setdefault((what, entry), EntryLink(what, entry, block, allow))
     return list(found.values())
 
@@ -149,6 +152,8 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> Respon
             verdicts=VERDICTS,
             decisions=DECISIONS,
             sorts=SORTS,
+            is_sorted=sort in SORT_KEYS,
+            sorted_rows=limit,
             periods=LAST_PERIODS,
             has_more=any(query.has(name) for name in MORE_FIELDS),
             searches=[
@@ -205,13 +210,19 @@ async def render_message(
         attachments=attachments(report),
         defang=defang,
         said=await context.store.report_state(record.ggrid, request.user.tenant),
-        neighbours=await _find_neighbours(context, request, found),
+        neighbours=await find_neighbours(context, request, found.held) if found.held else None,
+        place=tail_of(request),
+        list_path=list_of(request),
         timeline=describe_timeline(way, shows_hosts=request.user.tenant is None) if way else None,
         milliseconds=milliseconds,
         silent=[line for line in report.lines if not line.counted and not line.conclusive],
         view=view if isinstance(view, View) else None,
         missing_text=_explain_missing_text(request, found, view),
         entry_links=_entry_links(request, found),
+        files=[file for file in report.files if not is_body(file)],
+        bodies=[file for file in report.files if is_body(file)],
+        note_owner=partial(_note_owner, request, record),
+        list_names={name: each.display_name for name, each in BY_NAME.items()},
         notes=tuple(dict.fromkeys(msgspec.structs.replace(note, where="") for note in report.lists)),
         scopes=await find_scopes(context, request),
         picture=request.query.text("picture", 6),
@@ -219,28 +230,13 @@ async def render_message(
     )
 
 
-class Neighbours(msgspec.Struct, frozen=True):
-    """The messages before and after this one in the list of held mail that its user works on; `place` is the query of
-    that list, as part of an address."""
-
-    place: str = ""
-    previous: str | None = None
-    following: str | None = None
-
-
-async def _find_neighbours(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> Neighbours | None:
-    """Return the neighbours of a message that was opened from the quarantine; None for one that was not."""
-    if "in" not in request.query.fields or found.held is None:
-        return None
-    place = request.query.raw_text("in")
-    query = parse_query(place)
-    named = request.parse_scope(query.text("tenant")) if query.has("tenant") else request.user.tenant
-    wanted = named if isinstance(named, Failure) else parse_held_filter(query, named, context.now())
-    if not isinstance(wanted, HeldFilter):
-        return None
-    after = await context.store.search_held(wanted, found.record.ggrid, 1)
-    previous = await context.store.newer_held(wanted, found.held)
-    return Neighbours(urlencode({"in": place}), previous, after.rows[0].record.ggrid if after.rows else None)
+def _note_owner(request: SignedInRequest, record: MessageRecord, note: ListNote) -> str:
+    """Return the scope of the list that a note is about, as paths name it; "" where the user cannot open it."""
+    if not request.may("lists.read"):
+        return ""
+    if note.scope == "tenant":
+        return record.envelope.tenant or ""
+    return "" if request.user.tenant else GLOBAL
 
 
 def core_is_away(request: SignedInRequest, down: Down) -> Failure:
@@ -268,7 +264,7 @@ def _explain_missing_text(request: SignedInRequest, found: MessageOnRecord, view
 def _entry_links(request: SignedInRequest, found: MessageOnRecord) -> list[EntryLink]:
     if not request.may("lists.change"):
         return []
-    return entry_links(found.record.report, found.record.ggrid)
+    return entry_links(found.record.report, found.record.ggrid, tail_of(request))
 
 
 async def show_picture(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -295,7 +291,7 @@ async def report_message(context: WebContext, request: SignedInRequest) -> Respo
     if isinstance(found, Failure) or word not in CORRECTIONS:
         return NOT_VISIBLE
     await report_wrong_decision(context, request, found.record.ggrid, word)
-    return redirect(f"/messages/{found.record.ggrid}", notice="reported")
+    return redirect(f"/messages/{found.record.ggrid}{tail_of(request)}", notice="reported")
 
 
 async def show_reevaluation(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -306,7 +302,12 @@ async def show_reevaluation(context: WebContext, request: SignedInRequest) -> Re
     comparison = await replay_record(context.store, found.record, context.policies)
     return html_response(
         await context.renderer.render_in_turns(
-            "replay.html", request, here="/messages", record=found.record, comparison=comparison
+            "replay.html",
+            request,
+            here="/messages",
+            record=found.record,
+            comparison=comparison,
+            place=tail_of(request),
         )
     )
 

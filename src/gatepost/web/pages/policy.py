@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.kinds import TITLES
-from gatepost.policy.layers import Layer, Origin, Policies, lay_over
+from gatepost.policy.layers import OUTBOUND, Layer, Origin, Policies, lay_over
 from gatepost.policy.rules import RULE, PolicyError, describe_rule_action, rule_of, title_of
 from gatepost.rejudge.dry_run import try_policy
 from gatepost.rejudge.replay import Comparison
@@ -60,6 +60,7 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Re
             "kind.html",
             request,
             here="/policy",
+            scope=scope or GLOBAL,
             kind=kind,
             title=TITLES.get(kind) or title_of(kind, effective.policy),
             condition=own.when if own else "",
@@ -76,7 +77,7 @@ async def try_policy_change(context: WebContext, request: SignedInRequest) -> Re
     if isinstance(scope, Failure):
         return scope
     text = request.form.raw_text("text")[:MAX_TEXT]
-    await context.store.note("policy.trial", request.actor, scope, sample=[text])
+    await context.store.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
     dry_run = await _dry_run_change(context, request, scope, text)
     return html_response(
         await _render_policy(context, request, scope, text=text, dry_run=dry_run), 400 if dry_run.mistakes else 200
@@ -90,21 +91,26 @@ async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: 
             other = await asyncio.to_thread(_with_layer, context.policies, scope, text)
     except PolicyError as fault:
         return PolicyDryRun(mistakes=tuple(str(fault).splitlines()[:50]))
+    owner = None if scope == OUTBOUND else request.user.tenant or scope
     considered, flips = await try_policy(
-        context.store, context.policies, other, request.user.tenant or scope, MAX_MESSAGES
+        context.store, context.policies, other, owner, MAX_MESSAGES, only_outbound=scope == OUTBOUND
     )
     return PolicyDryRun(considered, tuple(flips))
 
 
 def _with_layer(policies: Policies, scope: str | None, text: str) -> Policies:
-    """Return the policies with one more layer on top, for a tenant or for the deployment."""
+    """Return the policies with one more layer on top, for a tenant, for outbound mail or for the deployment."""
     if scope is None:
         return Policies(lay_over(policies.deployment, Layer("deployment", TYPED_LAYER, text)), policies.tenants)
-    changed = lay_over(policies.of(scope), Layer("tenant", TYPED_LAYER, text))
+    level: Literal["deployment", "tenant"] = "deployment" if scope == OUTBOUND else "tenant"
+    changed = lay_over(policies.of(scope), Layer(level, TYPED_LAYER, text))
     return Policies(policies.deployment, {**policies.tenants, scope: changed})
 
 
 def _choose_scope(request: SignedInRequest, named: str) -> str | Failure | None:
+    """Return whose policy is meant: a tenant's uid, `OUTBOUND`, or None for the deployment."""
+    if named == OUTBOUND and request.user.tenant is None:
+        return OUTBOUND
     return request.user.tenant if request.user.tenant and not named else request.parse_scope(named)
 
 
@@ -118,6 +124,7 @@ async def _render_policy(
 ) -> str:
     effective = context.policies.of(scope)
     search = request.query.text("part", 100)
+    scopes = await find_scopes(context, request)
     kinds: Mapping[str, Any] = {
         kind: rule
         for kind, rule in sorted(effective.policy.kinds.items())
@@ -132,7 +139,10 @@ async def _render_policy(
         titles=TITLES,
         describe_rule=describe_rule_action,
         scope=scope or GLOBAL,
-        scopes=await find_scopes(context, request),
+        scopes=scopes,
+        choices=(*scopes.choices, (OUTBOUND, "Outbound mail")) if scopes.has_all_tenants else scopes.choices,
+        is_outbound=scope == OUTBOUND,
+        has_own=scope is None or scope in context.policies.tenants,
         text=text,
         dry_run=dry_run,
         search=search,

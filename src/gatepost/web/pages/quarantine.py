@@ -15,20 +15,23 @@ from gatepost.scanning.held_mail import DANGEROUS_VERDICTS, ReleaseOrder
 from gatepost.store.bulk_actions import MAX_ITEMS
 from gatepost.store.held_search import HeldFilter
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import LAST_PERIODS, parse_query
+from gatepost.web.forms import LAST_PERIODS
+from gatepost.web.held_places import SORTED_ROWS, find_neighbours, is_sorted, list_of, sort_held, tail_of
 from gatepost.web.message_lines import MailGroup, group_campaigns
 from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.pages.list_changes import preview_senders
 from gatepost.web.pages.messages import MessageOnRecord, find_message
 from gatepost.web.pages.messages import render_message as message_page
 from gatepost.web.pages.quarantine_work import ACTIONS, explain_failure, run_work
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
-from gatepost.web.search_fields import HELD_VERDICTS, MORE_FIELDS, STATES, parse_held_filter
+from gatepost.web.search_fields import HELD_VERDICTS, MORE_FIELDS, SORTS, STATES, parse_held_filter
 
 ROWS_ON_A_PAGE = 50
-GROUPED_ROWS = 500
 MAX_RECIPIENTS = 100
 MAY_NOT_RELEASE = "releasing malware and phishing is a right of its own; ask an administrator"
+# The action that leads to a list instead of changing messages.
+BLOCK = "block"
 NOTHING_SELECTED = "no message is selected"
 
 
@@ -43,15 +46,16 @@ async def act_on_selected(context: WebContext, request: SignedInRequest) -> Resp
     wanted = _parse_filter(context, request)
     if isinstance(wanted, Failure):
         return wanted
-    word = request.form.text("action")
+    word, back = request.form.text("action"), request.query.with_field("again", "")
     if word == "none":
-        return redirect(f"/quarantine?{request.query.with_field('again', '')}".rstrip("?"))
+        return redirect(f"/quarantine?{back}".rstrip("?"))
     chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
-    if word not in ACTIONS or not chosen:
+    if word not in (*ACTIONS, BLOCK) or not chosen:
         page = await _render_quarantine(context, request, wanted, fault=NOTHING_SELECTED)
         return html_response(page, 400)
+    if word == BLOCK:
+        return await preview_senders(context, request, chosen, wanted.tenant, back)
     work = await context.store.create_bulk_action(request.user.uid, word, chosen)
-    back = request.query.with_field("again", "")
     if word == "release" or request.form.has("all"):
         return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
     return await run_work(context, request, work, back)
@@ -59,17 +63,17 @@ async def act_on_selected(context: WebContext, request: SignedInRequest) -> Resp
 
 def _parse_selected(request: SignedInRequest) -> list[str]:
     """The ids of the selected messages; the value of a group has several."""
-    values = (each for value in request.form.all("ggrid")[:ROWS_ON_A_PAGE] for each in value.split(",")[:GROUPED_ROWS])
-    return list(dict.fromkeys(filter(None, map(canonical, values))))
+    values = (each for value in request.form.all("ggrid")[:MAX_ITEMS] for each in value.split(",")[:SORTED_ROWS])
+    return list(dict.fromkeys(filter(None, map(canonical, values))))[:MAX_ITEMS]
 
 
 async def _find_all(context: WebContext, wanted: HeldFilter) -> list[str]:
-    """The ids of all held messages that match, at most as many as one work can have."""
+    """The ids of all messages that match and can be acted on, at most as many as one work can have."""
     found: list[str] = []
     before: str | None = None
     while len(found) < MAX_ITEMS:
         page = await context.store.search_held(wanted, before, 500)
-        found += [row.record.ggrid for row in page.rows if row.state == "held"]
+        found += [row.record.ggrid for row in page.rows if row.state in ("held", "deleted")]
         before = page.next
         if before is None:
             break
@@ -99,7 +103,7 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
                 report=found.record.report,
                 recipients=recipients or found.record.envelope.recipients,
                 stated=" ".join(stated),
-                place=request.query.raw_text("in"),
+                place=tail_of(request),
             )
         )
     order = ReleaseOrder(
@@ -113,9 +117,7 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
     fault = explain_failure(await context.held_mail.carry_out(order), request)
     if fault:
         return await _render_fault(context, request, found, fault)
-    place = request.query.raw_text("in")
-    path = f"/messages/{found.record.ggrid}"
-    return redirect(f"{path}?{urlencode({'in': place})}" if place else path, notice="released")
+    return redirect(f"/messages/{found.record.ggrid}{tail_of(request)}", notice="released")
 
 
 async def delete_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -123,15 +125,11 @@ async def delete_message(context: WebContext, request: SignedInRequest) -> Respo
     found = await find_message(context, request)
     if isinstance(found, Failure):
         return found
-    place = request.query.raw_text("in")
-    wanted = parse_held_filter(parse_query(place), request.user.tenant, context.now())
-    following = None
-    if "in" in request.query.fields and isinstance(wanted, HeldFilter):
-        page = await context.store.search_held(wanted, found.record.ggrid, 1)
-        following = page.rows[0].record.ggrid if page.rows else None
+    beside = await find_neighbours(context, request, found.held) if found.held else None
     work = await context.store.create_bulk_action(request.user.uid, "delete", [found.record.ggrid])
-    path = f"/messages/{following}?{urlencode({'in': place})}" if following else f"/quarantine?{place}".rstrip("?")
-    return await run_work(context, request, work, place, then=path)
+    following = beside.following if beside else None
+    then = f"/messages/{following}{tail_of(request)}" if following else list_of(request)
+    return await run_work(context, request, work, request.query.raw_text("in"), then=then)
 
 
 async def _render_fault(context: WebContext, request: SignedInRequest, found: MessageOnRecord, fault: str) -> Response:
@@ -147,9 +145,10 @@ async def _render_quarantine(
     context: WebContext, request: SignedInRequest, wanted: HeldFilter, *, fault: str = ""
 ) -> str:
     query = request.query
-    limit = GROUPED_ROWS if query.has("group") else ROWS_ON_A_PAGE
+    limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
     page = await context.store.search_held(wanted, query.text("before", 200) or None, limit)
-    groups = group_campaigns(page.rows) if query.has("group") else [MailGroup((row,)) for row in page.rows]
+    rows = sort_held(page.rows, query)
+    groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
     return await context.renderer.render_in_turns(
         "quarantine.html",
         request,
@@ -157,8 +156,12 @@ async def _render_quarantine(
         page=page,
         groups=groups,
         counts=await context.store.held_counts(wanted.tenant),
+        count=await context.store.count_held(wanted) if query.is_filtered and page.rows else None,
         query=query,
-        place=query.with_field("before", ""),
+        place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
+        sorts=SORTS,
+        is_sorted=is_sorted(query),
+        sorted_rows=SORTED_ROWS,
         scopes=await find_scopes(context, request),
         verdicts=HELD_VERDICTS,
         states=STATES,

@@ -12,18 +12,28 @@ from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.list_files import defuse
+from gatepost.report import shown_sender
+from gatepost.store.held_mail import HeldMessage
 from gatepost.store.message_search import MessageSummary
 from gatepost.store.saved_searches import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
+from gatepost.web.held_places import sort_held
+from gatepost.web.message_lines import attachments, links_by_host
 from gatepost.web.page_responses import download_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
-from gatepost.web.search_fields import parse_message_filter
+from gatepost.web.search_fields import parse_held_filter, parse_message_filter
 
 PAGES_WITH_SEARCHES = ("/messages", "/quarantine")
 MAX_EXPORTED = 10_000
 EXPORT_PAGE = 1_000
+# Held mail is read with its whole records.
+HELD_EXPORT_PAGE = 200
+HELD_COLUMNS = (
+    *("ggrid", "kept", "state", "verdict", "score", "from", "sender", "recipients", "subject", "attachments"),
+    *("linkHosts", "tags", "size"),
+)
 COLUMNS = ("ggrid", "completed", "verdict", "decision", "score", "sender", "recipients", "subject", "tags", "size")
 NO_NAME = Failure(INVALID_REQUEST, "enter a name for the search")
 TOO_MANY = Failure(INVALID_REQUEST, f"you have {MAX_SEARCHES} saved searches; delete one first")
@@ -69,10 +79,32 @@ async def export_messages(context: WebContext, request: SignedInRequest) -> Resp
     await context.store.note(
         "messages.export", request.actor, wanted.tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
     )
-    if kind == "csv":
-        return download_response(_write_csv(rows[:MAX_EXPORTED]).encode(), "messages.csv", "text/csv; charset=utf-8")
-    lines = [dict(zip(COLUMNS, _values(row), strict=True)) for row in rows[:MAX_EXPORTED]]
-    return download_response(msgspec.json.encode(lines), "messages.json", "application/json")
+    return _send_file(kind, "messages", COLUMNS, [_values(row) for row in rows[:MAX_EXPORTED]])
+
+
+async def export_held(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Send the result of a search in the quarantine as CSV or JSON, in the order of the page."""
+    tenant, kind = request.parse_tenant(), request.query.text("format", 10)
+    if isinstance(tenant, Failure):
+        return tenant
+    wanted = parse_held_filter(request.query, tenant, context.now())
+    if isinstance(wanted, Failure):
+        return wanted
+    if kind not in ("csv", "json"):
+        return UNKNOWN_FORMAT
+    rows: list[HeldMessage] = []
+    before: str | None = None
+    while len(rows) < MAX_EXPORTED:
+        page = await context.store.search_held(wanted, before, HELD_EXPORT_PAGE)
+        rows += page.rows
+        before = page.next
+        if before is None:
+            break
+    await context.store.note(
+        "messages.export", request.actor, tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
+    )
+    ordered = sort_held(rows[:MAX_EXPORTED], request.query)
+    return _send_file(kind, "quarantine", HELD_COLUMNS, [_held_values(row) for row in ordered])
 
 
 def _values(row: MessageSummary) -> tuple[object, ...]:
@@ -82,12 +114,30 @@ def _values(row: MessageSummary) -> tuple[object, ...]:
     )
 
 
-def _write_csv(rows: list[MessageSummary]) -> str:
+def _held_values(mail: HeldMessage) -> tuple[object, ...]:
+    record, report = mail.record, mail.record.report
+    sender = shown_sender(report, record.envelope.sender)
+    return (
+        *(record.ggrid, date_time(mail.kept), mail.state, report.verdict, report.score / 100),
+        *(f"{sender.name} <{sender.address}>" if sender.name else sender.address, record.envelope.sender),
+        *(list(record.envelope.recipients), report.subject, attachments(report)),
+        *([group.host for group in links_by_host(report) if group.host], list(report.tags), record.size),
+    )
+
+
+def _send_file(kind: str, name: str, columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> Response:
+    if kind == "csv":
+        return download_response(_write_csv(columns, rows).encode(), f"{name}.csv", "text/csv; charset=utf-8")
+    lines = [dict(zip(columns, row, strict=True)) for row in rows]
+    return download_response(msgspec.json.encode(lines), f"{name}.json", "application/json")
+
+
+def _write_csv(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     out = io.StringIO()
     write = csv.writer(out, lineterminator="\n").writerow
-    write(COLUMNS)
+    write(columns)
     for row in rows:
-        cells = (" ".join(value) if isinstance(value, list) else str(value) for value in _values(row))
+        cells = (" ".join(map(str, value)) if isinstance(value, list) else str(value) for value in row)
         write([defuse(cell) for cell in cells])
     return out.getvalue()
 
@@ -96,4 +146,5 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("POST", "/searches", save_search, "messages.read"),
     PageRoute("POST", "/searches/{id}/delete", delete_search, "messages.read"),
     PageRoute("GET", "/messages/export", export_messages, "messages.read", "search"),
+    PageRoute("GET", "/quarantine/export", export_held, "quarantine.read", "search"),
 )

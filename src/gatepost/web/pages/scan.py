@@ -1,6 +1,7 @@
 """The scan page: upload a message and see its ledger. It is analysed like one sent to the API, and recorded as a trial.
 
-Its user makes up the message and its envelope, so it is no mail: it is neither counted nor held nor learnt from.
+Its user makes up the message and its envelope, so it is no mail: it is neither counted nor held nor learnt from, and it
+is no sighting of a campaign.
 """
 
 import msgspec

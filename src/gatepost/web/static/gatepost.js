@@ -22,17 +22,31 @@ const localise = (root) => {
 };
 localise(document);
 
+// What a screen reader is to say.
+const announce = (text) => {
+  let said = document.getElementById("announced");
+  if (!said) {
+    said = document.createElement("p");
+    said.id = "announced";
+    said.className = "hidden";
+    said.setAttribute("role", "status");
+    document.body.append(said);
+  }
+  said.textContent = text;
+};
+
 // <button data-copy="id"> copies the text of the element.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
-  const text = document.getElementById(button.dataset.copy).textContent.trim();
+  const source = document.getElementById(button.dataset.copy);
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(source.innerText.trim());
     button.textContent = "Copied";
+    announce("Copied");
   } catch {
     const range = document.createRange();
-    range.selectNodeContents(document.getElementById(button.dataset.copy));
+    range.selectNodeContents(source);
     const selection = window.getSelection();
     selection.removeAllRanges();
     selection.addRange(range);
@@ -205,9 +219,24 @@ if (table) {
     if (event.key === "Enter" && boxes.includes(event.target)) event.preventDefault();
   });
 }
+// Keys of one letter get into the way of speech input, so a user can switch them off (WCAG 2.1.4), in this browser.
+const shortcuts = {
+  get on() { return window.localStorage.getItem("shortcuts") !== "off"; },
+  set on(value) { window.localStorage.setItem("shortcuts", value ? "on" : "off"); },
+};
+const keySwitch = document.querySelector("input[data-shortcuts]");
+if (keySwitch) {
+  keySwitch.checked = shortcuts.on;
+  keySwitch.addEventListener("change", () => { shortcuts.on = keySwitch.checked; });
+}
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-keys]")) document.getElementById("keys").showModal();
+});
 document.addEventListener("keydown", (event) => {
+  if (!shortcuts.on || document.querySelector("dialog[open]")) return;
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
   if (event.key === "/") document.getElementById("q")?.focus();
+  else if (event.key === "?") document.getElementById("keys")?.showModal();
   else if (table && event.key === "j") go(at + 1);
   else if (table && event.key === "k") go(at < 0 ? 0 : at - 1);
   else if (table && event.key === "x" && at >= 0) {
