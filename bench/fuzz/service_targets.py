@@ -1,6 +1,6 @@
-"""Fuzz targets: what clients, mail servers, workers, providers and feeds send to the services, and what operators type."""
+"""Fuzz targets: what clients, mail servers, workers, providers and feeds send, and what operators type."""
 
-from bench.fuzz import readers, seeds
+from bench.fuzz import readers, seeds, service_readers
 from bench.fuzz.seeds import lines
 from bench.fuzz.target import Target
 from gatepost.digests.links import DigestLink, read_link, sign_link
@@ -103,6 +103,65 @@ SERVICE: tuple[Target, ...] = (
         lines(
             '[verdicts.spam]\nthreshold = 5.0\n[kinds."text:urgency"]\nweight = 1\nverdict = "spam"\n'
             "[groups]\na.cap = 2\n"
+        ),
+        most=2_000,
+    ),
+    Target(
+        "conditions",
+        service_readers.read_condition,
+        lines(
+            "tags.exists(t, t.startsWith('auth:')) && sender_domain == 'a.example' || size > 5000",
+            "headers['x-a'].exists(v, v.matches('(?i)b{2,9}[^c]')) ? !known : files.all(f, f.type in ['pdf', 'zip'])",
+            "links.filter(h, h.endsWith('.top')).map(h, h + subject).size() >= 1 && has(headers.received)",
+        ),
+        most=2_200,
+    ),
+    Target(
+        "searches",
+        service_readers.read_search,
+        lines(
+            "ann@a.example",
+            "<hxxps://b[.]example/c>",
+            "q=018f0000-0000-7000-8000-000000000001&before=%00&unsent-path=/a&unsent-fields=b%3Dc",
+            "2001:db8::1",
+            "4XyZ1234 auth:dmarc-fail *.c.example",
+        ),
+        cheap=True,
+        most=1_000,
+    ),
+    Target(
+        "feeds-of-lines",
+        service_readers.read_feed("plain", "csv", "jsonl"),
+        lines(
+            "# c\nhttp://a.example/x # seen\n192.0.2.1 ; y\nann@b.example\n",
+            'entry,"a ""b"""\n"http://a.example/x\ny",2\n',
+            '{"a": {"entry": ["http://a.example/", "' + "0" * 64 + '"]}}\n{"a": 1}\n',
+        ),
+        most=2_000,
+    ),
+    Target(
+        "feeds-of-indicators",
+        service_readers.read_feed("stix", "taxii", "misp"),
+        lines(
+            '{"type": "bundle", "more": false, "objects": [{"type": "indicator", "pattern_type": "stix", "pattern": '
+            "\"[url:value = 'http://a.example/' OR domain-name:value IN ('b.example', 'c\\\\'d')]\", "
+            '"valid_until": "2030-01-31T12:00:00Z", "revoked": false, "modified": "2026-01-01", "name": "x"}]}',
+            '{"Event": {"info": "x","Attribute": [{"type": "domain|ip", "value": "a.example|192.0.2.1", "to_ids": "1"}'
+            '], "Object": [{"Attribute":[{"type": "filename|sha256", "value":"a|' + "0" * 64 + '", "to_ids":true}]}]}}',
+            '{"018f0000-0000-7000-8000-000000000001": {"timestamp": "17"}, "../x": {"timestamp": 1}}',
+        ),
+        most=2_000,
+    ),
+    Target("provider-tokens", service_readers.read_token, service_readers.claims, most=2_000),
+    Target(
+        "api-bodies",
+        service_readers.read_bodies,
+        lines(
+            '{"listName": "blocked-urls", "entries": [{"entry": "a.example", "comment": null, "expires": '
+            '"2030-01-31T12:00:00Z"}], "tenantUid": "018f0000-0000-7000-8000-000000000001"}',
+            '{"filter": {"sender": "a@b.example", "verdict": ["spam"]}, "limit": 5, "ggrids": ["x"]}',
+            '{"borderMtaData": {"envelopeFrom": "<a@b>", "envelopeRecipients": ["c@d"], "remoteAddress": "::1", '
+            '"senderHelo": "x"}, "tenantUid": null}',
         ),
         most=2_000,
     ),
