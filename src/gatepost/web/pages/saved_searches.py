@@ -1,33 +1,22 @@
-"""Saved searches of messages and held mail, and the results of a search as a file.
+"""Saved searches of messages and held mail, and the results of a search as a file, newest first."""
 
-A file has at most ten thousand messages, newest first. Cells that a spreadsheet would take for formulas are defused as
-in exports of lists: every text in them comes from strangers.
-"""
-
-import csv
-import io
-
-import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
-from gatepost.api.list_files import defuse
 from gatepost.store.message_search import MessageSummary
 from gatepost.store.saved_searches import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
-from gatepost.web.page_responses import download_response, redirect
+from gatepost.web.exported_rows import EXPORT_PAGE, MAX_EXPORTED, export_rows, parse_format
+from gatepost.web.page_responses import redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.search_fields import parse_message_filter
 
 PAGES_WITH_SEARCHES = ("/messages", "/quarantine")
-MAX_EXPORTED = 10_000
-EXPORT_PAGE = 1_000
 COLUMNS = ("ggrid", "completed", "verdict", "decision", "score", "sender", "recipients", "subject", "tags", "size")
 NO_NAME = Failure(INVALID_REQUEST, "enter a name for the search")
 TOO_MANY = Failure(INVALID_REQUEST, f"you have {MAX_SEARCHES} saved searches; delete one first")
-UNKNOWN_FORMAT = Failure(INVALID_REQUEST, "format: choose csv or json")
 
 
 async def save_search(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -54,9 +43,9 @@ async def export_messages(context: WebContext, request: SignedInRequest) -> Resp
     wanted = parse_message_filter(request, context.now())
     if isinstance(wanted, Failure):
         return wanted
-    kind = request.query.text("format", 10)
-    if kind not in ("csv", "json"):
-        return UNKNOWN_FORMAT
+    kind = parse_format(request)
+    if isinstance(kind, Failure):
+        return kind
     rows: list[MessageSummary] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
@@ -69,10 +58,7 @@ async def export_messages(context: WebContext, request: SignedInRequest) -> Resp
     await context.store.note(
         "messages.export", request.actor, wanted.tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
     )
-    if kind == "csv":
-        return download_response(_write_csv(rows[:MAX_EXPORTED]).encode(), "messages.csv", "text/csv; charset=utf-8")
-    lines = [dict(zip(COLUMNS, _values(row), strict=True)) for row in rows[:MAX_EXPORTED]]
-    return download_response(msgspec.json.encode(lines), "messages.json", "application/json")
+    return await export_rows("messages", kind, COLUMNS, rows[:MAX_EXPORTED], _values)
 
 
 def _values(row: MessageSummary) -> tuple[object, ...]:
@@ -80,16 +66,6 @@ def _values(row: MessageSummary) -> tuple[object, ...]:
         *(row.ggrid, date_time(row.completed), row.verdict, row.decision, row.score / 100, row.sender),
         *(list(row.recipients), row.subject, list(row.tags), row.size),
     )
-
-
-def _write_csv(rows: list[MessageSummary]) -> str:
-    out = io.StringIO()
-    write = csv.writer(out, lineterminator="\n").writerow
-    write(COLUMNS)
-    for row in rows:
-        cells = (" ".join(value) if isinstance(value, list) else str(value) for value in _values(row))
-        write([defuse(cell) for cell in cells])
-    return out.getvalue()
 
 
 PAGES: tuple[WebRoute, ...] = (
