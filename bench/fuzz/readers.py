@@ -55,10 +55,7 @@ from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import PIECE, BytesInPieces, read_header
 from gatepost.speedups import native
 from gatepost.stages import Context
-from gatepost.store.security_keys import SecurityKey
 from gatepost.urls import parse_url
-from gatepost.web.forms import Form
-from gatepost.web.webauthn import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
 from gatepost.workers import protocol
 
 Run = Callable[[bytes], object]
@@ -385,32 +382,3 @@ def read_settings(data: bytes) -> object:
 def draw_svg(data: bytes) -> object:
     image = svg_drawing.draw_svg(decode_text(data))
     return image and image.tobytes()
-
-
-_PARTY = RelyingParty("mail.example.com", "https://mail.example.com")
-# An attested credential: no AAGUID, the id "a", and the generator of P-256 as its key.
-_STORED_KEY = bytes.fromhex(
-    "00000000000000000000000000000000000161a5010203262001215820"
-    "6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296225820"
-    "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5"
-)
-
-
-def _key_form(**parts: bytes) -> Form:
-    return Form({name.replace("_", "-"): (encode(part),) for name, part in parts.items()})
-
-
-def read_new_key(data: bytes) -> object:
-    """The attestation object of a security key, with the client data of an honest browser."""
-    client_data = b'{"type":"webauthn.create","challenge":"%s","origin":"https://mail.example.com"}'
-    challenge = encode(bytes(32))
-    form = _key_form(key_client_data=client_data % challenge.encode(), key_attestation=data)
-    return verify_new_key(_PARTY, challenge, form)
-
-
-def read_key_answer(data: bytes) -> object:
-    """Client data, authenticator data and signature of a security key, with line feeds between them."""
-    client_data, authenticator_data, signature_part = [*data.split(b"\n", 2), b"", b""][:3]
-    assertion = Assertion("a", client_data, authenticator_data, signature_part)
-    stored = SecurityKey("1", "1", "a", _PARTY.id, _STORED_KEY, 0, "", "", 0)
-    return verify_assertion(_PARTY, [stored], encode(bytes(32)), assertion)

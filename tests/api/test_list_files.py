@@ -1,6 +1,7 @@
 """Entries in files: what a spreadsheet would run is defused in CSV, and comes back as it was."""
 
 import csv
+import io
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,14 @@ def test_no_cell_begins_like_a_formula(text: str) -> None:
         (row,) = csv.reader(exported(entry, comment))
         assert all(cell.lstrip()[:1] not in tuple("=+-@\N{FULLWIDTH EQUALS SIGN}") or not cell for cell in row)
         assert any(cell == f"'{text}" for cell in row)
+
+
+@pytest.mark.parametrize("text", ["x\r=1+1", "x\n=1+1", "x\r\n=1+1", "\r=1+1", "x\r"])
+def test_no_line_end_inside_a_cell_begins_a_row(text: str) -> None:
+    """Spreadsheets end a row at a bare carriage return, too."""
+    (line,) = exported("a.example", text)
+    ((_, comment, _),) = csv.reader(io.StringIO(line, newline=""))
+    assert comment.removeprefix("'") == text
 
 
 @pytest.mark.parametrize("text", INNOCENT)

@@ -14,7 +14,10 @@ from bench.fuzz.targets import TARGETS, Target
 
 SEED, EXECUTIONS = 20_261_115, 200
 # These decode pictures or analyse whole messages.
-DEAR, DEAR_EXECUTIONS = ("analysis", "view", "mime", "settings", "picture-", "drawn-codes", "authenticate"), 40
+DEAR, DEAR_EXECUTIONS = (
+    ("analysis", "view", "mime", "settings", "picture-", "drawn-codes", "authenticate", "conditions"),
+    40,
+)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

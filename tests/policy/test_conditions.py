@@ -2,15 +2,21 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gatepost.policy.condition_cost import Extent, estimate, measure, parse_tree, program_size
 from gatepost.policy.conditions import (
     MAX_CONDITION,
+    MAX_COST,
     MAX_ITEMS,
     MAX_TEXT,
+    SHARED_COST,
+    TOO_DEAR,
     VARIABLES,
     ConditionError,
+    _environment,
     choose_result,
     describe_file,
     evaluate,
@@ -90,6 +96,104 @@ def test_a_condition_that_cannot_be_evaluated_is_an_error_and_nothing_else(condi
     assert find_fault(condition) == ""
     with pytest.raises(ConditionError):
         evaluate(condition, many)
+
+
+LONG = "(" + " + ".join(["subject"] * 25) + ")"
+FULL = make_variables(
+    subject="a" * MAX_TEXT,
+    links=["a" * MAX_TEXT] * MAX_ITEMS,
+    headers={f"x-{number}": ["a" * MAX_TEXT] for number in range(MAX_ITEMS)},
+)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "links.exists(x, links.exists(y, subject.matches('((a{10}){10}){9}b')))",
+        "headers.exists(x, headers[x].exists(y, y.matches('(a.{200}){3}b')))",
+        "subject.matches('[^a]{300}\\\\pL{60}')",
+        "subject.matches('a{' + '900}')",
+        "subject.matches(subject)",
+        f"links.exists(x, links.exists(y, {LONG}.contains(x)))",
+        f"links.map(x, links.map(y, {LONG})).size() == 0",
+        "links.filter(x, links.all(y, x.contains(y + 'b'))).size() == 0",
+    ],
+)
+def test_what_would_take_seconds_is_not_evaluated(condition: str) -> None:
+    """The library cannot be interrupted: what a message makes too dear is refused before it begins."""
+    with pytest.raises(ConditionError, match=TOO_DEAR):
+        evaluate(condition, FULL)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "[1,2,3,4,5,6,7,8,9].exists(x, [1,2,3,4,5,6,7,8,9].exists(y, 'x'.matches('((a{10}){10}){9}b')))",
+        "'x'.matches('" + "a{1000}" * 200 + "')",
+    ],
+)
+def test_what_is_dear_for_every_message_is_refused_when_it_is_written(condition: str) -> None:
+    assert "would take too long for any message" in find_fault(condition)
+
+
+def test_an_ordinary_message_is_not_too_dear_for_ordinary_conditions() -> None:
+    """The field names and lengths are those of mail through two large providers."""
+    ordinary = make_variables(
+        subject="Re: Your invoice of November, and some questions about the delivery " * 2,
+        links=["www.news.shop.example"] * 60,
+        headers={f"x-field-{number}": ["v" * (1_900 if number < 3 else 120)] for number in range(70)},
+    )
+    for condition in (
+        "headers.exists(name, headers[name].exists(value, value.contains('spam')))",
+        "headers.exists(name, name.startsWith('x-') && headers[name].exists(value, value.matches('(?i)bulk|list')))",
+        "links.exists(host, host.matches('(?i)(paypal|amazon)[^.]*[.](top|xyz)$'))",
+        "links.exists(host, subject.contains(host))",
+    ):
+        assert find_fault(condition) == ""
+        assert isinstance(evaluate(condition, ordinary), bool)
+
+
+def test_costs_follow_lengths_and_repetitions() -> None:
+    def cost(condition: str, **values: Any) -> int:
+        variables = make_variables(**values)
+        expression = _environment(stored_only=False).compile(condition)
+        return estimate(parse_tree(expression.serialize()), {name: measure(each) for name, each in variables.items()})
+
+    one = cost("links.exists(x, x.matches('ab'))", links=["a" * 10])
+    assert cost("links.exists(x, x.matches('ab'))", links=["a" * 10] * 100) > 50 * one
+    assert cost("links.exists(x, x.matches('ab'))", links=["a" * 1_000]) > 5 * one
+    assert cost("links.exists(x, x.matches('a{100}b'))", links=["a" * 10]) > 5 * one
+    # A map, a part of one, a list of one's own and a choice are read, too.
+    assert cost("{'a': subject}.a == [subject][0] ? true : has(headers.x)", subject="a" * 500) > 1_000
+    assert SHARED_COST < MAX_COST
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least", "most"),
+    [
+        ("abc", 3, 10),
+        ("a{1000}", 1_000, 3_000),
+        ("((a{10}){10}){9}", 900, 4_000),
+        ("(?:ab|c)*[x-z]+", 5, 60),
+        (r"\pL{50}", 5_000, 50_000),
+        (r"\p{Greek}{50}", 5_000, 50_000),
+        (r"[^\pL]{10}", 500, 10_000),
+        (r"\{9{\x{41}{3", 5, 100),
+        ("a{,5}{", 1, 40),
+        (")(", 1, 10),
+        ("[", 1, 40),
+        ("\\", 1, 40),
+    ],
+)
+def test_the_size_of_a_regular_expression(pattern: str, least: int, most: int) -> None:
+    assert least <= program_size(pattern) <= most
+
+
+def test_what_is_no_tree_is_said() -> None:
+    for data in (b"", b"\x12\x00", b"\xff\xff", b"\x12\x02\x22\x07", b"\x0f"):
+        with pytest.raises(ValueError, match=r"form|Protocol"):
+            parse_tree(data)
+    assert measure({"a": ["xyz", "ä"]}) == Extent(3, (1, 2))
 
 
 def test_values_are_cut() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from gatepost.ids import new_id
-from gatepost.store.bulk_actions import MAX_ITEMS
+from gatepost.store.bulk_actions import MAX_ITEMS, MAX_KEPT
 from gatepost.store.saved_searches import MAX_SEARCHES
 from gatepost.store.store import Store
 
@@ -39,6 +39,21 @@ def test_work_is_bounded(use: Use) -> None:
     async def scenario(store: Store) -> None:
         work = await store.create_bulk_action(new_id(), "delete", ["x"] * (MAX_ITEMS + 1))
         assert len(work.items) == MAX_ITEMS
+
+    use(scenario)
+
+
+def test_a_user_has_so_many_records_and_work_that_goes_on_is_kept(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        ann, bob = new_id(), new_id()
+        others = await store.create_bulk_action(bob, "delete", ["x"])
+        running = await store.create_bulk_action(ann, "delete", ["x"])
+        assert await store.claim_bulk_action(running.id)
+        made = [(await store.create_bulk_action(ann, "delete", ["x"])).id for _ in range(MAX_KEPT + 5)]
+        left = [uid for uid in made if await store.bulk_action(uid, ann)]
+        assert left == made[-MAX_KEPT:]
+        assert await store.bulk_action(running.id, ann)
+        assert await store.bulk_action(others.id, bob)
 
     use(scenario)
 

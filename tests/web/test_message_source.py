@@ -1,6 +1,7 @@
 """The source of a message: header sections of delivered mail, whole held messages, and files of them."""
 
 import os
+import threading
 from typing import Any
 
 import msgspec
@@ -85,3 +86,18 @@ def test_held_mail_as_files(site: Any, tenant: str) -> None:
     assert visitor.post(f"/messages/{ggrid}/export", {"form": "tar"}).status_code == 400
     assert actions(site, tenant)[:2] == ["quarantine.export", "quarantine.export"]
     assert site.visitor("auditor", tenant).post(f"/messages/{ggrid}/export").status_code == 403
+
+
+def test_a_source_is_written_off_the_event_loop(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of a mebibyte of control characters takes a tenth of a second."""
+    threads = []
+
+    def note(content: bytes) -> str:
+        threads.append(threading.get_ident())
+        return content.decode()
+
+    monkeypatch.setattr("gatepost.web.pages.message_source.decode_source", note)
+    ggrid = site.message(tenant, held=True, text="\x01<b>")
+    assert "\\x01&lt;b&gt;" in site.visitor("analyst", tenant).get(f"/messages/{ggrid}/source").text
+    assert threads
+    assert site._thread.ident not in threads

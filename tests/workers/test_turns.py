@@ -1,5 +1,7 @@
-"""Suspended messages whose answers are there: tenants take turns inside of a worker, too."""
+"""Suspended messages whose answers are there: tenants take turns inside of a worker, too. And how long a turn may
+last."""
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,3 +61,41 @@ def test_what_is_given_up_has_no_turn(worker: WorkerProcess) -> None:
     worker.release(attempts[2])
     assert served(worker) == ["a0", "a1", "a3"]
     assert all(attempt.answers == b"" for attempt in attempts if attempt is not attempts[2])
+
+
+class Clock:
+    """A worker whose waiting for a processor the test decides, in one stage for good."""
+
+    def __init__(self, worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waited = 40.0
+        worker.channel.flushed = True
+        worker._status_page = SimpleNamespace(word=7, state=SimpleNamespace(stage="parse"))
+        monkeypatch.setattr(WorkerProcess, "_waited_seconds", lambda _: self.waited)
+
+
+def test_what_waits_for_a_processor_is_not_stalled(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(worker, monkeypatch)
+    worker.begin_turn(suspended(worker, "a"), 100.0)
+    assert not worker.is_stalled(100.0, 5.0)
+    clock.waited += 3.0
+    assert not worker.is_stalled(107.9, 5.0), "of eight seconds it has had five"
+    assert worker.is_stalled(108.1, 5.0)
+    clock.waited += 1_000.0
+    assert not worker.is_stalled(114.9, 5.0)
+    assert worker.is_stalled(115.1, 5.0), "in the end it counts all the same"
+
+
+def test_what_does_not_run_is_stalled(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(worker, monkeypatch)
+    worker.begin_turn(suspended(worker, "a"), 100.0)
+    assert not worker.is_stalled(100.0, 5.0)
+    assert not worker.is_stalled(104.9, 5.0)
+    assert worker.is_stalled(105.1, 5.0)
+
+
+def test_the_kernel_tells_for_how_long_a_process_waited(worker: WorkerProcess) -> None:
+    assert worker._waited_seconds() == 0.0
+    worker._pid = os.getpid()
+    assert worker._waited_seconds() > 0.0
+    worker._pid = 1 << 30
+    assert worker._waited_seconds() == 0.0

@@ -137,13 +137,20 @@ def lines_of(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Itera
     elif kind == "plain":
         yield from (f"{entry.entry}\n" for entry in entries)
     else:
-        row = csv.writer(_Rows(), lineterminator="\n").writerow
-        yield from (row(map(defuse, (entry.entry, entry.comment, entry.expires or ""))) for entry in entries)
+        yield from (csv_line((entry.entry, entry.comment, entry.expires or "")) for entry in entries)
 
 
 # What spreadsheets take for the start of a formula, also after spaces and in full width. A cell that has apostrophes
 # before it gets one more, so that reading takes away exactly what writing added.
 _FORMULA = re.compile(r"'*+(?:\s*+[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+
+
+def csv_line(cells: Iterable[str | None]) -> str:
+    """A line of CSV without formulas. Python puts quotes around what has a character of the line end in it, so the line
+    is written with the end of RFC 4180: a bare carriage return would begin a row of its own in a spreadsheet."""
+    # A writer has one buffer, and threads write rows at the same time.
+    line: str = csv.writer(_Rows(), lineterminator="\r\n").writerow(map(defuse, cells))
+    return line.removesuffix("\r\n") + "\n"
 
 
 def defuse(cell: str | None) -> str:

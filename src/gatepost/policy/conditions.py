@@ -3,7 +3,8 @@
 CEL is made for conditions that strangers write: it has no loops but those over a list, no side effects, and types that
 are checked before anything is evaluated. The library is that of the CEL project: it gives up an evaluation after 10,000
 steps of list functions and an expression after 32 levels of nesting, and its regular expressions are RE2, which takes
-linear time. The values that a condition can read are cut here, so that one evaluation takes at most milliseconds.
+linear time. Neither is enough: ten thousand steps over long texts take minutes, and nothing can stop them. So the
+values that a condition can read are cut, and what would cost too much is not evaluated (`condition_cost`).
 """
 
 import re
@@ -13,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from gatepost.policy.condition_cost import ConditionTree, Extent, estimate, list_names, measure, parse_tree
+
 # The library puts its status before the message, and once more behind it.
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _PLACE = re.compile(r"in CEL: ([0-9]{1,6}):([0-9]{1,6}): ")
@@ -20,6 +23,11 @@ _EXPRESSION_FAULT = "invalid regular expression"
 MAX_CONDITION = 2_000
 MAX_ITEMS = 200
 MAX_TEXT = 2_000
+# What an evaluation may cost by the upper estimate, in nanoseconds: in a worker, and in a process that serves others
+# meanwhile. The estimate is some ten times of what is seen.
+MAX_COST = 250_000_000
+SHARED_COST = 25_000_000
+TOO_DEAR = "it would take too long for this message"
 
 
 class Variable(msgspec.Struct, frozen=True):
@@ -72,7 +80,7 @@ def find_fault(condition: str) -> str:
         compiled = _compile(condition)
     except (RuntimeError, TypeError, ValueError) as fault:
         return f"is not a condition in CEL: {_first_line(str(fault))}"
-    if compiled.return_type() != _types()["bool"]:
+    if compiled.expression.return_type() != _types()["bool"]:
         return "must be true or false, not a value of another type"
     return _find_expression_fault(condition)
 
@@ -89,8 +97,10 @@ def _find_expression_fault(condition: str) -> str:
     files: Any = [describe_file("x.x", "x", "x")]
     one = {_TEXT: "x", _TEXTS: ["x"], _FILES: files, _FIELDS: {"x": ["x"]}, "bool": True, "int": 1}
     try:
-        evaluate(condition, make_variables(**{name: one[each.type] for name, each in VARIABLES.items()}))
+        evaluate(condition, make_variables(**{name: one[each.type] for name, each in VARIABLES.items()}), SHARED_COST)
     except ConditionError as fault:
+        if str(fault) == TOO_DEAR:
+            return "would take too long for any message: its regular expressions or lists are too large"
         return f"has an {fault}" if str(fault).startswith(_EXPRESSION_FAULT) else ""
     return ""
 
@@ -105,10 +115,15 @@ def is_storable(condition: str) -> bool:
     return True
 
 
-def evaluate(condition: str, variables: Mapping[str, Any]) -> bool:
-    """Return whether a condition holds; raises `ConditionError`."""
+def evaluate(condition: str, variables: Mapping[str, Any], limit: int = MAX_COST) -> bool:
+    """Return whether a condition holds; raises `ConditionError`, too, where that would cost more than `limit`."""
     try:
-        result = _compile(condition).eval(data=variables)
+        compiled = _compile(condition)
+        if compiled.cost(variables) > limit:
+            raise ConditionError(TOO_DEAR)
+        result = compiled.expression.eval(data=variables)
+    except ConditionError:
+        raise
     except (RuntimeError, TypeError, ValueError) as fault:
         raise ConditionError(_first_line(str(fault))) from None
     value = result.value()
@@ -147,9 +162,39 @@ def _cut(value: Any) -> Any:
     return value
 
 
+class _Compiled(msgspec.Struct, frozen=True):
+    """A condition of the library; `tree` is None where it is cheap for any message."""
+
+    expression: Any
+    tree: ConditionTree | None
+    reads: tuple[str, ...]
+
+    def cost(self, variables: Mapping[str, Any]) -> int:
+        """Return what an evaluation with these values costs at most; 0 where it is cheap with any."""
+        if self.tree is None:
+            return 0
+        return estimate(self.tree, {name: measure(variables[name]) for name in self.reads})
+
+
 @lru_cache(1024)
-def _compile(condition: str) -> Any:
-    return _environment(stored_only=False).compile(condition)
+def _compile(condition: str) -> _Compiled:
+    expression = _environment(stored_only=False).compile(condition)
+    tree = parse_tree(expression.serialize())
+    reads = tuple(sorted(list_names(tree) & VARIABLES.keys()))
+    is_cheap = estimate(tree, {name: _LARGEST[VARIABLES[name].type] for name in reads}) <= SHARED_COST
+    return _Compiled(expression, None if is_cheap else tree, reads)
+
+
+# What `make_variables` leaves of the largest values, in bytes of UTF-8.
+_LONGEST = 4 * MAX_TEXT
+_LARGEST: Mapping[str, Extent] = {
+    _TEXT: Extent(_LONGEST),
+    _TEXTS: Extent(_LONGEST, (MAX_ITEMS,)),
+    _FILES: Extent(_LONGEST, (MAX_ITEMS, 4)),
+    _FIELDS: Extent(_LONGEST, (MAX_ITEMS, MAX_ITEMS)),
+    "bool": Extent(),
+    "int": Extent(),
+}
 
 
 @cache

@@ -21,6 +21,7 @@ from gatepost.lists.rulings import Ruling, rule_on, scoped_name
 from gatepost.lists.subjects import Subject
 from gatepost.names import org_domain
 from gatepost.policy.conditions import (
+    SHARED_COST,
     ConditionError,
     choose_result,
     describe_file,
@@ -87,7 +88,7 @@ def _apply_rules(report: Report, stored: Sequence[Finding], policy: Policy) -> S
 
 def _holds(rule: OwnRule, variables: Mapping[str, Any]) -> bool:
     try:
-        return evaluate(rule.when, variables)
+        return evaluate(rule.when, variables, SHARED_COST)
     except ConditionError:
         return False
 

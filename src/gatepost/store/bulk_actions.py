@@ -13,6 +13,8 @@ from gatepost.ids import new_id
 from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
 
 MAX_ITEMS = 10_000
+# Records of one user; of more, the oldest go.
+MAX_KEPT = 100
 # How long a process has the work to itself without storing a result.
 LEASE_MILLISECONDS = 120_000
 KEPT_MILLISECONDS = 30 * 86_400_000
@@ -24,6 +26,9 @@ _CLAIM = "UPDATE bulk_actions SET lease = $3 WHERE id = $1 AND lease < $2 AND fi
 _LOCK = "SELECT items, results FROM bulk_actions WHERE id = $1 AND finished IS NULL FOR UPDATE"
 _STORE = "UPDATE bulk_actions SET results = $2, lease = $3, finished = $4 WHERE id = $1"
 _DELETE_OLD = "DELETE FROM bulk_actions WHERE created < $1"
+# Ids are in the order of time.
+_DELETE_MANY = """DELETE FROM bulk_actions WHERE user_uid = $1 AND lease < $2
+AND id <= (SELECT id FROM bulk_actions WHERE user_uid = $1 ORDER BY id DESC LIMIT 1 OFFSET $3)"""
 
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
@@ -57,9 +62,11 @@ class BulkActionStore(Operations):
 
     @change
     def create_bulk_action(self, user_uid: str, action: str, items: Sequence[str]) -> Work[BulkAction]:
-        """Record what is to be done with at most `MAX_ITEMS` messages; older records are deleted."""
+        """Record what is to be done with at most `MAX_ITEMS` messages. Old records are deleted, and those of the user
+        behind the last `MAX_KEPT`, unless somebody works on them."""
         made = BulkAction(new_id(), user_uid, action, tuple(items[:MAX_ITEMS]), (), now(), None, 0)
         yield Write(_DELETE_OLD, (made.created - KEPT_MILLISECONDS,))
+        yield Write(_DELETE_MANY, (user_uid, made.created, MAX_KEPT - 1))
         encoded = storable(msgspec.json.encode(made.items).decode())
         yield Write(_INSERT, (made.id, made.user_uid, made.action, encoded, made.created))
         return made

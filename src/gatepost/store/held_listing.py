@@ -24,9 +24,8 @@ _COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
 WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
 _HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
 _HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
-_COUNT_AMONG = (
-    "SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) GROUP BY verdict ORDER BY count(*) DESC, verdict"
-)
+_COUNT_AMONG = """SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) AND ($2 = '' OR tenant = $2)
+GROUP BY verdict ORDER BY count(*) DESC, verdict"""
 
 
 class HeldPage(msgspec.Struct, frozen=True):
@@ -88,9 +87,9 @@ class HeldListing(Operations):
         return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
 
     @query
-    def held_verdicts(self, ggrids: Sequence[str]) -> Work[dict[str, int]]:
-        """How many of these messages have which verdict, the most frequent first."""
-        rows = yield Read(_COUNT_AMONG, (Many(tuple(map(storable, ggrids))),))
+    def held_verdicts(self, ggrids: Sequence[str], tenant: str | None = None) -> Work[dict[str, int]]:
+        """How many of these messages, of one tenant or of all, have which verdict, the most frequent first."""
+        rows = yield Read(_COUNT_AMONG, (Many(tuple(map(storable, ggrids))), normalize_scope(tenant) or ""))
         return {verdict: int(count) for verdict, count in rows}
 
 

@@ -27,6 +27,8 @@ MAX_TURNS = 2
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
 _NICE = 15
+# Of a stage, times its limit: waiting for a processor that is not counted.
+_MAX_STARVED = 2
 _MAX_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
 
 
@@ -64,7 +66,7 @@ class WorkerProcess:
         self._bytes = 0
         self._resident = 0
         self._seen = -1
-        self._since = 0.0
+        self._since = self._waited = 0.0
         self._busy_cpu: float | None = None
         self._cpu_seen = 0.0
         self._had_turn = False
@@ -129,7 +131,8 @@ class WorkerProcess:
     def begin_turn(self, attempt: Attempt, now: float) -> None:
         """It is the worker's turn in this job; an idle worker's time starts now."""
         if not self.turns:
-            self._seen, self._since = -1, now
+            self._seen = -1
+            self._begin_stage(now)
             self._busy_cpu = None
         self.turns[attempt.number] = attempt.deadline or now
         self._had_turn = True
@@ -181,12 +184,27 @@ class WorkerProcess:
             self.served += 1
 
     def is_stalled(self, now: float, limit: float) -> bool:
-        """Whether it has been in the same stage for too long; the time that a large message travels is not counted."""
+        """Whether it has been in the same stage for too long. The time that a large message travels is not counted, and
+        of the time in which the worker could run and other processes ran no more than twice the limit: on a busy
+        machine a message that costs much, but not too much, must not cost a worker."""
         word = self._status_page.word
         receiving = not self.channel.flushed and self._status_page.state.stage in (IDLE, RECEIVE)
         if word != self._seen or receiving:
-            self._seen, self._since = word, now
-        return self.busy and self.kill_reason is None and now - self._since >= limit
+            self._seen = word
+            self._begin_stage(now)
+        if not self.busy or self.kill_reason is not None or now - self._since < limit:
+            return False
+        return now - self._since >= limit + min(self._waited_seconds() - self._waited, _MAX_STARVED * limit)
+
+    def _begin_stage(self, now: float) -> None:
+        self._since, self._waited = now, self._waited_seconds()
+
+    def _waited_seconds(self) -> float:
+        """Return for how long it has waited for a processor so far (`/proc/PID/schedstat`, second field)."""
+        try:
+            return int(Path(f"/proc/{self._pid}/schedstat").read_bytes().split()[1]) / 1e9 if self._pid else 0.0
+        except (OSError, ValueError, IndexError):
+            return 0.0
 
     def is_overdue(self, now: float) -> bool:
         """Whether a deadline has passed in a job that it is the worker's turn in, whatever the status page says."""

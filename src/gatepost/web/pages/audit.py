@@ -1,31 +1,21 @@
-"""The audit trail: who did what and when, in all, of one list, and one record with all its values. It can only be read.
+"""The audit trail: who did what and when, in all, of one list, and one record with all its values. It is only read."""
 
-Cells of a CSV file that a spreadsheet would take for formulas are defused: names and entries come from strangers.
-"""
-
-import csv
-import io
-
-import msgspec
 from starlette.responses import Response
 
-from gatepost.api.errors import INVALID_REQUEST, Failure
-from gatepost.api.list_files import defuse
+from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.store.audit import AuditFilter, AuditRecord
 from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.exported_rows import EXPORT_PAGE, MAX_EXPORTED, export_rows, parse_format
 from gatepost.web.forms import parse_period
 from gatepost.web.list_access import find_list
-from gatepost.web.page_responses import download_response, html_response
+from gatepost.web.page_responses import html_response
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
 ROWS_ON_A_PAGE = 100
-EXPORT_PAGE = 1_000
-MAX_EXPORTED = 10_000
 COLUMNS = ("id", "time", "actorKind", "actor", "actorId", "action", "tenantUid", "list", "count", "sample")
-UNKNOWN_FORMAT = Failure(INVALID_REQUEST, "format: choose csv or json")
 # Groups of actions, as the filter offers them.
 ACTION_GROUPS = {
     "entries.": "entries of lists",
@@ -128,11 +118,11 @@ async def show_record(context: WebContext, request: SignedInRequest) -> Response
 
 async def export_audit_trail(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Send the records that match as CSV or JSON; that is on record itself."""
-    wanted, kind = _parse_filter(context, request), request.query.text("format", 10)
+    wanted, kind = _parse_filter(context, request), parse_format(request)
     if isinstance(wanted, Failure):
         return wanted
-    if kind not in ("csv", "json"):
-        return UNKNOWN_FORMAT
+    if isinstance(kind, Failure):
+        return kind
     rows: list[AuditRecord] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
@@ -145,16 +135,7 @@ async def export_audit_trail(context: WebContext, request: SignedInRequest) -> R
     await context.store.note(
         "audit.export", request.actor, request.user.tenant, count=len(rows), sample=[request.http.url.query]
     )
-    if kind == "json":
-        lines = [dict(zip(COLUMNS, _values(row), strict=True)) for row in rows]
-        return download_response(msgspec.json.encode(lines), "audit.json", "application/json")
-    out = io.StringIO()
-    write = csv.writer(out, lineterminator="\n").writerow
-    write(COLUMNS)
-    for row in rows:
-        cells = (" ".join(value) if isinstance(value, tuple) else str(value) for value in _values(row))
-        write([defuse(cell) for cell in cells])
-    return download_response(out.getvalue().encode(), "audit.csv", "text/csv; charset=utf-8")
+    return await export_rows("audit", kind, COLUMNS, rows, _values)
 
 
 def _values(row: AuditRecord) -> tuple[object, ...]:

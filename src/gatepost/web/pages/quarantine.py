@@ -177,7 +177,7 @@ async def _render_quarantine(
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read", "search"),
-    PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act"),
+    PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act", "search"),
     PageRoute("POST", "/messages/{ggrid}/release", release_message, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/delete", delete_message, "quarantine.act"),
 )

@@ -25,6 +25,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.store.bulk_actions import BulkAction
 from gatepost.store.held_mail import HeldMessage
+from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.pages.messages import report_wrong_decision
@@ -86,13 +87,17 @@ def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Dow
 
 async def run_work(
     context: WebContext, request: SignedInRequest, work: BulkAction, back: str, *, then: str = ""
-) -> Response:
-    """Begin or continue work. What ends soon and well leads back to the list; else its page shows the progress."""
+) -> Response | Failure:
+    """Begin or continue work. What ends soon and well leads back to the list; else its page shows the progress. Of work
+    on many messages only so much goes on at once; what is refused can be started later, from its page."""
 
     async def act(ggrid: str) -> str:
         return await ACTIONS[work.action](context, request, ggrid)
 
-    await context.bulk_work.start(context.store, work, act)
+    call = context.limits.begin("bulk action", request.party) if len(work.items) > AT_ONCE else None
+    if isinstance(call, Failure):
+        return call
+    await context.bulk_work.start(context.store, work, act, call)
     done = await context.store.bulk_action(work.id, request.user.uid) or work
     if done.finished and not done.failed:
         path = then or f"/quarantine?{back}".rstrip("?")
@@ -145,7 +150,7 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
     for ggrid in shown[:MAX_SHOWN]:
         if mail := await context.store.held_or_deleted(ggrid, request.user.tenant):
             mails[ggrid] = mail
-    verdicts = await context.store.held_verdicts(work.items) if not begun else {}
+    verdicts = await context.store.held_verdicts(work.items, request.user.tenant) if not begun else {}
     return await context.renderer.render_in_turns(
         template,
         request,

@@ -1,33 +1,23 @@
-"""Saved searches of messages and held mail, and the results of a search as a file.
+"""Saved searches of messages and held mail, and the results of a search as a file, newest first."""
 
-A file has at most ten thousand messages, newest first. Cells that a spreadsheet would take for formulas are defused as
-in exports of lists: every text in them comes from strangers.
-"""
-
-import csv
-import io
-
-import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
-from gatepost.api.list_files import defuse
 from gatepost.report import shown_sender
 from gatepost.store.held_mail import HeldMessage
 from gatepost.store.message_search import MessageSummary
 from gatepost.store.saved_searches import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
+from gatepost.web.exported_rows import EXPORT_PAGE, MAX_EXPORTED, export_rows, parse_format
 from gatepost.web.held_places import sort_held
 from gatepost.web.message_lines import attachments, links_by_host
-from gatepost.web.page_responses import download_response, redirect
+from gatepost.web.page_responses import redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.search_fields import parse_held_filter, parse_message_filter
 
 PAGES_WITH_SEARCHES = ("/messages", "/quarantine")
-MAX_EXPORTED = 10_000
-EXPORT_PAGE = 1_000
 # Held mail is read with its whole records.
 HELD_EXPORT_PAGE = 200
 HELD_COLUMNS = (
@@ -37,7 +27,6 @@ HELD_COLUMNS = (
 COLUMNS = ("ggrid", "completed", "verdict", "decision", "score", "sender", "recipients", "subject", "tags", "size")
 NO_NAME = Failure(INVALID_REQUEST, "enter a name for the search")
 TOO_MANY = Failure(INVALID_REQUEST, f"you have {MAX_SEARCHES} saved searches; delete one first")
-UNKNOWN_FORMAT = Failure(INVALID_REQUEST, "format: choose csv or json")
 
 
 async def save_search(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -64,9 +53,9 @@ async def export_messages(context: WebContext, request: SignedInRequest) -> Resp
     wanted = parse_message_filter(request, context.now())
     if isinstance(wanted, Failure):
         return wanted
-    kind = request.query.text("format", 10)
-    if kind not in ("csv", "json"):
-        return UNKNOWN_FORMAT
+    kind = parse_format(request)
+    if isinstance(kind, Failure):
+        return kind
     rows: list[MessageSummary] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
@@ -79,19 +68,19 @@ async def export_messages(context: WebContext, request: SignedInRequest) -> Resp
     await context.store.note(
         "messages.export", request.actor, wanted.tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
     )
-    return _send_file(kind, "messages", COLUMNS, [_values(row) for row in rows[:MAX_EXPORTED]])
+    return await export_rows("messages", kind, COLUMNS, rows[:MAX_EXPORTED], _values)
 
 
 async def export_held(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Send the result of a search in the quarantine as CSV or JSON, in the order of the page."""
-    tenant, kind = request.parse_tenant(), request.query.text("format", 10)
+    tenant, kind = request.parse_tenant(), parse_format(request)
     if isinstance(tenant, Failure):
         return tenant
     wanted = parse_held_filter(request.query, tenant, context.now())
     if isinstance(wanted, Failure):
         return wanted
-    if kind not in ("csv", "json"):
-        return UNKNOWN_FORMAT
+    if isinstance(kind, Failure):
+        return kind
     rows: list[HeldMessage] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
@@ -104,7 +93,7 @@ async def export_held(context: WebContext, request: SignedInRequest) -> Response
         "messages.export", request.actor, tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
     )
     ordered = sort_held(rows[:MAX_EXPORTED], request.query)
-    return _send_file(kind, "quarantine", HELD_COLUMNS, [_held_values(row) for row in ordered])
+    return await export_rows("quarantine", kind, HELD_COLUMNS, ordered, _held_values)
 
 
 def _values(row: MessageSummary) -> tuple[object, ...]:
@@ -123,23 +112,6 @@ def _held_values(mail: HeldMessage) -> tuple[object, ...]:
         *(list(record.envelope.recipients), report.subject, attachments(report)),
         *([group.host for group in links_by_host(report) if group.host], list(report.tags), record.size),
     )
-
-
-def _send_file(kind: str, name: str, columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> Response:
-    if kind == "csv":
-        return download_response(_write_csv(columns, rows).encode(), f"{name}.csv", "text/csv; charset=utf-8")
-    lines = [dict(zip(columns, row, strict=True)) for row in rows]
-    return download_response(msgspec.json.encode(lines), f"{name}.json", "application/json")
-
-
-def _write_csv(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
-    out = io.StringIO()
-    write = csv.writer(out, lineterminator="\n").writerow
-    write(columns)
-    for row in rows:
-        cells = (" ".join(map(str, value)) if isinstance(value, list) else str(value) for value in row)
-        write([defuse(cell) for cell in cells])
-    return out.getvalue()
 
 
 PAGES: tuple[WebRoute, ...] = (

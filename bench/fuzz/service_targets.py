@@ -1,0 +1,170 @@
+"""Fuzz targets: what clients, mail servers, workers, providers and feeds send, and what operators type."""
+
+from bench.fuzz import readers, seeds, service_readers
+from bench.fuzz.seeds import lines
+from bench.fuzz.target import Target
+from gatepost.digests.links import DigestLink, read_link, sign_link
+from gatepost.policy.file import read_policy_file
+from gatepost.policy.rules import shipped_policy
+from gatepost.smtp.commands import SmtpLimits, parse_command
+from gatepost.smtp.sasl import parse_challenge
+from gatepost.store.digests import DigestKey
+
+_ID = "018f0000-0000-7000-8000-000000000001"
+
+SERVICE: tuple[Target, ...] = (
+    Target(
+        "smtp-commands",
+        lambda data: parse_command(data, SmtpLimits()),
+        lines(
+            'MAIL FROM:<"a\\"b"@c.example> SIZE=1 BODY=8BITMIME',
+            "RCPT TO:<@a,@b:c@d> NOTIFY=NEVER",
+            "BDAT 10 LAST",
+            "XCLIENT NAME=a ADDR=[UNAVAILABLE] LOGIN=+41",
+            "EHLO [192.0.2.1]",
+        ),
+        cheap=True,
+        most=600,
+    ),
+    Target(
+        "smtp-data",
+        readers.receive_data,
+        lines(
+            "a\r\n..b\r\n.\r\nc",
+            ".\r\n",
+            "a\n.\r\n",
+            "Received: a\r\nX-Gatepost-Id: 1\r\n b\r\nAuthentication-Results: b.example; x\r\n\r\nc",
+        ),
+        cheap=True,
+        most=600,
+    ),
+    Target(
+        "milter-frames",
+        readers.read_milter_frames,
+        seeds.milter_conversations,
+        cheap=True,
+    ),
+    Target(
+        "smtp-replies",
+        readers.read_replies,
+        lines(
+            "250-a\r\n250 2.0.0 b\r\n",
+            "421 4.3.2 \x01\r\n354 go\r\n",
+            "250 2.0.0 Ok: queued as 4XyZ\r\n250 OK id=1tAbCd-0001-5x\r\n",
+            "250 2.6.0 <a@b> [InternalId=1234, Hostname=c]\r\n250 2.0.0 <d@e> fGhI Saved\r\n",
+        ),
+        cheap=True,
+        most=600,
+    ),
+    Target(
+        "scram-challenge",
+        lambda data: parse_challenge(readers.decode_text(data), "n"),
+        lines("r=nonce,s=c2FsdA==,i=4096", "r=n,s=,i=99999999", "m=x,r=nn,s=é,i=٤"),
+        cheap=True,
+        most=600,
+    ),
+    Target(
+        "digest-link",
+        lambda data: read_link(readers.decode_text(data), [DigestKey(1, bytes(32), 0)], 0),
+        lambda: [sign_link(DigestLink(_ID, _ID, 1_000), DigestKey(1, bytes(32), 0)).encode()],
+        cheap=True,
+        most=300,
+    ),
+    Target("security-key", service_readers.read_new_key, seeds.security_keys, most=4_000),
+    Target("security-key-answer", service_readers.read_key_answer, seeds.key_answers, most=2_000),
+    Target("upload", readers.receive_upload, seeds.uploads, most=2_000),
+    Target("worker-frames", readers.read_frames, seeds.frames, cheap=True, most=2_000),
+    Target(
+        "list-entries",
+        readers.normalise_entry,
+        lines(
+            "ann@example.com",
+            "Name <a@b.example>",
+            "*.example.com",
+            "hxxps://x[.]y/*",
+            "192.0.2.0/24",
+            "2001:db8::1",
+            "sha256:" + "a" * 64,
+            "exe",
+            "пример.рф",
+            "a phrase",
+        ),
+        most=300,
+    ),
+    Target(
+        "list-files",
+        readers.read_list_file,
+        lines('entry,comment,expires\n"a@b","x ""y""",2027-01-01\n', '{"entry":"a","comment":null}\n', "# c\na\n"),
+        cheap=True,
+        most=1_000,
+    ),
+    Target("settings", readers.read_settings, seeds.configurations, most=4_096),
+    Target(
+        "policy",
+        lambda data: read_policy_file(readers.decode_text(data), shipped_policy()),
+        lines(
+            '[verdicts.spam]\nthreshold = 5.0\n[kinds."text:urgency"]\nweight = 1\nverdict = "spam"\n'
+            "[groups]\na.cap = 2\n"
+        ),
+        most=2_000,
+    ),
+    Target(
+        "conditions",
+        service_readers.read_condition,
+        lines(
+            "tags.exists(t, t.startsWith('auth:')) && sender_domain == 'a.example' || size > 5000",
+            "headers['x-a'].exists(v, v.matches('(?i)b{2,9}[^c]')) ? !known : files.all(f, f.type in ['pdf', 'zip'])",
+            "links.filter(h, h.endsWith('.top')).map(h, h + subject).size() >= 1 && has(headers.received)",
+        ),
+        most=2_200,
+    ),
+    Target(
+        "searches",
+        service_readers.read_search,
+        lines(
+            "ann@a.example",
+            "<hxxps://b[.]example/c>",
+            "q=018f0000-0000-7000-8000-000000000001&before=%00&unsent-path=/a&unsent-fields=b%3Dc",
+            "2001:db8::1",
+            "4XyZ1234 auth:dmarc-fail *.c.example",
+        ),
+        cheap=True,
+        most=1_000,
+    ),
+    Target(
+        "feeds-of-lines",
+        service_readers.read_feed("plain", "csv", "jsonl"),
+        lines(
+            "# c\nhttp://a.example/x # seen\n192.0.2.1 ; y\nann@b.example\n",
+            'entry,"a ""b"""\n"http://a.example/x\ny",2\n',
+            '{"a": {"entry": ["http://a.example/", "' + "0" * 64 + '"]}}\n{"a": 1}\n',
+        ),
+        most=2_000,
+    ),
+    Target(
+        "feeds-of-indicators",
+        service_readers.read_feed("stix", "taxii", "misp"),
+        lines(
+            '{"type": "bundle", "more": false, "objects": [{"type": "indicator", "pattern_type": "stix", "pattern": '
+            "\"[url:value = 'http://a.example/' OR domain-name:value IN ('b.example', 'c\\\\'d')]\", "
+            '"valid_until": "2030-01-31T12:00:00Z", "revoked": false, "modified": "2026-01-01", "name": "x"}]}',
+            '{"Event": {"info": "x","Attribute": [{"type": "domain|ip", "value": "a.example|192.0.2.1", "to_ids": "1"}'
+            '], "Object": [{"Attribute":[{"type": "filename|sha256", "value":"a|' + "0" * 64 + '", "to_ids":true}]}]}}',
+            '{"018f0000-0000-7000-8000-000000000001": {"timestamp": "17"}, "../x": {"timestamp": 1}}',
+        ),
+        most=2_000,
+    ),
+    Target("provider-tokens", service_readers.read_token, service_readers.claims, most=2_000),
+    Target(
+        "api-bodies",
+        service_readers.read_bodies,
+        lines(
+            '{"listName": "blocked-urls", "entries": [{"entry": "a.example", "comment": null, "expires": '
+            '"2030-01-31T12:00:00Z"}], "tenantUid": "018f0000-0000-7000-8000-000000000001"}',
+            '{"filter": {"sender": "a@b.example", "verdict": ["spam"]}, "limit": 5, "ggrids": ["x"]}',
+            '{"borderMtaData": {"envelopeFrom": "<a@b>", "envelopeRecipients": ["c@d"], "remoteAddress": "::1", '
+            '"senderHelo": "x"}, "tenantUid": null}',
+        ),
+        most=2_000,
+    ),
+)
