@@ -86,6 +86,7 @@ SENDER_REPLY_TO_MISMATCH = Kind("sender:reply-to-mismatch", "Reply-To is at anot
 SENDER_RETURN_PATH_MISMATCH = Kind("sender:return-path-mismatch", "The envelope sender is not of the From organisation")
 SENDER_SELF_SENT = Kind("sender:self-sent", "The message claims to be from its own recipient, without proof")
 SENDER_SEVERAL_FROM = Kind("sender:several-from", "From names several senders of different domains")
+SENDER_THROWAWAY_REPLY_TO = Kind("sender:throwaway-reply-to", "Answers go to a cheap or random domain of somebody else")
 SENDER_STRANGER_ASKS = Kind("sender:stranger-asks", "A first-time sender asks for a payment, gift card or favour")
 
 # The envelope (RFC 5321 section 4.1.2).
@@ -172,6 +173,7 @@ HEADER_RANDOM_TAIL = Kind("header:random-tail", "The subject ends with a row of 
 HEADER_SCRIPT = Kind("header:script", "A script on a web server sent the message")
 HEADER_ODD_MAILER = Kind("header:odd-mailer", "The mail program's name is a few random characters")
 HEADER_SHOUTING_SUBJECT = Kind("header:shouting-subject", "The subject is in capitals or full of exclamation marks")
+HEADER_JOINED_SUBJECT = Kind("header:joined-subject", "The subject has underscores in place of blanks")
 HEADER_STYLED_SUBJECT = Kind("header:styled-subject", "The subject is written in styled look-alike letters")
 HEADER_STOLEN_THREAD = Kind(
     "header:stolen-thread", "Answers a conversation of the recipient in which the sender had no part"
@@ -250,6 +252,7 @@ TEXT_PAYROLL_CHANGE = Kind("text:payroll-change", "The text asks to pay a salary
 TEXT_PAYMENT_CHANGE = Kind("text:payment-change", "Gives new bank details or asks for a transfer")
 TEXT_PICTURE_FIRST = Kind("text:picture-first", "A letter without a link begins with a drawn picture")
 TEXT_PLANTED_LINK = Kind("text:planted-link", "A link and a sum of money stand where the reader's name should")
+TEXT_PLANTED_NAME = Kind("text:planted-name", "The name of the recipient is a message with a sum, a link or a number")
 TEXT_PRIZE_LURE = Kind("text:prize-lure", "Promises a prize or reward; links lead away from the sender")
 TEXT_QR_LURE = Kind("text:qr-lure", "Asks to scan a code with a telephone")
 TEXT_REFUND_LURE = Kind("text:refund-lure", "Promises a refund or threatens a fine; links lead away from the sender")

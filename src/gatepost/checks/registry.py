@@ -50,7 +50,7 @@ from gatepost.checks.text.fraud import (
     sudden_sum,
 )
 from gatepost.checks.text.learned import campaign, learnt_model, text_model
-from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, urgency
+from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
 from gatepost.checks.text.opening_letters import opening_letter
 from gatepost.checks.text.phone_numbers import disguised_number
 from gatepost.checks.text.spam_vocabulary import gtube, spam_vocabulary
@@ -113,6 +113,7 @@ CHECKS: tuple[Check, ...] = (
     opening_letter,
     lures,
     planted_link,
+    planted_name,
     spam_vocabulary,
     filter_evasion,
     image_only,

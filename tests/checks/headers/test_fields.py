@@ -18,6 +18,7 @@ from gatepost.kinds import (
     HEADER_DATE_BEHIND,
     HEADER_FORGED_RECEIVED,
     HEADER_INVISIBLE_SUBJECT,
+    HEADER_JOINED_SUBJECT,
     HEADER_MONEY_SUBJECT,
     HEADER_NO_DATE,
     HEADER_NO_MESSAGE_ID,
@@ -177,6 +178,13 @@ def test_loud_subject(letter: Letter, text: str, title: str, link: str, kinds: l
         ("Minutes   of 10 November,  version 2", []),
         ("Agenda            tomorrow", []),  # a word is a layout
         ("Invoice 18441", []),
+        ("_Your_Reward_Has_Arrived_", [HEADER_JOINED_SUBJECT.id]),
+        ("_hurry_up_!_Rewards_have_arrived!_", [HEADER_JOINED_SUBJECT.id]),
+        ("minutes_of_the_meeting.docx", []),
+        ("_vti_bin", []),
+        ("_minutes_ of the meeting", []),
+        ("__init__", []),
+        ("_", []),
         ("            18441", []),  # nothing before it: the blanks end with the field's name
         ("Hello      ", []),
         ("", []),

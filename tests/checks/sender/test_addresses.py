@@ -15,6 +15,7 @@ from gatepost.kinds import (
     SENDER_REPLY_TO_FREEMAIL,
     SENDER_REPLY_TO_MISMATCH,
     SENDER_SEVERAL_FROM,
+    SENDER_THROWAWAY_REPLY_TO,
     URL_RANDOM_HOST,
 )
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message
@@ -50,6 +51,25 @@ def test_reply_to(sender: str, reply: str, kinds: list[str]) -> None:
     )
     reading = Reading(message, Envelope("b@relay.example"))
     assert [finding.kind for finding in reply_to(reading)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("reply", "strength"),
+    [
+        ("ann@fdrdgqkyw.tewusi.makeup", 1.0),
+        ("ann@tewusi.makeup", 0.6),
+        ("ann@fdrdgqkyw.tewusi.shop", 0.74),
+        ("ann@tewusi.shop", None),
+        ("ann@fdrdgqkyw.tewusi.example", None),  # a ticket system
+        ("ann@school.example", None),
+        ("ann@gmail.com", None),
+        ("ann@mail.shop.example", None),
+    ],
+)
+def test_answers_to_a_throwaway_domain(reply: str, strength: float | None) -> None:
+    message = Message(senders=(address("share@shop.example"),), reply_to=(address(reply),))
+    found = [each.strength for each in reply_to(Reading(message)) if each.kind == SENDER_THROWAWAY_REPLY_TO.id]
+    assert found == ([] if strength is None else [strength])
 
 
 def test_a_list_may_set_it() -> None:

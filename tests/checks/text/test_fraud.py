@@ -26,6 +26,7 @@ from gatepost.kinds import (
     TEXT_PAYMENT_CHANGE,
     TEXT_WALLET_ADDRESS,
 )
+from gatepost.mail.reader import read
 
 Letter = Callable[..., Reading]
 HOME = "https://www.sender.example/x"
@@ -178,6 +179,25 @@ def test_any_text_is_read(text: str) -> None:
             "",
             [TEXT_CALL_BACK.id],
         ),
+        (
+            (
+                "Your PayPal subscription is scheduled for automatic renewal. Renewal amount: 445.15. "
+                "Customer Support: +1(888)5550100"
+            ),
+            "Transaction 5463",
+            "",
+            [TEXT_CALL_BACK.id],
+        ),
+        (
+            (
+                "There was a recent login to your account. If this wasn't you, please call us immediately: "
+                "+1 – (888) - (555) - (0100)"
+            ),
+            "Was this you?",
+            "",
+            [TEXT_CALL_BACK.id],
+        ),
+        ("A new sign-in to your account from Berlin. If this wasn't you, change the password.", "Sign-in", HOME, []),
         ("Thank you for your order 4711. See its state in our shop. Questions? 0800 555 0100", "Order 4711", HOME, []),
         ("Call me on 030 555 0100 when you are there.", "Dinner", "", []),
         ("The minutes are attached. My number is 020 7946 0100.", "Minutes", "", []),
@@ -186,6 +206,31 @@ def test_any_text_is_read(text: str) -> None:
 def test_call_back(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in call_back(reading) if finding.strength >= 0.5] == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            (
+                "Estimate invoice: your Norton subscription has been renewed. A total payment of USD $398.66 was "
+                "charged. Contact our billing department at 1 814-555-0100 immediately."
+            ),
+            True,
+        ),
+        ("The invoice for the hall was paid. Questions to the treasurer, 030 555 0100.", False),
+        ("We meet to talk about the order number 77. Call me on 030 555 0100 if you are late.", False),
+    ],
+)
+def test_call_back_in_an_invitation(text: str, found: bool) -> None:
+    """A calendar writes links to itself into every invitation."""
+    raw = (
+        "From: Ann <ann@sender.example>\nTo: bob@house.example\nSubject: Invitation\n"
+        'Content-Type: multipart/alternative; boundary="x"\n\n--x\nContent-Type: text/plain; charset=utf-8\n\n'
+        f"{text}\nhttps://calendar.google.com/calendar/event?eid=1\nhttps://www.google.com/x\n"
+        "--x\nContent-Type: text/calendar; charset=utf-8\n\nBEGIN:VCALENDAR\nEND:VCALENDAR\n--x--\n"
+    )
+    assert [finding.kind for finding in call_back(Reading(read(raw.encode())))] == [TEXT_CALL_BACK.id] * found
 
 
 # Gift cards as money, and as gifts.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, urgency
+from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
 from gatepost.findings import Reading
 from gatepost.kinds import (
     TEXT_AUTHORITY_LURE,
@@ -19,7 +19,10 @@ from gatepost.kinds import (
     TEXT_REFUND_LURE,
     TEXT_SALARY_LURE,
     TEXT_URGENCY,
+    Kind,
 )
+from gatepost.mail.message import Field, Headers, Message
+from gatepost.names import Address
 
 Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"
@@ -133,6 +136,50 @@ def test_authority_lure(letter: Letter, text: str, subject: str, link: str, kind
     assert [kind for kind in found if kind == TEXT_AUTHORITY_LURE.id] == kinds
 
 
+# Tokens and wallets, statements, and those who write about them honestly.
+@pytest.mark.parametrize(
+    ("text", "subject", "link", "kind", "found"),
+    [
+        (
+            "You are eligible for the airdrop. Connect your wallet to claim your tokens before Friday.",
+            "Season 2 rewards",
+            AWAY,
+            TEXT_CRYPTO_LURE,
+            True,
+        ),
+        (
+            "You have a refund of 272 USDT.ERC20 available. Click here to claim your refund in USDT.",
+            "Refund",
+            AWAY,
+            TEXT_CRYPTO_LURE,
+            True,
+        ),
+        (
+            "The verification process for your wallet is awaiting completion. Proceed to wallet verification.",
+            "Verify",
+            AWAY,
+            TEXT_CRYPTO_LURE,
+            True,
+        ),
+        ("Connect your wallet in the settings of our site.", "Release 4.2", HOME, TEXT_CRYPTO_LURE, False),
+        ("My wallet was in the blue jacket.", "Lost and found", AWAY, TEXT_CRYPTO_LURE, False),
+        ("The general ledger was closed for March.", "Closing", AWAY, TEXT_CRYPTO_LURE, False),
+        (
+            "Your statement is available for viewing. Review your statement online: View document.",
+            "Statement for viewing",
+            AWAY,
+            TEXT_DOCUMENT_LURE,
+            True,
+        ),
+        ("Your statement is available in your account.", "Your statement", HOME, TEXT_DOCUMENT_LURE, False),
+        ("The minister's statement is here.", "News", AWAY, TEXT_DOCUMENT_LURE, False),
+    ],
+)
+def test_tokens_and_statements(letter: Letter, text: str, subject: str, link: str, kind: Kind, found: bool) -> None:
+    strengths = [each.strength for each in lures(letter(text, subject, link=link)) if each.kind == kind.id]
+    assert [strength for strength in strengths if strength >= 0.5] == strengths * found
+
+
 # Messages in the place of a name.
 @pytest.mark.parametrize(
     ("text", "fields", "found"),
@@ -144,11 +191,41 @@ def test_authority_lure(letter: Letter, text: str, subject: str, link: str, kind
         ("Hello Ann, see https://elsewhere.example/x for the minutes.", "", False),
         ("Hello Ann, the ticket costs $1,200 at https://elsewhere.example/x as we said.", "", False),
         ("Username: ann\nhttps://elsewhere.example/x", "", False),
+        ("Hi ✅ +$4,811 ➡️ ok.me/rCQE1, one last step to confirm your account!", "", True),
+        ("Hi ✅ +$4,811 ➡️ sender.example/rCQE1, one last step to confirm your account!", "", False),
+        ("Hi Ann, $4,811 is the price in the list at ok.me/rCQE1.", "", False),
     ],
 )
 def test_planted_link(letter: Letter, text: str, fields: str, found: bool) -> None:
     reading: Reading = letter(text, "Welcome", fields=fields)
     assert [finding.kind for finding in planted_link(reading)] == [TEXT_PLANTED_LINK.id] * found
+
+
+@pytest.mark.parametrize(
+    ("name", "strength"),
+    [
+        ("Personal invitation (receive $3,300) open the link", 1.0),
+        ("Your prize is ready at https://elsewhere.example/x", 1.0),
+        ("Hello. You have a new transaction 21337712216. Your order 2672333", 0.7),
+        ("Ann Example, Institute of Applied Physics, Room 4711", None),
+        ("Dr. Ann Maria Example-Longname, M.Sc.", None),
+        ("Accounts payable of Example Gardens No. 12345678", None),
+        ("Win $5", None),
+        ("ann.example.of.the.gardens@house.example", None),
+        ("", None),
+    ],
+)
+def test_planted_name(name: str, strength: float | None) -> None:
+    message = Message(recipients=(Address(name, "ann", "house.example"),))
+    assert [finding.strength for finding in planted_name(Reading(message))] == ([] if strength is None else [strength])
+
+
+def test_lists_name_their_recipients_as_they_like() -> None:
+    fields = (Field("list-post", "<mailto:l@lists.example>", b""),)
+    message = Message(
+        headers=Headers(fields), recipients=(Address("Your prize of $3,300 is ready, open it", "a", "b.example"),)
+    )
+    assert list(planted_name(Reading(message))) == []
 
 
 # Parcels that wait, and parcels that come.

@@ -60,6 +60,9 @@ def test_it_takes_talk_of_a_charge_or_a_call(letter: Letter) -> None:
     ("text", "number"),
     [
         ("call (805) 555-0100 now", "(805) 555-0100"),
+        ("call +1(805)5550100 now", "+1(805)5550100"),
+        ("call +1 – (805) - (555) - (0100) now", "+1 – (805) - (555) - (0100)"),
+        ("f(805)5550100", ""),
         ("call 1-8o5-555-o1oo now", "1-8o5-555-o1oo"),
         ("call us", ""),
         ("1" * 5_000, ""),

@@ -53,6 +53,39 @@ HOME = "https://www.sender.example/x"
             [TEXT_SPAM_VOCABULARY.id],
         ),
         (
+            "Tot 30% subsidie op woningisolatie! Bespaar direct op je energiekosten en doe de gratis woningscan.",
+            "Bespaar op uw energierekening",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Slash your electric bill with Elon's latest invention, an energy-saving device for every plug.",
+            "Slash your electric bill",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Fresh SMTPs, RDPs, shells, cpanels and mailers. More than 200,000 accounts. The best black market.",
+            "Fresh tools",
+            "",
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Ik ben soms eenzaam en zoek een lieve man. Bekijk mijn profiel, zou jij mij daten?",
+            "Eén vrouw zoekt een man",
+            AWAY,
+            [TEXT_SPAM_VOCABULARY.id],
+        ),
+        (
+            "Uw energierekening van maart staat klaar. Uw energietarief verandert op 1 juli.",
+            "Uw energierekening",
+            HOME,
+            [],
+        ),  # the supplier
+        ("The electric bill of the club came, 240 for the quarter.", "Electric bill", "", []),
+        ("The SMTP server refuses mail over RDP hosts, see the shell log.", "SMTP trouble", "", []),
+        ("Op zoek naar een nieuwe collega voor het magazijn, een perfecte match met ons team.", "Vacature", HOME, []),
+        (
             "Our pharmacy is open on Sunday. Flu shots are available; ask your doctor.",
             "Opening hours",
             HOME,

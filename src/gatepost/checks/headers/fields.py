@@ -19,6 +19,7 @@ from gatepost.kinds import (
     HEADER_DATE_BEHIND,
     HEADER_FORGED_RECEIVED,
     HEADER_INVISIBLE_SUBJECT,
+    HEADER_JOINED_SUBJECT,
     HEADER_MONEY_SUBJECT,
     HEADER_NO_DATE,
     HEADER_NO_MESSAGE_ID,
@@ -194,6 +195,8 @@ _TAIL_LENGTH = 8
 _MANY_CHANGES = 4
 _RANDOM_TAIL = re.compile(r"(?<=[\w#-])[A-Za-z0-9]{8}\Z", re.ASCII)
 _TAIL = re.compile(r"[ \t]{6}([^\s]{2,24})$")
+_JOINED_WORD = re.compile(r"(?<![^\W_])[^\W\d_]{2,}(?![^\W_])")
+_JOINED_WORDS = 3
 
 
 @check(
@@ -203,6 +206,7 @@ _TAIL = re.compile(r"[ \t]{6}([^\s]{2,24})$")
     HEADER_INVISIBLE_SUBJECT,
     HEADER_SUBJECT_TAIL,
     HEADER_RANDOM_TAIL,
+    HEADER_JOINED_SUBJECT,
 )
 def subject(reading: Reading) -> Iterator[Finding]:
     """Subjects that shout or carry marks: capitals, exclamation marks, money, styled letters, a number far behind.
@@ -212,6 +216,8 @@ def subject(reading: Reading) -> Iterator[Finding]:
     `All channels free !!                     18441` the number makes each subject a different one, and a row of blanks
     pushes it out of sight; mail programs and people write one blank. `Valor bloqueado por segurancaI9c7b9CPfO` does the
     same without blanks; numbers of orders and tickets are capitals and digits, and stand in brackets or behind a word.
+    `_Your_Reward_Has_Arrived_` has underscores for blanks, one at an end among them. Names of files have them between
+    words, and a letter or an ending at either end.
     """
     subject = reading.message.subject[:MAX_SUBJECT]
     marks = subject.count("!") + subject.count("！")
@@ -228,6 +234,8 @@ def subject(reading: Reading) -> Iterator[Finding]:
         yield HEADER_SUBJECT_TAIL.at("Subject", mark=tail)
     elif _RANDOM_TAIL.search(subject) and _is_random(subject[-_TAIL_LENGTH:]):
         yield HEADER_RANDOM_TAIL.at("Subject", mark=subject[-_TAIL_LENGTH:])
+    if "_" in (subject[:1], subject[-1:]) and _is_joined(subject):
+        yield HEADER_JOINED_SUBJECT.at("Subject", subject=subject)
 
 
 def _is_capitals(subject: str) -> bool:
@@ -244,6 +252,11 @@ def _is_random(tail: str) -> bool:
     return len(set(sorts)) > 2 and "lll" not in "".join(sorts) and changes >= _MANY_CHANGES
 
 
+def _is_joined(subject: str) -> bool:
+    """Return whether there are words with underscores between them, and no blank."""
+    return not any(map(str.isspace, subject)) and len(_JOINED_WORD.findall(subject)) >= _JOINED_WORDS
+
+
 def _find_subject_tail(reading: Reading) -> str:
     """Return the mark behind a row of blanks at the end of the subject, "" for none."""
     subject = reading.fields.get("subject", "").rstrip()[-200:]
@@ -254,7 +267,7 @@ def _find_subject_tail(reading: Reading) -> str:
 
 # "+26637$", "+$1,989", "0.7495_BTC"
 _CREDITED_SUM = re.compile(
-    r"\+ ?(?:[$€£] ?\d[\d.,]{2,12}|\d[\d.,]{2,12} ?(?:[$€£]|USD|EUR|BTC))"
+    r"\+ ?(?:[$€£] ?\d[\d.,]{1,12}|\d[\d.,]{2,12} ?(?:[$€£]|USD|EUR|BTC))"
     r"|\d[.,]\d{2,8}[ _.]{1,3}(?:BTC|Bitcoin|ETH)(?![A-Za-z])"
 )
 

@@ -66,7 +66,7 @@ def _read_shown_host(text: str) -> str:
 
 _LONG_TEXT = 8_000
 _MOST_SCAN_REASONS = 3
-_SCAN_REASONS = ("credential", "limitation", "salary", "document", "mailbox")
+_SCAN_REASONS = ("credential", "limitation", "salary", "document", "mailbox", "crypto")
 _SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE = coefficients(TEXT_QR_LURE, "base", "per_reason", "code")
 
 

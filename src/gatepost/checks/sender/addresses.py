@@ -4,7 +4,15 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gatepost.checks.known_names import ending_exists, is_freemail, is_genuine, is_hosted_page, is_tenant, words_of
+from gatepost.checks.known_names import (
+    ending_exists,
+    ending_strength,
+    is_freemail,
+    is_genuine,
+    is_hosted_page,
+    is_tenant,
+    words_of,
+)
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
@@ -16,20 +24,27 @@ from gatepost.kinds import (
     SENDER_REPLY_TO_FREEMAIL,
     SENDER_REPLY_TO_MISMATCH,
     SENDER_SEVERAL_FROM,
+    SENDER_THROWAWAY_REPLY_TO,
     URL_RANDOM_HOST,
     Finding,
 )
 from gatepost.names import Address, is_ip, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
+_CHEAP_REPLY, _RANDOM_REPLY, _LEAST_REPLY = coefficients(SENDER_THROWAWAY_REPLY_TO, "ending", "random", "least")
 
-@check(SENDER_REPLY_TO_FREEMAIL, SENDER_REPLY_TO_MISMATCH, needs={"reply-to"})
+
+@check(SENDER_REPLY_TO_FREEMAIL, SENDER_REPLY_TO_MISMATCH, SENDER_THROWAWAY_REPLY_TO, needs={"reply-to"})
 def reply_to(reading: Reading) -> Iterator[Finding]:
     """Answers that go to another address than the sender's (Reply-To, RFC 5322 section 3.6.2).
 
     A fraud that forges or borrows a company's address has the answers sent to a free mailbox of its own. Lists, shops
     and ticket systems set Reply-To, too, but to a domain of their own or of the sender's, and hardly ever to a free
     mailbox.
+
+    Services that share documents write in their own name and give the account of the user for answers. Accounts that
+    are made by the thousand have domains that are, under endings where names cost nothing and with random labels. A
+    person with an account there has one of an employer, a school or a provider.
     """
     message = reading.message
     if not message.reply_to or not message.senders or reading.is_discussion:
@@ -46,7 +61,15 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
             return
         if org_domain(domain) not in owners:
             yield SENDER_REPLY_TO_MISMATCH.at("Reply-To", answers=reply, sender=message.senders[0])
+            strength = _CHEAP_REPLY * ending_strength(domain) + _RANDOM_REPLY * _has_random_label(domain)
+            if strength >= _LEAST_REPLY:
+                yield SENDER_THROWAWAY_REPLY_TO.at("Reply-To", strength=min(1.0, round(strength, 2)), answers=reply)
             return
+
+
+def _has_random_label(domain: str) -> bool:
+    """Return whether some label of a domain looks made up, below the registered name as well."""
+    return not is_tenant(domain) and any(randomness(label) for label in domain.split("."))
 
 
 def _is_same_person(reply: Address, sender: Address) -> bool:

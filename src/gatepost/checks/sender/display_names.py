@@ -107,6 +107,7 @@ def _is_named_after(domain: str, name: str) -> bool:
 _INVISIBLE_BETWEEN_LETTERS = re.compile(r"[A-Za-z][\u00ad\u200b-\u200f\u2060\ufeff\U000e0100-\U000e01ef]+[A-Za-z]")
 _MATHEMATICAL_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff]")
 _LETTERLIKE = frozenset("™®©°№")
+_FRAMED_NAME = re.compile(r"[#*~=^|`][^#*~=^|`].*[#*~=^|`]", re.DOTALL)
 _SHORTEST_MIXED_NAME = 4
 _NAME_WORD = re.compile(r"[^\W\d_]+")
 
@@ -118,12 +119,15 @@ def decorated_name(reading: Reading) -> Iterator[Finding]:
     Emoji and arrows around a sender's name draw the eye in a full mailbox; invisible characters between its letters and
     letters from the mathematical alphabets keep filters from reading it. Shops put an emoji into a subject, seldom into
     their own name, and never an invisible character; joiners inside emoji and scripts that need them are left out.
+    Two signs of the keyboard around the name (`*Thank_You#`) do the same; some universities write `#ANN EXAMPLE#`.
     `Ϲоіnbаѕе` is written with letters of three alphabets (UTS 39 section 5). People with two keyboards get one letter
     wrong in a name of their own language; a word that reads as a Latin one with foreign letters in it is made to.
     """
     for sender in reading.message.senders[:1]:
         name = sender.name[:MAX_NAME]
         if name.isascii():
+            if _FRAMED_NAME.fullmatch(name) and (name[0] != name[-1] or "_" in name):
+                yield SENDER_DECORATED_NAME.at("From", name=name)
             return
         if _INVISIBLE_BETWEEN_LETTERS.search(name) or _MATHEMATICAL_LETTERS.search(name):
             yield SENDER_INVISIBLE_CHARACTERS.at("From", name=ascii(name))
@@ -160,7 +164,8 @@ OFFICE_WORDS = frozenset(
     "nachricht supermarket supermarkt markt servicio servicios cliente clientes atencion cuenta equipo seguridad "
     "aviso envio paquete premio soporte servico servicos atendimento conta equipe seguranca aviso entrega encomenda "
     "premio suporte pontos client clients compte equipe securite avis livraison colis message cadeau servizio clienti "
-    "conto sicurezza pacco spedizione premio klantenservice pakket us uk de fr br eu usa".split()
+    "conto sicurezza pacco spedizione premio klantenservice pakket us uk de fr br eu usa drive storage cloud live "
+    "token tokens airdrop nft claims government gov".split()
 )
 _BRAND_FROM_WORD, _BRAND_FEW_WORDS, _BRAND_MANY_WORDS, _BRAND_NO_NAME, _BRAND_BY_SERVICE, _BRAND_OWN_LINKS = (
     coefficients(SENDER_BRAND_IMPERSONATION, "from_word", "few_words", "many_words", "no_name", "service", "own_links")

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from gatepost.checks.known_names import is_freemail, is_under
+from gatepost.checks.known_names import is_freemail, is_genuine, is_under
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.checks.text.phone_numbers import MAX_CALL_TEXT, find_phone_number
@@ -150,27 +150,35 @@ _PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _LEAST_CALL = coefficients(
 )
 
 
-@check(TEXT_CALL_BACK, themes={"charge"})
+@check(TEXT_CALL_BACK, themes={"charge", "alarm"})
 def call_back(reading: Reading) -> Iterator[Finding]:
-    """Call-back scams: a renewal that you never ordered costs $399; to cancel, call this number.
+    """Call-back scams: a renewal that you never ordered costs $399, or somebody signed in; to stop it, call a number.
 
     There is no link and often no word of text, only an invoice and a telephone number, so that nothing can be scanned.
     Real invoices link to their shop, or come from the domain of the company that they name; the mailbox of a scam has
-    nothing to do with the brand in its text.
+    nothing to do with the brand in its text. Invitations to an appointment bring such letters as well.
     """
     phrases = find_phrases(reading)
-    charges, calls = phrases.of("charge"), phrases.of("call")
+    charges, calls = phrases.of("charge", "alarm"), phrases.of("call")
     if len(charges) < 2 or phrases.length > MAX_CALL_TEXT:
         return
     number = find_phone_number(phrases.text[:20_000])
-    if not number or len(reading.sites) > 1 or reading.is_discussion:
+    sites = _list_sites(reading) if number else ()
+    if not number or len(sites) > 1 or reading.is_discussion:
         return
     degree = (
-        _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)) - (_CALL_SITE if reading.sites else 0.0)
+        _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)) - (_CALL_SITE if sites else 0.0)
     ) - (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
     if degree >= _LEAST_CALL:
         facts = {"number": number, "words": quote((*charges, *calls))}
         yield TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
+
+
+def _list_sites(reading: Reading) -> tuple[str, ...]:
+    """Return the sites that are linked to; in an invitation (RFC 5545) without those of well-known companies, since the
+    calendar writes links to itself."""
+    is_invitation = any(part.content_type == "text/calendar" for part in reading.message.parts)
+    return tuple(host for host in reading.sites if not (is_invitation and is_genuine(host)))
 
 
 def _names_sender(text: str, reading: Reading) -> bool:

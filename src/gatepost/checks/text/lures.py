@@ -19,6 +19,7 @@ from gatepost.kinds import (
     TEXT_MAILBOX_LURE,
     TEXT_PARCEL_LURE,
     TEXT_PLANTED_LINK,
+    TEXT_PLANTED_NAME,
     TEXT_PRIZE_LURE,
     TEXT_REFUND_LURE,
     TEXT_SALARY_LURE,
@@ -273,6 +274,11 @@ _PLANTED = re.compile(
     rf"(?:{_PLANTED_SUM}[^\n]{{0,40}}?{_PLANTED_ADDRESS}|{_PLANTED_ADDRESS}[^\n\w]{{1,8}}{_PLANTED_SUM})"
 )
 
+# "ok.me/rCQE1", without what a browser leaves out.
+_PLANTED_BARE = re.compile(
+    rf"\b(?:hi|hello|dear|hey|ol[áa]|hola|hallo|bonjour|welcome)[^\w\n]{{1,8}}{_PLANTED_SUM}[^\w\n]{{1,12}}"
+    r"([a-z0-9-]{1,30}\.[a-z]{2,8})/\w{3,40}"
+)
 # Few letters begin with both, which is sooner told.
 _PLANTED_ADDRESS_MARKS = ("://", "www.")
 _PLANTED_SUM_MARKS = ("+", "$", "€", "usd", "eur", "btc", "eth")
@@ -290,10 +296,48 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
         return
     for text in reading.message.texts[:2]:
         opening = text.visible[:MAX_PLANTED_TEXT].lower()
-        if text.attached or not any(mark in opening for mark in _PLANTED_ADDRESS_MARKS):
+        if text.attached or not any(mark in opening for mark in _PLANTED_SUM_MARKS):
             continue
-        if any(mark in opening for mark in _PLANTED_SUM_MARKS) and (match := _PLANTED.search(opening)):
+        bare = _PLANTED_BARE.search(opening)
+        if bare and org_domain(bare[1]) not in reading.sender_domains:
+            yield TEXT_PLANTED_LINK.at("text", words=bare.group().strip()[:100])
+            return
+        if any(mark in opening for mark in _PLANTED_ADDRESS_MARKS) and (match := _PLANTED.search(opening)):
             away = (link for link in reading.web_links[:20] if org_domain(link.host) not in reading.sender_domains)
             if any(link.host and link.host in match.group() for link in away):
                 yield TEXT_PLANTED_LINK.at("text", words=match.group().strip()[:100])
+            return
+
+
+MAX_NAMED = 10
+_SHORTEST_PLANTED = 25
+_NAMED_LINK = re.compile(
+    r"https?:|www\.|(?<![a-z0-9-])[a-z0-9-]{2,30}\.(?:com|me|net|io|ly|org|xyz|top|site|online)/", re.IGNORECASE
+)
+_NAMED_SUM = re.compile(r"[$€£] ?\d[\d.,]{1,12}|\d[\d.,]{2,12} ?(?:[$€£]|usd|eur|btc|usdt)(?!\w)", re.IGNORECASE)
+_NAMED_NUMBER = re.compile(r"\d{6,}")
+# "Hello. You …", and no "Dr. Ann" or "No. 4711"
+_NAMED_SENTENCE = re.compile(r"[^\W\d_]{5}[.!?] +[^\W\d_]{2}")
+_SENTENCE_ALONE, _LINK_OR_SUM = coefficients(TEXT_PLANTED_NAME, "sentence", "link_or_sum")
+
+
+@check(TEXT_PLANTED_NAME)
+def planted_name(reading: Reading) -> Iterator[Finding]:
+    """Names of recipients that are a message: `To: "You have a new transaction. Order 2672333" <ann@house.example>`.
+
+    A shop or a signing service takes the name that somebody typed into its form, and writes it into the greeting, the
+    subject and the header of its own signed mail. People have names of a few words; those of companies are longer, but
+    hold no sum, no link and no sentence with a number of an order in it.
+    """
+    if reading.is_discussion:
+        return
+    for recipient in reading.message.recipients[:MAX_NAMED]:
+        name = recipient.name[:300]
+        if len(name) < _SHORTEST_PLANTED or "@" in name:
+            continue
+        if _NAMED_LINK.search(name) or _NAMED_SUM.search(name):
+            yield TEXT_PLANTED_NAME.at("To", strength=_LINK_OR_SUM, name=name)
+            return
+        if _NAMED_NUMBER.search(name) and _NAMED_SENTENCE.search(name):
+            yield TEXT_PLANTED_NAME.at("To", strength=_SENTENCE_ALONE, name=name)
             return

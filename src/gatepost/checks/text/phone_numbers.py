@@ -12,7 +12,9 @@ MAX_CALL_TEXT = 4_000
 # As such mail writes numbers: (888) 555-0100, +1 888 555 0100, 1-888-555-0100, 0800 555 0100.
 _GAP = r"[ .\-–—_~*]{1,3}"
 _PHONE_NUMBER = re.compile(
-    rf"(?<![\w/.=-])(?:\+ ?|00)?\(?\d{{1,4}}\)?{_GAP}\(?\d{{2,4}}\)?{_GAP}\d{{3,4}}(?:{_GAP}\d{{2,4}})?(?![\w/=])"
+    rf"(?<![\w/.=-])(?:\+ ?|00)?\(?\d{{1,4}}\)?{_GAP}\(?\d{{2,4}}\)?{_GAP}\(?\d{{3,4}}\)?"
+    rf"(?:{_GAP}\(?\d{{2,4}}\)?)?(?![\w/=])"
+    r"|(?<![\w/.=-])\+ ?\d{1,3} ?\(\d{3}\) ?\d{7}(?![\w/=])"
 )
 # "1-8O5-5S5-O1OO": letters that look like digits, in the groups of a number of North America.
 _LOOKALIKE_GAP = r"[ .\-–—_~*(){}\[\]/|]{1,4}"
