@@ -5,7 +5,9 @@ import time
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
+from playwright.sync_api import Page, expect
+from tests.browser.test_pages import ALL, faults
 from tests.web.test_openid import ProviderProcess
 
 from gatepost.web import credentials
@@ -81,6 +83,12 @@ def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     expect(lost.get_by_text("You signed in with a recovery code, and 9 are left.")).to_be_visible()
 
 
+def check_access(page: Page) -> None:
+    """Pages that one gets to with a key only are not among those of `test_pages`."""
+    page.evaluate(AXE_SCRIPT)
+    assert faults(page, ALL) == []
+
+
 def test_security_keys(browser: Any, service: Any) -> None:
     """Keys belong to names, so the pages are opened as localhost. A virtual authenticator of Chromium is the key."""
     password = service.user("key-holder", "analyst")
@@ -107,9 +115,12 @@ def test_security_keys(browser: Any, service: Any) -> None:
     page.get_by_role("button", name="Use the key").click()
     expect(page.get_by_role("heading", name="Your recovery codes")).to_be_visible()
     page.get_by_role("link", name="I have kept them").click()
-    expect(page.get_by_role("cell", name="blue key")).to_be_visible()
+    expect(page.get_by_role("cell", name="blue key", exact=True)).to_be_visible()
+    check_access(page)
     page.get_by_role("button", name="Sign out").click()
     sign_in()
+    expect(page.get_by_role("button", name="Use a security key")).to_be_focused()
+    check_access(page)
     page.get_by_role("button", name="Use a security key").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     # The same key confirms a change; Chromium refuses to register it twice.
@@ -117,7 +128,9 @@ def test_security_keys(browser: Any, service: Any) -> None:
     page.get_by_text("Add a security key or passkey").click()
     page.get_by_label("Name of the key").fill("the same again")
     page.locator("#p4").fill(password)
-    page.get_by_role("button", name="Add a key with a key").click()
+    page.get_by_role("button", name="Confirm with a key").click()
+    expect(page.get_by_role("button", name="Use the key")).to_be_visible()
+    check_access(page)
     page.get_by_role("button", name="Use the key").click()
     expect(page.get_by_role("alert")).to_contain_text("registered already")
     # Another authenticator does not have the key.

@@ -3,6 +3,8 @@
 "use strict";
 
 document.documentElement.classList.add("js");
+// A button that is for scripts only could not have the focus before.
+document.querySelector("button.js-only[autofocus]")?.focus();
 
 (() => {
   const decode = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (each) => each.charCodeAt(0));
