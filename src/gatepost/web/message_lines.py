@@ -8,10 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gatepost.kinds import TITLES
+from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.links import split_url
 from gatepost.report import FileSeen, Line, Report
 from gatepost.store.held_mail import HeldMessage
 
+# The tag of a finding of a list is this and the name of the list.
+LIST = "list:"
 MAX_REASONS = 6
 MAX_HOSTS = 50
 _DECISIONS = {"quarantine": "Held", "deliver": "Delivered", "bounce": "Bounced", "drop": "Dropped"}
@@ -23,13 +27,31 @@ _ACTIONS = {
 }
 
 
+def name_tag(tag: str) -> str:
+    """Return what a tag means, as people read it: the title of its kind, the name of its list, or the tag itself."""
+    if tag.startswith(LIST):
+        return f"An entry of “{_list_name(tag.removeprefix(LIST))}”"
+    return TITLES.get(tag, tag)
+
+
+def _list_name(name: str) -> str:
+    return BY_NAME[name].display_name if name in BY_NAME else name
+
+
+def _title_of(line: Line) -> str:
+    """Return the title of a finding; a list has the name that its page has."""
+    name = line.kind.removeprefix(LIST)
+    is_list = line.kind.startswith(LIST) and name in BY_NAME
+    return f"An entry of “{_list_name(name)}” matches" if is_list else line.title
+
+
 def strongest_lines(report: Report) -> list[Line]:
     """Return the lines that led to the verdict, each kind once: those that point to it first, then by points."""
     counted = (line for line in report.lines if line.counted > 0 or line.conclusive)
     ordered = sorted(counted, key=lambda line: (line.verdict != report.verdict, not line.conclusive, -line.counted))
     each: dict[str, Line] = {}
     for line in ordered:
-        each.setdefault(line.kind, line)
+        each.setdefault(line.kind, msgspec.structs.replace(line, title=_title_of(line)))
     return list(each.values())[:MAX_REASONS]
 
 

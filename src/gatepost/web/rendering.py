@@ -32,11 +32,12 @@ from gatepost.web.time_zones import current_zone_name, format_ago, format_moment
 
 
 class NavigationLink(msgspec.Struct, frozen=True):
-    """One link of the navigation: its label, its path, and the permission that shows it."""
+    """One link of the navigation: its label, its path, the permission that shows it, and the group it stands in."""
 
     name: str
     path: str
     may: PagePermission
+    group: str = "Work"
 
 
 NAVIGATION = (
@@ -45,20 +46,20 @@ NAVIGATION = (
     NavigationLink("Quarantine", "/quarantine", "quarantine.read"),
     NavigationLink("Requests", "/requests", "quarantine.read"),
     NavigationLink("Scan", "/scan", "messages.scan"),
-    NavigationLink("Lists", "/lists", "lists.read"),
-    NavigationLink("Feeds", "/feeds", "feeds.read"),
-    NavigationLink("API keys", "/keys", "keys.read"),
-    NavigationLink("Policy", "/policy", "policy.read"),
-    NavigationLink("Rules", "/rules", "policy.read"),
-    NavigationLink("Tenants", "/tenants", "tenants.read"),
-    NavigationLink("Digests", "/digests", "digests.read"),
-    NavigationLink("Users", "/users", "users.read"),
-    NavigationLink("Learning", "/learning", "learning.read"),
-    NavigationLink("Audit trail", "/audit", "audit.read"),
-    NavigationLink("Configuration", "/configuration", "system.read"),
-    NavigationLink("Alerts", "/alerts", "system.read"),
-    NavigationLink("Nodes", "/nodes", "system.read"),
-    NavigationLink("System", "/system", "system.read"),
+    NavigationLink("Lists", "/lists", "lists.read", "Configure"),
+    NavigationLink("Feeds", "/feeds", "feeds.read", "Configure"),
+    NavigationLink("Policy", "/policy", "policy.read", "Configure"),
+    NavigationLink("Rules", "/rules", "policy.read", "Configure"),
+    NavigationLink("Digests", "/digests", "digests.read", "Configure"),
+    NavigationLink("Learning", "/learning", "learning.read", "Configure"),
+    NavigationLink("API keys", "/keys", "keys.read", "Administer"),
+    NavigationLink("Tenants", "/tenants", "tenants.read", "Administer"),
+    NavigationLink("Users", "/users", "users.read", "Administer"),
+    NavigationLink("Audit trail", "/audit", "audit.read", "Administer"),
+    NavigationLink("Configuration", "/configuration", "system.read", "Administer"),
+    NavigationLink("Alerts", "/alerts", "system.read", "Administer"),
+    NavigationLink("Nodes", "/nodes", "system.read", "Administer"),
+    NavigationLink("System", "/system", "system.read", "Administer"),
 )
 
 

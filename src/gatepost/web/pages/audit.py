@@ -1,5 +1,7 @@
 """The audit trail: who did what and when, in all, of one list, and one record with all its values. It is only read."""
 
+import re
+
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
@@ -84,6 +86,7 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Res
             scopes=await find_scopes(context, request),
             groups=ACTION_GROUPS,
             link_of=link_of,
+            shorten_ids=shorten_ids,
         )
     )
 
@@ -94,6 +97,14 @@ def link_of(text: str, action: str) -> str:
         return ""
     ggrid = canonical(text)
     return f"/messages/{ggrid}" if ggrid else ""
+
+
+_ID = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+
+
+def shorten_ids(text: str) -> str:
+    """Return a text with its ids cut to their beginnings; the page of the record has them whole."""
+    return _ID.sub(r"\1…", text)
 
 
 async def show_record(context: WebContext, request: SignedInRequest) -> Response | Failure:

@@ -18,6 +18,7 @@ from gatepost.store.top_values import TopValues
 from gatepost.store.traffic import BINS, TrafficBucket
 from gatepost.web.charts import Column, draw_lines, draw_meter, draw_stacked_bars
 from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.message_lines import name_tag
 from gatepost.web.page_responses import html_response
 from gatepost.web.pages.checklist import find_checklist
 from gatepost.web.request import SignedInRequest
@@ -104,6 +105,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "top": top,
         "steps": tuple(zip(buckets, places, strict=True)),
         "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants()},
+        "titles": {tag: name_tag(tag) for tag, _ in top.findings},
         "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
         "buckets": buckets,
         "labels": [_format_label(bucket.start, span) for bucket in buckets],

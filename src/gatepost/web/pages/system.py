@@ -20,6 +20,8 @@ from gatepost.web.routing import PageRoute, WebRoute
 
 # How many published versions the page of nodes shows.
 VERSIONS = 20
+# How values are written that nobody has set.
+UNSET = ("not set", "none")
 
 
 async def show_system(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -58,6 +60,8 @@ async def _render_system(context: WebContext, request: SignedInRequest, found: S
         python=f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}",
         now=context.now(),
         started=int(installation.started * 1000),
+        stated=[row for row in installation.settings if row[2] not in UNSET],
+        unset=[row for row in installation.settings if row[2] in UNSET],
         storage=await _storage_fault(context),
         cores=context.cores.states,
         status=context.cores.colour,
