@@ -27,7 +27,7 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.errors import NotFound, StorageError
+from gatepost.store.errors import NotFound, StorageError, TenantFull
 from gatepost.store.tenants import tenant_exists
 
 PREFIX = "gp_"
@@ -35,6 +35,11 @@ PREFIX = "gp_"
 USE_MILLISECONDS = 60_000
 
 _COLUMNS = "id, name, tenant, read_only, created, expires, revoked, last_used"
+# Of a tenant: keys that can be used, and revoked ones that are still shown.
+MAX_OF_TENANT, MAX_REVOKED = 500, 500
+_COUNT = "SELECT count(*) FROM api_keys WHERE tenant = $1 AND revoked IS NULL"
+_DELETE_REVOKED = """DELETE FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL AND revoked <= (SELECT revoked
+FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL ORDER BY revoked DESC LIMIT 1 OFFSET $2)"""
 _INSERT = """INSERT INTO api_keys (id, hash, name, tenant, read_only, created, expires)
 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
 _SELECT_HASH = f"SELECT {_COLUMNS} FROM api_keys WHERE hash = $1"  # noqa: S608
@@ -82,12 +87,16 @@ class ApiKeyStore(Operations):
         expires: int | None,
         by: Actor = CLI,
         key_id: str | None = None,
-    ) -> Work[tuple[str, ApiKey] | NotFound]:
+    ) -> Work[tuple[str, ApiKey] | NotFound | TenantFull]:
         """A new key with its secret, which is never shown again. `key_id` is an id that the caller has chosen, so that
         the same request sent twice creates one key: the second one is `NotFound`."""
         owner = normalize_scope(tenant)
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
+        if owner:
+            yield Write(_DELETE_REVOKED, (owner, MAX_REVOKED))
+            if int((yield Read(_COUNT, (owner,)))[0][0]) >= MAX_OF_TENANT:
+                return TenantFull("API keys", MAX_OF_TENANT)
         secret = new_secret()
         key = ApiKey(key_id or new_id(), storable(name), owner, read_only, now(), expires)
         row = (key.id, hash_secret(secret), key.name, owner, int(read_only), key.created, expires)
