@@ -5,10 +5,13 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from gatepost.ids import new_id
+from gatepost.store import api_keys
 from gatepost.store.api_keys import ApiKey, KeyRefused
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.errors import NotFound
+from gatepost.store.errors import NotFound, TenantFull
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -21,8 +24,29 @@ async def new_key(
     store: Store, name: str, tenant: str | None = None, read_only: bool = False, expires: int | None = None
 ) -> tuple[str, ApiKey]:
     created = await store.create_api_key(name, tenant, read_only, expires, ANN)
-    assert not isinstance(created, NotFound)
+    assert not isinstance(created, NotFound | TenantFull)
     return created
+
+
+def test_a_tenant_has_so_many_keys(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_keys, "MAX_OF_TENANT", 2)
+    monkeypatch.setattr(api_keys, "MAX_REVOKED", 3)
+
+    async def scenario(store: Store) -> None:
+        tenant = await store.create_tenant("t")
+        assert isinstance(tenant, Tenant)
+        first, _ = [(await new_key(store, "k", tenant.uid))[1] for _ in range(2)]
+        full = await store.create_api_key("one more", tenant.uid, False, None, ANN)
+        assert isinstance(full, TenantFull)
+        assert "2 API keys" in full.explanation
+        assert len([await new_key(store, "of the deployment") for _ in range(3)]) == 3
+        await store.revoke_api_key(first.id, ANN)
+        for _ in range(6):
+            _, key = await new_key(store, "for a moment", tenant.uid)
+            await store.revoke_api_key(key.id, ANN)
+        assert len(await store.api_keys(tenant.uid)) <= 6, "the oldest of those that were revoked are gone"
+
+    use(scenario)
 
 
 def test_a_key_opens_until_it_is_revoked(use: Use) -> None:

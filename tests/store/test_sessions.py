@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import NotFound
-from gatepost.store.sessions import WebSession
+from gatepost.store.sessions import MAX_OF_USER, WebSession
 from gatepost.store.store import Store
 from gatepost.store.users import User
 
@@ -141,5 +141,18 @@ def test_those_that_are_over_are_purged(use: Use) -> None:
         assert await store.purge_sessions(now + 100, IDLE) == 1
         assert await store.purge_sessions(now + 50_000, 10_000) == 1
         assert await store.sessions(ann.uid, 0) == ()
+
+    use(scenario)
+
+
+def test_a_user_has_so_many_sessions(use: Use) -> None:
+    async def scenario(store: Store) -> None:
+        ann, bob = await made(store, "ann of many"), await made(store, "bob of one")
+        await signed_in(store, bob, "b")
+        for number in range(MAX_OF_USER + 3):
+            await signed_in(store, ann, f"s{number}")
+        assert len(await store.sessions(ann.uid, 0)) == MAX_OF_USER
+        assert await store.session(f"s{MAX_OF_USER + 2}", 0, IDLE), "the last one is among them"
+        assert len(await store.sessions(bob.uid, 0)) == 1
 
     use(scenario)

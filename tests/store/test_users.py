@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from gatepost.ids import new_id
+from gatepost.store import users
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
 from gatepost.store.sessions import WebSession
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -176,5 +179,20 @@ def test_a_password_of_somebody_else_s_choice_is_marked(use: Use) -> None:
         found = await store.user(first.uid)
         assert found
         assert not found.first_password
+
+    use(scenario)
+
+
+def test_a_tenant_has_so_many_users(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "MAX_OF_TENANT", 1)
+
+    async def scenario(store: Store) -> None:
+        tenant = await tenant_named(store, "full")
+        await made(store, "first of them", "analyst", tenant)
+        refused = await store.create_user("second of them", "analyst", tenant, "h", ROOT)
+        assert isinstance(refused, TenantFull)
+        assert "1 users" in refused.explanation
+        await made(store, "nobody's limit", "analyst")
+        await made(store, "another's first", "analyst", await tenant_named(store, "other"))
 
     use(scenario)

@@ -41,6 +41,8 @@ def create(
 ) -> None:
     """Create a key and print it. The key is shown only once; only a hash of it is stored."""
     from gatepost.cli.printing import print_json
+    from gatepost.service.data_folder import StartError
+    from gatepost.store.errors import TenantFull
     from gatepost.times import now
 
     if not name.strip():
@@ -49,6 +51,8 @@ def create(
     if until is not None and until <= now():
         raise typer.BadParameter("is in the past", param_hint="--expires")
     made = with_store(config, data, lambda store: store.create_api_key(name.strip(), uid, read_only, until))
+    if isinstance(made, TenantFull):
+        raise StartError(f"The key was not created: {made.explanation}.")
     secret, key = require_found(made, uid or "")
     if json:
         print_json({"key": secret, **_describe(key)})

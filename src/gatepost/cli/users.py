@@ -42,7 +42,7 @@ def create(
     """
     from gatepost.cli.printing import print_result
     from gatepost.store.audit import CLI
-    from gatepost.store.errors import NameTaken, NotFound
+    from gatepost.store.errors import NameTaken, NotFound, TenantFull
 
     if not name.strip():
         raise typer.BadParameter("must not be empty", param_hint="NAME")
@@ -56,6 +56,8 @@ def create(
         raise StartError(f"There is no tenant {uid}.")
     if isinstance(user, NameTaken):
         raise StartError(f"A user named {user.name} already exists.")
+    if isinstance(user, TenantFull):
+        raise StartError(f"The user was not created: {user.explanation}.")
     text = f"Created {user.name} as {role}."
     print_result(json, _describe(user) | _new_password(password, invented), _add_password(text, password, invented))
 

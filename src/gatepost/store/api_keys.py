@@ -27,14 +27,19 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.errors import NotFound, StorageError
+from gatepost.store.errors import NotFound, StorageError, TenantFull
 from gatepost.store.tenants import tenant_exists
 
 PREFIX = "gp_"
 # How exact "last used" is; each key costs at most one write in this time.
 USE_MILLISECONDS = 60_000
 MAX_ADDRESS = 300
+# Of a tenant: keys that can be used, and revoked ones that are still shown.
+MAX_OF_TENANT, MAX_REVOKED = 500, 500
 
+_COUNT = "SELECT count(*) FROM api_keys WHERE tenant = $1 AND revoked IS NULL"
+_DELETE_REVOKED = """DELETE FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL AND revoked <= (SELECT revoked
+FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL ORDER BY revoked DESC LIMIT 1 OFFSET $2)"""
 _COLUMNS = "id, name, tenant, read_only, created, expires, revoked, last_used, last_address"
 _INSERT = """INSERT INTO api_keys (id, hash, name, tenant, read_only, created, expires)
 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
@@ -86,12 +91,16 @@ class ApiKeyStore(Operations):
         expires: int | None,
         by: Actor = CLI,
         key_id: str | None = None,
-    ) -> Work[tuple[str, ApiKey] | NotFound]:
+    ) -> Work[tuple[str, ApiKey] | NotFound | TenantFull]:
         """A new key with its secret, which is never shown again. `key_id` is an id that the caller has chosen, so that
         the same request sent twice creates one key: the second one is `NotFound`."""
         owner = normalize_scope(tenant)
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
+        if owner:
+            yield Write(_DELETE_REVOKED, (owner, MAX_REVOKED))
+            if int((yield Read(_COUNT, (owner,)))[0][0]) >= MAX_OF_TENANT:
+                return TenantFull("API keys", MAX_OF_TENANT)
         secret = new_secret()
         key = ApiKey(key_id or new_id(), storable(name), owner, read_only, now(), expires)
         row = (key.id, hash_secret(secret), key.name, owner, int(read_only), key.created, expires)

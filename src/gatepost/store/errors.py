@@ -1,7 +1,7 @@
 """How a store operation fails.
 
 A refusal that belongs to ordinary use is a value that the operation returns, so that callers have to look at it:
-`NotFound`, `NameTaken`, `ListFull`, `TooManyLists`, `LastAdministrator` (and `KeyRefused` in `api_keys`).
+`NotFound`, `NameTaken`, `ListFull`, `TooManyLists`, `TenantFull`, `LastAdministrator` (and `KeyRefused` in `api_keys`).
 `StorageError` is raised where storage itself cannot be used.
 """
 
@@ -50,6 +50,19 @@ class TooManyLists(msgspec.Struct, frozen=True):
     """The scope has as many custom lists as it may have."""
 
     limit: int
+
+
+class TenantFull(msgspec.Struct, frozen=True):
+    """The tenant has as many keys or users as it may have."""
+
+    what: Literal["API keys", "users"]
+    limit: int
+
+    @property
+    def explanation(self) -> str:
+        """The sentence without its full stop that says what is full."""
+        first = "revoke" if self.what == "API keys" else "delete"
+        return f"the tenant has {self.limit:,} {self.what}, as many as it may have; {first} one first"
 
 
 class LastAdministrator(msgspec.Struct, frozen=True):

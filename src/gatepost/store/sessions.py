@@ -19,6 +19,8 @@ IDLE_MILLISECONDS = 12 * 3_600_000
 # How exact "last seen" is; each session costs at most one write in this time.
 SEEN_MILLISECONDS = 60_000
 MAX_TEXT = 300
+# Sessions of one user; of more, those that were not used for longest end.
+MAX_OF_USER = 100
 
 _SELECT = f"""SELECT id, sessions.created, seen, expires, address, agent, csrf, strong, {USER_COLUMNS}
 FROM sessions JOIN users ON users.uid = user_uid"""  # noqa: S608
@@ -32,6 +34,8 @@ _KEY_IDS = f"SELECT {KEY_IDS} FROM users WHERE uid = $1"  # noqa: S608
 _SET_SEEN = "UPDATE sessions SET seen = $2 WHERE id = $1 AND seen < $2"
 _OWNER = "SELECT user_uid, users.name, tenant FROM sessions JOIN users ON users.uid = user_uid WHERE id = $1"
 _USER_NAME = "SELECT users.uid, users.name, tenant FROM users WHERE uid = $1"
+_DELETE_MANY = """DELETE FROM sessions WHERE user_uid = $1 AND id IN (SELECT id FROM sessions WHERE user_uid = $1
+ORDER BY seen DESC, id DESC LIMIT 1000 OFFSET $2)"""
 _DELETE = "DELETE FROM sessions WHERE id = $1"
 _DELETE_OVER = "DELETE FROM sessions WHERE expires <= $1 OR seen <= $2"
 
@@ -81,6 +85,7 @@ class SessionStore(Operations):
         proofs_shown = (int(strong), storable(provider_session[:MAX_TEXT]))
         row = (storable(digest), new_id(), uid, created, expires, *client, secrets.token_urlsafe(32), *proofs_shown)
         yield Write(_INSERT, row)
+        yield Write(_DELETE_MANY, (uid, MAX_OF_USER))
         rows = yield Read(_SELECT_DIGEST, (storable(digest),))
         return _session(rows[0])
 

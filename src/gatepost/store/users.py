@@ -28,7 +28,7 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
 from gatepost.store.sign_in_attempts import forget_attempts, forget_browsers
 from gatepost.store.tenants import tenant_exists
 
@@ -39,6 +39,8 @@ USER_COLUMNS = (
 MAX_ZONE = 100
 USER_WIDTH = USER_COLUMNS.count(",") + 1
 
+MAX_OF_TENANT = 2_000
+_COUNT = "SELECT count(*) FROM users WHERE tenant = $1"
 _INSERT = """INSERT INTO users
 (uid, name, folded, role, tenant, created, disabled, password, totp_step, must_change)
 VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, $8) ON CONFLICT (folded) DO NOTHING"""
@@ -119,7 +121,7 @@ class UserStore(Operations):
         *,
         must_change: bool = False,
         first_password: bool = False,
-    ) -> Work[User | NameTaken | NotFound]:
+    ) -> Work[User | NameTaken | NotFound | TenantFull]:
         """A new user. Names are compared without regard to case; `password` is an argon2 hash, which the user
         `must_change` where somebody else knows the password."""
         owner, state = normalize_scope(tenant), _FIRST if first_password else int(must_change)
@@ -130,6 +132,8 @@ class UserStore(Operations):
         )
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
+        if owner and int((yield Read(_COUNT, (owner,)))[0][0]) >= MAX_OF_TENANT:
+            return TenantFull("users", MAX_OF_TENANT)
         row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password), state)
         if not (yield Write(_INSERT, row)):
             return NameTaken(name)

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical, new_id
 from gatepost.store.api_keys import ApiKey
-from gatepost.store.errors import NotFound
+from gatepost.store.errors import NotFound, TenantFull
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import Form, parse_expiry
 from gatepost.web.page_responses import html_response, redirect
@@ -41,6 +41,8 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
         return html_response(await _render_keys(context, request, fault=SENT_BEFORE), 409)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
+    if isinstance(created, TenantFull):
+        return html_response(await _render_keys(context, request, fault=created.explanation), 409)
     secret, key = created
     return html_response(await _render_keys(context, request, secret=secret, created=key))
 

@@ -9,7 +9,7 @@ from typing import cast
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
-from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
 from gatepost.store.users import Role, User
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.credentials import generate_password
@@ -44,6 +44,8 @@ async def create_user(context: WebContext, request: SignedInRequest) -> Response
     created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
+    if isinstance(created, TenantFull):
+        return html_response(await _render_users(context, request, fault=created.explanation), 409)
     if isinstance(created, NameTaken):
         return html_response(
             await _render_users(context, request, fault=f"a user named {created.name} already exists"), 409
