@@ -40,6 +40,7 @@ BENCHMARKS = (
     "poisoning",
     "learning",
     "bogofilter",
+    "spamassassin",
 )
 # Only where they are named: they take long, or many gigabytes.
 LONG = ("soak", "history")

@@ -71,16 +71,16 @@ class Counts(msgspec.Struct):
 def run() -> str:
     """Each mailbox with true reports, and with true reports and lies."""
     try:
-        folders = [_find_folder(name) for name in ("mail-dev", "mail-dev-2")]
+        folders = [find_folder(name) for name in ("mail-dev", "mail-dev-2")]
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
-    samples = read_samples(folders, (), _unwatched)
+    samples = read_samples(folders, (), unwatched)
     honest, lying = [], []
     with TemporaryDirectory() as place:
         for family in MAILBOXES:
             model = Path(place) / f"{family}.npz"
             known = [sample for sample in samples if family_of(sample.corpus) != family]
-            model.write_bytes(train_model(known, 1, _unwatched).to_bytes())
+            model.write_bytes(train_model(known, 1, unwatched).to_bytes())
             mailbox = judge_mailbox(folders, family, str(model))
             honest.append(_describe(family, try_reports(mailbox)))
             lying.append(_describe(family, try_reports(mailbox, lies=LIES)))
@@ -100,12 +100,12 @@ def render(honest: Sequence[str], lying: Sequence[str]) -> str:
     )
 
 
-def _find_folder(name: str) -> Path:
+def find_folder(name: str) -> Path:
     folder = corpus.unpacked(name)
     return folder / "dev" if (folder / "dev").is_dir() else folder
 
 
-def _unwatched(_what: str, _done: int, _of: int) -> None:
+def unwatched(_what: str, _done: int, _of: int) -> None:
     """Nobody watches."""
 
 
@@ -115,10 +115,10 @@ def judge_mailbox(folders: Sequence[Path], family: str, model: str) -> list[Mess
     random.Random(1).shuffle(mails)
     unwanted = [mail for mail in mails if mail.label in UNWANTED_LABELS][:MOST_UNWANTED]
     wanted = [mail for mail in mails if mail.label == "ham"][:MOST_WANTED]
-    return asyncio.run(_judge([*unwanted, *wanted], model))
+    return asyncio.run(judge_mail([*unwanted, *wanted], model))
 
 
-async def _judge(mails: Sequence[LabelledMail], model: str) -> list[Message]:
+async def judge_mail(mails: Sequence[LabelledMail], model: str) -> list[Message]:
     pool = await start_pool(GuardSettings(), shipped_policy(), _answer, model, 2)
     turns = asyncio.Semaphore(4)
 
