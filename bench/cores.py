@@ -9,9 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -110,7 +108,7 @@ def run() -> str:
 def trial(scans: int, storage: str, folder: Path) -> Outcome:
     """Scan so many messages over three cores that fare as described above."""
     with contextlib.ExitStack() as stack:
-        cores = [_configured(folder / str(number), _lasting_port(), storage) for number in range(CORES)]
+        cores = [_configured(folder / str(number), free_port(), storage) for number in range(CORES)]
         for core in cores:
             core.start()
             stack.callback(_end, core)
@@ -214,7 +212,7 @@ def _abby(folder: Path, cores: list[Core], storage: str) -> Iterator[str]:
         yield f"https://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(180)
 
 
 def _started(service: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -227,7 +225,7 @@ def _end(core: Core) -> None:
     if core.process is not None:
         core.signal(signal.SIGCONT)
         core.process.terminate()
-        core.process.wait(60)
+        core.process.wait(180)
 
 
 @contextlib.contextmanager
@@ -248,14 +246,6 @@ async def _records(storage: str) -> int:
         return int(await connection.fetchval("SELECT count(*) FROM messages"))
     finally:
         await connection.close()
-
-
-def _lasting_port() -> int:
-    """A port that nobody's outgoing connection gets while the core that had it is dead."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 def _until(true: Callable[[], bool]) -> None:

@@ -230,8 +230,8 @@ class Deployment:
 class Load:
     """Scans and SMTP sessions that go on while nodes change; what fails is kept."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+    def __init__(self, deployment: Deployment, pause: float = 0.1) -> None:
+        self._deployment, self._pause = deployment, pause
         self._ended = threading.Event()
         self.scans = self.sessions = 0
         self.failed: list[object] = []
@@ -249,7 +249,7 @@ class Load:
 
     def _scan(self) -> None:
         with self._deployment.client() as client:
-            while not self._ended.wait(0.1):
+            while not self._ended.wait(self._pause):
                 try:
                     answer = self._deployment.scan(client)
                     if answer.status_code != 200:
@@ -260,7 +260,7 @@ class Load:
 
     def _connect(self) -> None:
         """A reply of 4xx is no fault: the client comes again. A refused connection is one."""
-        while not self._ended.wait(0.2):
+        while not self._ended.wait(2 * self._pause):
             for port in self._deployment.smtp_ports:
                 try:
                     with smtplib.SMTP("127.0.0.1", port, timeout=60) as client:

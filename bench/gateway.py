@@ -41,7 +41,7 @@ class Sink:
         self._stop: asyncio.Event
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
         self._thread.start()
-        assert self._ready.wait(60)
+        assert self._ready.wait(180)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -194,7 +194,7 @@ class Gateway:
     def stop(self) -> int:
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(60)
+        return self.process.wait(180)
 
     def __enter__(self) -> "Gateway":
         self.start()
@@ -205,7 +205,7 @@ class Gateway:
             self.stop()
 
 
-def await_greeting(port: int, seconds: float = 60.0, process: subprocess.Popen[bytes] | None = None) -> None:
+def await_greeting(port: int, seconds: float = 180.0, process: subprocess.Popen[bytes] | None = None) -> None:
     """Wait until somebody says 220."""
     import socket
 

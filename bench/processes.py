@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 
-def await_output(process: subprocess.Popen[bytes], output: Path, words: str, seconds: float = 90.0) -> str:
+def await_output(process: subprocess.Popen[bytes], output: Path, words: str, seconds: float = 240.0) -> str:
     """Wait until a process has written these words into its output, and return the whole of it.
 
     A process that ended before, or that takes too long, is ended and fails the caller with what it wrote.

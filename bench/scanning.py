@@ -257,7 +257,7 @@ def spamd_request(mail: corpus.Mail) -> bytes:
 
 
 def await_port(port: int) -> None:
-    for _ in range(600):
+    for _ in range(2_400):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.1)

@@ -137,7 +137,7 @@ class Service:
         """End it."""
         self.client.close()
         self._process.terminate()
-        self._process.wait(60)
+        self._process.wait(180)
 
 
 def _hash(password: str) -> str:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
 
 _FAILED = pytest.StashKey[bool]()
+# How many tests were left to `make test-long`; a worker of a parallel run tells it to the process that sums up.
+_LEFT = pytest.StashKey[int]()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
 FIRST = tuple(f"tests/{name}/" for name in "browser blackbox service workers guard store web abby".split())
@@ -41,7 +44,8 @@ TOGETHER = {
 }
 
 # Whether the tests pass depends on the change alone. To look for new examples: pytest --hypothesis-profile=default
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("long", derandomize=True, deadline=None, max_examples=300)
 settings.load_profile("repeatable")
 
 
@@ -66,9 +70,56 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order in which workers take files is the order of the tests."""
-    items.sort(key=lambda item: next((at for at, start in enumerate(FIRST) if item.nodeid.startswith(start)), 99))
+class RotatedFolder(pytest.Dir):
+    """A folder that each worker of a parallel run begins at another place.
+
+    In a fresh checkout there is no bytecode. Workers that went through the same files at the same time would compile
+    every file each; so they find most of it done by another. The order is put right when everything is collected.
+    """
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        found = list(super().collect())
+        worker, workers = (int(os.environ[f"PYTEST_XDIST_WORKER{name}"].lstrip("gw")) for name in ("", "_COUNT"))
+        start = len(found) * worker // workers
+        return found[start:] + found[:start]
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return None
+    rotated: pytest.Collector = RotatedFolder.from_parent(parent, path=path)
+    return rotated
+
+
+def place(item: pytest.Item) -> tuple[int, str]:
+    """Where a file stands in the order in which workers take them."""
+    file = item.nodeid.partition("::")[0]
+    return next((at for at, start in enumerate(FIRST) if file.startswith(start)), len(FIRST)), file
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The order in which workers take files is the order of the tests. Long tests run where somebody asks for them: by
+    `-m`, or by the name of a test."""
+    items.sort(key=place)
+    if config.option.markexpr or any("::" in argument for argument in config.args):
+        return
+    left = [item for item in items if item.get_closest_marker("long")]
+    config.stash[_LEFT] = len(left)
+    if left:
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output: dict[str, int] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left"] = session.config.stash.get(_LEFT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each worker has collected all tests, so that one number stands for all of them."""
+    node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", node.config.stash.get(_LEFT, 0))
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -105,6 +156,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.section(f"NOT RUN: {reasons.total()}", yellow=True, bold=True)
         for reason, number in reasons.most_common():
             terminalreporter.line(f"{number:>5}  {reason.removeprefix('Skipped: ').removeprefix('not run: ')}")
+    if left := terminalreporter.config.stash.get(_LEFT, 0):
+        terminalreporter.section(f"LEFT TO make test-long: {left}", yellow=True, bold=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -148,10 +201,11 @@ def own_logging() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def shared() -> Callable[[str], Path]:
     """`shared("conformance")` is the unpacked suite; without it the test is reported as not run."""
+    find = cache(unpacked)
 
     def suite(name: str) -> Path:
         try:
-            return unpacked(name)
+            return find(name)
         except NotPresentError as absence:
             pytest.skip(f"not run: {absence}")
 
@@ -256,7 +310,7 @@ class _SinkSession(socketserver.StreamRequestHandler):
                 return
             lines.append(line.removeprefix(b"."))
         self.server.seen.set()
-        self.server.open.wait(60)
+        self.server.open.wait(180)
         answer = self._answer(".", "250 taken")
         if answer.startswith("2"):
             addresses = tuple(each[each.index("<") + 1 : each.index(">")] for each in (sender, *recipients))

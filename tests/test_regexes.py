@@ -246,7 +246,8 @@ def test_patterns_are_linear(part: str) -> None:
     ] == []
 
 
-def test_the_test_finds_quadratic_patterns() -> None:
+def test_the_test_finds_quadratic_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "LIMIT", 0.08)  # what takes so long is one of them
     for pattern in (
         r"--[^\n]*(?=\ncontent)",
         r"(?:^|\s)(\d*\.?\d+(?:px)?)\s*(?:/|\s)",

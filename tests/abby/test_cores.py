@@ -111,7 +111,7 @@ def submit(cores: Cores, ggrid: str = "1", client: Client | None = None, size: i
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not condition():  # noqa: ASYNC110  what is waited for tells nobody
             await asyncio.sleep(0.002)
 

@@ -189,7 +189,7 @@ class Core:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not condition():  # noqa: ASYNC110  what is waited for is no event
             await asyncio.sleep(0.002)
 

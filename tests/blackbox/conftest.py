@@ -163,7 +163,7 @@ class Service:
 PARAMETERS = {"borderMtaData": {"envelopeFrom": "a@example.org", "envelopeRecipients": ["b@example.net"]}}
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 180.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -275,7 +275,7 @@ class Lists:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
         self._thread.start()
-        assert self._ready.wait(60)
+        assert self._ready.wait(180)
         self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=60, trust_env=False)
         self.key = self.new_key()
 
@@ -301,7 +301,7 @@ class Lists:
 
     def run(self, coroutine: Any) -> Any:
         """Have the store do something."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(180)
 
     def new_tenant(self) -> str:
         uid: str = self.run(self.store.create_tenant(f"tenant {new_id()}")).uid

@@ -106,7 +106,7 @@ class Gate:
 
     async def turns(self, colour: str) -> None:
         """The status may be a quarter of a second old."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while (await self.client.post("/v1/admin/status")).json()["messageQueueStatus"] != colour:  # noqa: ASYNC110  the service tells nobody
                 await asyncio.sleep(0.02)
 
@@ -158,7 +158,7 @@ async def serving(app: Any, certificate: tuple[Path, Path]) -> AsyncIterator[str
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not condition():  # noqa: ASYNC110  what is waited for tells nobody
             await asyncio.sleep(0.005)
 

@@ -92,11 +92,11 @@ def dovecot() -> Iterator[Dovecot]:
                 yield Dovecot(folder, port)
             finally:
                 process.terminate()
-                process.wait(60)
+                process.wait(180)
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         assert process.poll() is None, "Dovecot ended"
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):

@@ -21,6 +21,7 @@ from bench.ports import free_port
 from bench.scanning import TOKEN, await_port, configure, pss
 from tests.blackbox.page_walk import PASSWORD, Walker
 from tests.command_line import run_command
+from tests.stolen_time import StolenTime
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 LIMIT = 52_428_800
@@ -35,6 +36,7 @@ class Service:
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, output: Path = Path(os.devnull)) -> None:
         self.output = output
+        self.stolen = StolenTime()
         self.process = psutil.Process(process.pid)
         headers = {"Authorization": f"Bearer {TOKEN}"}
         self.client = httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False, timeout=150, headers=headers)
@@ -78,7 +80,7 @@ def running(folder: Path, command: str, port: int) -> Iterator[subprocess.Popen[
         yield process
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(180)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +202,8 @@ def test_no_callback_held_the_event_loop(service: Service) -> None:
     """After all of that, after floods of copies, of large messages and of uploads that are refused, and after every
     page, form and call. A callback may take 5 ms, and most take less than one; what is CPU time here does not depend on
     other processes, but a core that shares its caches is two or three times slower. So 20 ms are the limit of the test.
-    The watchdog sees every callback that takes so long, and the log names it."""
+    The watchdog sees every callback that takes so long, and the log names it. Time that the host gives to other guests
+    is counted in, so that where this is much, the figure shows nothing."""
     floods = [
         *(b"X-Gatepost-Fault: parse:die\r\n" + SMALL,) * 12,
         *(SMALL + b"x" * size for size in (900_000, 3 << 20) for _ in range(6)),
@@ -214,7 +217,8 @@ def test_no_callback_held_the_event_loop(service: Service) -> None:
     assert not [each for each in walked if each[1] not in {200, 303, 400, 401, 404, 409, 429}], service.log()
     figures = dict(line.rsplit(" ", 1) for line in service.client.get("/metrics").text.splitlines() if line[:1] != "#")
     assert float(figures["gatepost_poison_recalled_total"]) >= 8
-    assert float(figures["gatepost_loop_blocked_worst_seconds"]) < 0.02, service.log()
+    worst = float(figures["gatepost_loop_blocked_worst_seconds"])
+    service.stolen.expect(worst < 0.02, f"a callback held the event loop for {worst * 1000:.0f} ms", service.log())
 
 
 def walk_pages(service: Service) -> list[tuple[str, int]]:
@@ -260,7 +264,7 @@ def test_a_core_that_is_killed_in_the_middle_is_not_noticed(tmp_path: Path) -> N
             assert [answer.status_code for answer in answers] == [200] * 4
             assert {answer.json()["verdict"] for answer in answers} == {"clean"}
             # Where the killed core had just answered, abby learns of its end by asking for its load.
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while service.status() != "YELLOW":
                 assert time.monotonic() < deadline
                 time.sleep(0.2)

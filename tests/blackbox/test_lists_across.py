@@ -31,8 +31,8 @@ class Node(NamedTuple):
     client: Client
 
 
-def started(folder: Path, storage: str, api_key: str) -> Node:
-    """`gatepost serve` in a process of its own, with a data folder of its own."""
+def started(service: str, folder: Path, storage: str, api_key: str) -> Node:
+    """`gatepost serve` or `gatepost abby` in a process of its own, with a data folder of its own."""
     guard_port, abby_port = free_ports(2)
     files = {
         GUARD_FILE: f"scanSources: {{restApi: {{port: {guard_port}}}}}\nworkerProcesses: 1\n",
@@ -45,7 +45,7 @@ def started(folder: Path, storage: str, api_key: str) -> Node:
         (folder / name).write_text(f'{text}storage: {{url: "{storage}"}}\n')
     output = folder / "output"
     with output.open("wb") as sink:
-        command = [sys.executable, "-m", "gatepost", "serve", "--config", str(folder), "--data", str(folder)]
+        command = [sys.executable, "-m", "gatepost", service, "--config", str(folder), "--data", str(folder)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink, env={**os.environ})
     await_output(process, output, '"listening"')
     url, ca = f"https://127.0.0.1:{abby_port}", folder / "tls/certificate.pem"
@@ -73,9 +73,10 @@ def nodes(storage: str, tmp_path: Path) -> Iterator[tuple[Node, Node, str]]:
     tenant, key = asyncio.run(_prepared(storage))
     running: list[Node] = []
     try:
-        for name in ("one", "two"):
-            (tmp_path / name).mkdir()
-            running.append(started(tmp_path / name, storage, key))
+        # Lists are changed through the first, and mail is scanned through the second: only that one needs a core.
+        for service in ("abby", "serve"):
+            (tmp_path / service).mkdir()
+            running.append(started(service, tmp_path / service, storage, key))
         yield running[0], running[1], tenant
     finally:
         for node in running:

@@ -55,7 +55,7 @@ class Far:
         self.server = uvicorn.Server(server_config(app, certificate=certificate[0], key=certificate[1]))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while not self.server.started:
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -43,7 +43,7 @@ def error(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, body["error"]
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 180.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -387,7 +387,7 @@ def test_a_scan_waits_for_a_slot_and_lies_on_disk(start: Any, fake_core: Any) ->
     eventually(lambda: service.queue.waiting == 1)
     assert len(service.core.scanned) == 1
     service.core.holding = False
-    assert first.result(60).status_code == second.result(60).status_code == 200
+    assert first.result(180).status_code == second.result(180).status_code == 200
     assert service.core.scanned[1].body.on_disk
     assert not service.core.scanned[0].body.on_disk
 
@@ -404,7 +404,7 @@ def test_waiting_clients_that_leave_give_up_their_place(start: Any, fake_core: A
     connection.close()
     eventually(lambda: service.queue.waiting == 0)
     service.core.holding = False
-    assert first.result(60).status_code == 200
+    assert first.result(180).status_code == 200
     assert service.submit().status_code == 200
     assert len(service.core.scanned) == 2
 
@@ -415,7 +415,7 @@ def test_no_slot_in_time(start: Any, fake_core: Any) -> None:
     first = in_background(service.submit)
     eventually(lambda: len(service.core.scanned) == 1)
     assert error(service.submit()) == (504, "analysis_timeout")
-    assert error(first.result(60)) == (504, "analysis_timeout")
+    assert error(first.result(180)) == (504, "analysis_timeout")
 
 
 def test_waiting_has_a_limit(start: Any, fake_core: Any) -> None:
@@ -427,7 +427,7 @@ def test_waiting_has_a_limit(start: Any, fake_core: Any) -> None:
     assert error(response) == (503, "overloaded")
     assert int(response.headers["retry-after"]) > 0
     service.core.holding = False
-    assert first.result(60).status_code == 200
+    assert first.result(180).status_code == 200
 
 
 def test_a_core_that_dies_is_not_noticed(start: Any, fake_core: Any) -> None:
@@ -437,7 +437,7 @@ def test_a_core_that_dies_is_not_noticed(start: Any, fake_core: Any) -> None:
     scan = in_background(service.submit)
     eventually(lambda: len(one.scanned) == 1)
     one.alive = False
-    response = scan.result(60)
+    response = scan.result(180)
     assert response.status_code == 200
     assert two.scanned[0].ggrid == one.scanned[0].ggrid == response.json()["ggrid"]
     assert service.client.post(STATUS, headers=AUTH).json() == {"messageQueueStatus": "YELLOW"}
@@ -493,7 +493,7 @@ def test_shutting_down_finishes_what_is_in_flight(start: Any) -> None:
     eventually(lambda: len(service.core.scanned) == 1)
     service.server.should_exit = True
     threading.Timer(0.2, lambda: setattr(service.core, "holding", False)).start()
-    assert scan.result(60).status_code == 200
+    assert scan.result(180).status_code == 200
 
 
 def test_a_header_section_has_to_arrive(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,11 +128,12 @@ def swaks_features() -> str:
     return subprocess.run(["swaks", "--support"], capture_output=True, text=True, check=False).stdout
 
 
-def test_nothing_is_lost_when_guard_is_killed_and_the_next_hop_fails(tmp_path: Path) -> None:
-    result = trial(messages=120, connections=20, kills=2, folder=tmp_path)
-    assert result.account.kills == 2
+@pytest.mark.parametrize(("messages", "kills"), [(120, 1), pytest.param(400, 6, marks=pytest.mark.long)])
+def test_nothing_is_lost_when_guard_is_killed_and_the_next_hop_fails(tmp_path: Path, messages: int, kills: int) -> None:
+    result = trial(messages=messages, connections=20, kills=kills, folder=tmp_path)
+    assert result.account.kills == kills
     assert not result.lost
     assert not result.unexplained
-    assert len(result.account.accepted | result.account.refused) == 120
+    assert len(result.account.accepted | result.account.refused) == messages
     assert result.held >= 10
     assert sum(result.failures.values()) > 20

@@ -227,7 +227,7 @@ class CoreElsewhere:
         place.certificate.write_bytes(certificate)
         place.key.write_bytes(key)
         self._thread.start()
-        assert self._ready.wait(60)
+        assert self._ready.wait(180)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -61,7 +61,7 @@ def make_events(count: int, text: str = "") -> list[EncodedEvent]:
     return [encode_event(MessageHeld(ggrid=f"{number}{text}", verdict="spam", size=1), "n") for number in range(count)]
 
 
-def eventually(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
+def eventually(is_so: Callable[[], bool], seconds: float = 180.0) -> None:
     """Wait until something is so; fail if it takes too long."""
     end = time.monotonic() + seconds
     while not is_so():

@@ -30,7 +30,7 @@ class Memory:
         self.may_go_on.set()
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
-        self.may_go_on.wait(60)
+        self.may_go_on.wait(180)
         self.batches.append(events)
 
     def close(self, _seconds: float) -> None:

@@ -61,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             if served.gate:
                 self.wfile.write(body[:1])
-                served.gate.wait(60)
+                served.gate.wait(180)
                 body = body[1:]
             self.wfile.write(body)
 

@@ -169,7 +169,7 @@ def test_the_first_result_of_a_ggrid_stands(tmp_path: Path) -> None:
 
 async def until(true: Callable[[], bool]) -> None:
     """Let others run until it is so."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not true():  # noqa: ASYNC110  what is waited for is somebody else's list
             await asyncio.sleep(0.001)
 

@@ -43,7 +43,7 @@ class MailServer:
 
     async def read(self) -> tuple[bytes, bytes]:
         """One frame; its letter is empty where the connection was closed."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             try:
                 size = int.from_bytes(await self.reader.readexactly(4))
                 frame = await self.reader.readexactly(size)
@@ -141,7 +141,7 @@ class MilterHouse:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what no event tells."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 

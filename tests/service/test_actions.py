@@ -119,7 +119,7 @@ def call(running: Running, method: str, path: str, **rest: Any) -> Any:
 
 def await_event(running: Running, words: str) -> dict[str, Any]:
     """The event that has these words; events are written beside the work that they tell of."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         for line in (running.data / "events" / "events.jsonl").read_text().splitlines():
             if words in line:

@@ -20,6 +20,7 @@ import httpx
 import pytest
 from bench.ports import free_ports
 from bench.processes import await_output
+from tests.command_line import run_command
 from tests.doc_blocks import PAGES, ROOT, CodeBlock, blocks_of, read_blocks
 
 from gatepost.service.data_folder import DataFolder
@@ -38,6 +39,8 @@ RUN = [
     if page.relative_to(ROOT).as_posix() not in ELSEWHERE
     and any(block.language in {"sh", "python"} for block in read_blocks(page))
 ]
+# Pages that stand for the others, which `make test-long` runs.
+FIRST_PAGES = ("start", "integrating")
 # Language: the program that runs it, the name of the file, and what else is set in the environment.
 LANGUAGES = {
     "js": (["node"], "scan.mjs", {"NODE_EXTRA_CA_CERTS": "data/tls/certificate.pem"}),
@@ -103,7 +106,11 @@ def as_script(blocks: list[CodeBlock]) -> str:
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="not run: curl is not installed")
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[] if page.stem in FIRST_PAGES else pytest.mark.long) for page in RUN],
+    ids=lambda page: page.stem,
+)
 def test_a_page_runs_as_printed(page: Path, service: Service, folder: Path) -> None:
     ended = run(["sh", "-euc", as_script(read_blocks(page))], service, folder)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -183,8 +190,9 @@ def test_a_scan_over_a_limit_is_answered_as_the_page_says(row: str, service: Ser
 
 
 def test_list_calls_over_a_limit_are_answered_as_the_page_says(service: Service, http: httpx.Client) -> None:
-    made = [sys.executable, "-m", "gatepost", "apikey", "create", "limits", "--data", str(service.data)]
-    key = {"Authorization": f"apikey {subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()}"}
+    code, secret, fault = run_command("apikey", "create", "limits", "--data", service.data)
+    assert code == 0, fault
+    key = {"Authorization": f"apikey {secret.strip()}"}
     for row, entries in CHANGES.items():
         body = {"listName": "blocked-senders", "entries": entries}
         assert_documented(row, http.post("/api/public/lists/v1/addEntries", json=body, headers=key))

@@ -23,6 +23,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
+from tests.command_line import run_command
 from tests.events.receivers import Receiver, eventually, listen_on_loopback
 
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -107,14 +108,9 @@ staticApiTokens:
         return str(answer.json()["ggrid"])
 
     def command(self, *words: str, fails: bool = False) -> str:
-        ended = subprocess.run(
-            [sys.executable, "-m", "gatepost", *words, "--data", str(self.data)],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert (ended.returncode != 0) == fails, ended.stderr
-        return ended.stdout
+        code, out, err = run_command(*words, "--data", self.data)
+        assert (code != 0) == fails, err
+        return out
 
     def events(self) -> list[dict[str, Any]]:
         """What stands in the file."""

@@ -151,4 +151,4 @@ def test_the_parent_replaces_a_front_that_was_stopped_with_the_lock(tmp_path: Pa
         os.kill(find_front(node.pid, 1), signal.SIGKILL)
         assert read_served(2) == ["0 serves\n", "1 serves\n"]
         node.send_signal(signal.SIGTERM)
-        assert node.wait(60) == 0
+        assert node.wait(180) == 0

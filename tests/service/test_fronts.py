@@ -24,7 +24,6 @@ from bench.processes import await_output
 from tests.milter.conftest import MailServer
 
 from gatepost.service.first_start import EXAMPLE
-from gatepost.service.node_metrics import WRITE_SECONDS
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store import open_store
 from gatepost.store.tenants import Tenant
@@ -128,8 +127,11 @@ class Node:
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 
     def settled_figures(self) -> dict[str, float]:
-        """The metrics once every process has told its figures since now."""
-        time.sleep(1.5 * WRITE_SECONDS)
+        """The metrics once every process has told its figures since now, give or take what it was about to write."""
+        after = time.time_ns() + 200_000_000
+        files = Path(f"/proc/{self.process.pid}/fd").iterdir()
+        boards = [file for file in files if "memfd:gatepost-metrics" in str(file.readlink())]
+        wait_for(lambda: sum(board.stat().st_mtime_ns > after for board in boards) >= FRONTS)
         return self.figures()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:

@@ -66,11 +66,11 @@ def run(language: str, code: str, folder: Path, port: int, data: Path) -> str:
 
 
 @pytest.mark.parametrize(("tool", "section"), list(zip(TOOLS, SECTIONS, strict=True)), ids=list(TOOLS))
-def test_a_generated_client(tool: str, section: str, service: tuple[Path, int], tmp_path: Path) -> None:
+def test_a_generated_client(tool: str, section: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     missing = [name for name in (tool, *TOOLS[tool]) if not shutil.which(name, path=search_path())]
     if missing:
         pytest.skip(f"not run: {' and '.join(missing)} is not installed (GATEPOST_CLIENT_GENERATORS names a folder)")
-    data, port = service
+    data, port = request.getfixturevalue("service")  # started for a generator that is there
     (tmp_path / "data").symlink_to(data)
     printed = [run(*block, tmp_path, port, data) for block in (*blocks(FETCH), *blocks(section))][-1]
     assert "deliver" in printed.lower()

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from tests.service.test_reload import TOKENS, Node, run_command
+from tests.service.test_reload import TOKENS, Node, run_on
 
 from gatepost.abby import core_clients
 from gatepost.abby.core_clients import RemoteCore
@@ -187,14 +187,14 @@ def test_a_service_whose_storage_keeps_nothing_is_red_until_it_does(tmp_path: Pa
             other.execute("ROLLBACK")
             node.until("messages can be taken to their end again")
             # A core that was slow to tell its load is doubted until it is heard again.
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while colour() != "GREEN":
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
             assert client.get("/readyz").status_code == 200
         # While storage was away, so was what the node writes there about itself.
-        deadline = time.monotonic() + 60
-        while json.loads(run_command("nodes", "--json", node))["nodes"][0]["health"] != "ok":
+        deadline = time.monotonic() + 180
+        while json.loads(run_on(node, "nodes", "--json"))["nodes"][0]["health"] != "ok":
             assert time.monotonic() < deadline
     finally:
         other.close()

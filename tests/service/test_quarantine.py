@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H
 MAIL = f"From: a@x.example\r\nContent-Type: application/octet-stream\r\n\r\n{EICAR}\r\n".encode()
 PARAMETERS = {"borderMtaData": {"envelopeFrom": "a@x.example", "envelopeRecipients": ["b@y.example"]}}
 COMMAND = [sys.executable, "-m", "gatepost"]
-Start = Callable[[str], subprocess.Popen[bytes]]
 
 
 class Place:
@@ -55,7 +54,7 @@ class Place:
         return httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=trusting, trust_env=False, timeout=60)
 
     def wait(self) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             try:
                 with self.client() as client:
@@ -96,100 +95,54 @@ def release(client: httpx.Client, ggrid: str, token: str = "desk") -> httpx.Resp
     return client.post(f"/v1/messages/{ggrid}/release", headers=bearer(token))
 
 
-@pytest.fixture
-def place(tmp_path: Path, next_hop: Any) -> Place:
-    return Place(tmp_path / "data", next_hop.url)
+class Machine:
+    """Services on one data folder, which end when the tests are over."""
+
+    def __init__(self, folder: Path, next_hop: Any) -> None:
+        self.place, self.next_hop, self._folder = Place(folder / "data", next_hop.url), next_hop, folder
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, service: str) -> subprocess.Popen[bytes]:
+        with (self._folder / f"{service}.log").open("ab") as output:
+            command = [*COMMAND, service, "--data", str(self.place.data)]
+            self._started.append(subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ}))
+        return self._started[-1]
+
+    def sent(self, since: int) -> list[tuple[str, tuple[str, ...], bool]]:
+        """What the next hop got since then, and whether each is the message that was held."""
+        return [(sender, to, raw.endswith(b"\r\n" + MAIL)) for sender, to, raw in self.next_hop.mail[since:]]
+
+    def stop(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait(90)
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> Iterator[tuple[Machine, Any]]:
+    """abby and guard in a process each; the second is that of guard."""
+    machine = Machine(tmp_path_factory.mktemp("apart"), lasting_next_hop)
+    guard = machine.start("guard")
+    machine.start("abby")
+    machine.place.wait()
+    yield machine, guard
+    machine.stop()
 
 
 @pytest.fixture
-def start(place: Place, tmp_path: Path) -> Iterator[Start]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def begin(service: str) -> subprocess.Popen[bytes]:
-        with (tmp_path / f"{service}.log").open("ab") as output:
-            command = [*COMMAND, service, "--data", str(place.data)]
-            started.append(subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ}))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.wait(90)
+def machine(tmp_path: Path, lasting_next_hop: Any) -> Iterator[Machine]:
+    made = Machine(tmp_path, lasting_next_hop)
+    yield made
+    made.stop()
 
 
-def test_held_by_one_process_and_released_through_another(place: Place, start: Start, next_hop: Any) -> None:
-    guard = start("guard")
-    start("abby")
-    place.wait()
-    with place.client() as client:
-        first, second, third = (scan(client) for _ in range(3))
-        assert release(client, first, "plain").status_code == 403
-        answer = release(client, first)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["releasedBy"] == "token:desk"
-        assert [(sender, to, sent.endswith(b"\r\n" + MAIL)) for sender, to, sent in next_hop.mail] == [
-            ("a@x.example", ("b@y.example",), True)
-        ]
-
-        # The command line does it in a process of its own, beside the service.
-        assert [each["ggrid"] for each in json.loads(place.command("list", "--json"))] == [third, second]
-        assert "is a right of its own" in place.command("release", second, code=1)
-        assert place.command("release", second, "--dangerous") == f"{second}: released to b@y.example\n"
-        assert release(client, second).json()["releasedBy"] == "cli"
-        assert len(next_hop.mail) == 2
-
-        # What was answered survives a kill of the core that holds it.
-        guard.send_signal(signal.SIGKILL)
-        guard.wait(90)
-        assert release(client, third).status_code == 503
-        start("guard")
-        end = time.monotonic() + 60
-        while release(client, third).status_code == 503:
-            assert time.monotonic() < end
-            time.sleep(0.2)
-        assert release(client, third).status_code == 200
-        assert len(next_hop.mail) == 3
-        record = client.get(f"/v1/messages/{third}", headers=bearer("desk")).json()
-        assert (record["decision"], record["release"]["recipients"]) == ("quarantine", ["b@y.example"])
-    assert place.command("list", "--json") == "[]\n"
-    assert not list((place.data / "quarantine").rglob("*.eml"))
+DELIVERED = ("a@x.example", ("b@y.example",), True)
 
 
-def test_both_in_one_process(place: Place, start: Start, next_hop: Any) -> None:
-    served = start("serve")
-    place.wait()
-    with place.client() as client:
-        ggrid = scan(client)
-        assert release(client, ggrid).status_code == 200
-        assert release(client, ggrid).status_code == 200
-    assert len(next_hop.mail) == 1
-    served.terminate()
-    assert served.wait(90) == 0
-
-
-def test_what_smtp_answered_250_for_outlives_the_process(place: Place, start: Start, next_hop: Any) -> None:
-    served = start("serve")
-    place.wait()
-    with smtplib.SMTP("127.0.0.1", place.smtp, timeout=60) as client:
-        assert client.sendmail("a@x.example", ["b@y.example"], MAIL) == {}
-        served.kill()
-        served.wait(90)
-        client.close()
-    assert next_hop.mail == []
-    (held,) = json.loads(place.command("list", "--json"))
-    assert held["envelopeRecipients"] == ["b@y.example"]
-    # No service is needed to let it go, and it is not caught again.
-    place.command("release", held["ggrid"], "--dangerous")
-    assert [(sender, to, sent.endswith(b"\r\n" + MAIL)) for sender, to, sent in next_hop.mail] == [
-        ("a@x.example", ("b@y.example",), True)
-    ]
-
-
-def test_messages_over_the_api(place: Place, start: Start, next_hop: Any, tmp_path: Path) -> None:
+def test_messages_over_the_api(apart: tuple[Machine, Any], tmp_path: Path) -> None:
     """An investigation from another machine: search, read, release, delete; abby and guard are apart."""
-    start("guard")
-    start("abby")
-    place.wait()
+    machine, _ = apart
+    place, before = machine.place, len(machine.next_hop.mail)
     token = tmp_path / "token"
     token.write_text("soar\n")
 
@@ -215,9 +168,67 @@ def test_messages_over_the_api(place: Place, start: Start, next_hop: Any, tmp_pa
         shown = place.command("text", ggrids[0], "--token-file", str(token), group="messages")
         assert "From: a@x.example" in shown
         released = run("release", ggrids[0])
-        assert (released[0]["outcome"], len(next_hop.mail)) == ("released", 1)
+        assert (released[0]["outcome"], machine.sent(before)) == ("released", [DELIVERED])
         results = run("delete", ggrids[1], ggrids[0], code=1)
         assert [each["outcome"] for each in results] == ["deleted", "failed"]
         assert client.delete(ggrids[2]).ggrid == ggrids[2]
         assert list(client.held_messages()) == []
         place.command("search", "--token-file", str(place.data / "nothing"), group="messages", code=1)
+
+
+def test_held_by_one_process_and_released_through_another(apart: tuple[Machine, Any]) -> None:
+    machine, guard = apart
+    place, before = machine.place, len(machine.next_hop.mail)
+    with place.client() as client:
+        first, second, third = (scan(client) for _ in range(3))
+        assert release(client, first, "plain").status_code == 403
+        answer = release(client, first)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["releasedBy"] == "token:desk"
+        assert machine.sent(before) == [DELIVERED]
+
+        # The command line does it in a process of its own, beside the service.
+        assert [each["ggrid"] for each in json.loads(place.command("list", "--json"))] == [third, second]
+        assert "is a right of its own" in place.command("release", second, code=1)
+        assert place.command("release", second, "--dangerous") == f"{second}: released to b@y.example\n"
+        assert release(client, second).json()["releasedBy"] == "cli"
+        assert machine.sent(before) == [DELIVERED] * 2
+
+        # What was answered survives a kill of the core that holds it.
+        guard.send_signal(signal.SIGKILL)
+        guard.wait(90)
+        assert release(client, third).status_code == 503
+        machine.start("guard")
+        end = time.monotonic() + 180
+        while release(client, third).status_code == 503:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert release(client, third).status_code == 200
+        assert machine.sent(before) == [DELIVERED] * 3
+        record = client.get(f"/v1/messages/{third}", headers=bearer("desk")).json()
+        assert (record["decision"], record["release"]["recipients"]) == ("quarantine", ["b@y.example"])
+    assert place.command("list", "--json") == "[]\n"
+    assert not list((place.data / "quarantine").rglob("*.eml"))
+
+
+def test_what_smtp_answered_250_for_outlives_the_process(machine: Machine) -> None:
+    """abby and guard in one process, which is killed."""
+    place, before = machine.place, len(machine.next_hop.mail)
+    served = machine.start("serve")
+    place.wait()
+    with place.client() as client:
+        ggrid = scan(client)
+        assert release(client, ggrid).status_code == 200
+        assert release(client, ggrid).status_code == 200
+    assert machine.sent(before) == [DELIVERED]
+    with smtplib.SMTP("127.0.0.1", place.smtp, timeout=60) as session:
+        assert session.sendmail("a@x.example", ["b@y.example"], MAIL) == {}
+        served.kill()
+        served.wait(90)
+        session.close()
+    assert machine.sent(before) == [DELIVERED]
+    (held,) = json.loads(place.command("list", "--json"))
+    assert held["envelopeRecipients"] == ["b@y.example"]
+    # No service is needed to let it go, and it is not caught again.
+    place.command("release", held["ggrid"], "--dangerous")
+    assert machine.sent(before) == [DELIVERED] * 2

@@ -240,7 +240,7 @@ def _stop_twice_at_once(service: Service, token: str) -> None:
 def _until_in_processing(service: Service) -> None:
     core = re.search(r"https://127\.0\.0\.1:(\d+)", (service.data / ABBY_FILE).read_text())
     assert core
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while "\ngatepost_in_processing 1.0" not in fetch(service.data, int(core[1]), "/metrics").text:
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -189,7 +189,7 @@ class Talker:
     async def reply(self) -> str:
         """One whole reply, its lines joined with "|"; "" where the server closed."""
         lines = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while line := await self.reader.readline():
                 lines.append(line.decode("utf-8").removesuffix("\r\n"))
                 if line[3:4] != b"-":
@@ -204,7 +204,7 @@ class Talker:
         self.writer.write(data if isinstance(data, bytes) else data.encode() + b"\r\n")
 
     async def closed(self) -> bool:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             return await self.reader.read(1) == b""
 
     async def up_to_data(self, sender: str = "a@x.example", recipient: str = "b@y.example") -> None:
@@ -238,7 +238,7 @@ class Deployment:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what no event tells."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 

@@ -82,7 +82,7 @@ def test_nonsense_instead_of_a_handshake_ends_the_session(deployment: Any, hop: 
             await client.say("STARTTLS")
             client.send("MAIL FROM:<a@x.example>")
             try:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(180):
                     rest = await client.reader.read()
             except ConnectionError:
                 rest = b""

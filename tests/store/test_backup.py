@@ -92,7 +92,7 @@ def test_a_backup_is_complete_while_others_write(tmp_path: Path, monkeypatch: py
             nonlocal steps
             steps += 1
             keys = [f"new-{steps}-{each}" for each in range(10)]
-            asyncio.run_coroutine_threadsafe(add(store, *keys), loop).result(60)
+            asyncio.run_coroutine_threadsafe(add(store, *keys), loop).result(180)
 
         loop = asyncio.get_running_loop()
         await asyncio.to_thread(backup, "sqlite:g.db", tmp_path, tmp_path / "b", meanwhile)

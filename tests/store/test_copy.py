@@ -56,7 +56,7 @@ async def fill(store: Store, records: list[MessageRecord]) -> str:
     await store.create_session(user.uid, "digest", 2**47, "192.0.2.1", "Browser")
     secret, _ = await store.create_api_key("k", tenant.uid, True, None)  # type: ignore[misc]
     assert isinstance(await store.api_key(secret), ApiKey)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not (await store.api_keys())[0].last_used:  # noqa: ASYNC110  written down while the request goes on
             await asyncio.sleep(0.005)
     return secret

@@ -27,7 +27,7 @@ class Endless(Operations):
     @search
     def look(self) -> Work[int]:
         self.begun += 1
-        self._going.wait(60)
+        self._going.wait(180)
         rows = yield Read("SELECT 1")
         self.ended += 1
         return len(rows)
@@ -43,7 +43,7 @@ def test_a_scan_reads_and_writes_beside_any_number_of_searches(use: Any, new_rec
         looking = [asyncio.create_task(searches.look()) for _ in range(MANY)]
         record = new_record()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(180):
                 while not searches.begun:  # noqa: ASYNC110  it counts in a thread
                     await asyncio.sleep(0.001)
                 # All that a scan asks storage for, and the record that it leaves.

@@ -263,7 +263,7 @@ class Site:
         self.alert_fault = ""
         self.feed_outcome = (False, "the host was not found")
         self._thread.start()
-        assert self._ready.wait(60)
+        assert self._ready.wait(180)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -310,7 +310,7 @@ class Site:
 
     def run(self, coroutine: Any) -> Any:
         """Have the store do something."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(180)
 
     @staticmethod
     def went(answer: httpx.Response) -> str:

@@ -67,11 +67,10 @@ values = st.one_of(st.sampled_from(ODD), st.text(max_size=40))
 fields = st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{getattr(row, 'method', 'POST')} {row.path}")
-def test_no_value_breaks_a_page(site: Any, row: Any) -> None:
-    visitor = site.visitor()
+def send_values(visitor: Any, row: Any, examples: int) -> None:
+    """Ask for a page so often, each time with other values in its address and its form."""
 
-    @settings(max_examples=12, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(part=values, asked=fields, typed=fields, file=st.binary(max_size=60))
     def sent(part: str, asked: dict[str, str], typed: dict[str, str], file: bytes) -> None:
         path: str = row.path
@@ -91,6 +90,17 @@ def test_no_value_breaks_a_page(site: Any, row: Any) -> None:
         assert "x-injected" not in answer.headers
 
     sent()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{getattr(row, 'method', 'POST')} {row.path}")
+def test_no_value_breaks_a_page(site: Any, row: Any) -> None:
+    send_values(site.visitor(), row, 4)
+
+
+@pytest.mark.long
+def test_many_values_break_no_page(site: Any) -> None:
+    for row in ROWS:
+        send_values(site.visitor(), row, 24)
 
 
 MANY = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n'

@@ -50,7 +50,7 @@ class ProviderProcess:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(180)
         self._process.stdout.close()
 
 

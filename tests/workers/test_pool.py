@@ -80,7 +80,7 @@ async def running(settings: PoolSettings = SETTINGS, answer: Answer = from_zone)
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not true():  # noqa: ASYNC110  what is waited for happens in other processes
             await asyncio.sleep(0.01)
 

@@ -234,7 +234,7 @@ async def ask(servers: list[NameServer], count: int = 1, seconds: float = 5.0) -
     try:
         for number in range(count):
             transport.ask(Dns(f"n{number}.test", "A"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not done.is_set():
                 await asyncio.sleep(0.01)
                 transport.sweep()

@@ -293,7 +293,7 @@ def test_it_writes_by_itself_and_at_the_end(tmp_path: Path, monkeypatch: pytest.
     async def test(deployment: Deployment) -> None:
         deployment.memory.start()
         await deployment.scan()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not await deployment.store.count_sightings(None):  # noqa: ASYNC110  somebody else's work
                 await asyncio.sleep(0.01)
         await deployment.scan(asked=AskSightings((22,)))

@@ -588,7 +588,7 @@ def test_it_tidies_by_itself(use: Use) -> None:
         ggrid = await deployment.hold()
         deployment.now += 10_000 * 86_400
         deployment.tidying.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while await deployment.state(ggrid) != "none":  # noqa: ASYNC110  it tidies by itself and tells nobody
                 await asyncio.sleep(0.005)
         await deployment.tidying.stop()

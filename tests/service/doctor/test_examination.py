@@ -147,7 +147,7 @@ def name_server(zone: test_dns.Zone) -> Iterator[str]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    address, loop, stopped = started.result(60)
+    address, loop, stopped = started.result(180)
     try:
         yield address
     finally:

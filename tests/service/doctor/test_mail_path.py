@@ -123,7 +123,7 @@ def encrypting(folder: Path) -> Iterator[str]:
     loops: list[asyncio.AbstractEventLoop] = []
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert up.wait(60)
+    assert up.wait(180)
     try:
         yield told[0]
     finally:
