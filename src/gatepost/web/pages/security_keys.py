@@ -93,7 +93,10 @@ async def add_key(context: WebContext, request: SignedInRequest) -> Response | F
 
 async def remove_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Remove a key; this needs a second factor, which may be the key itself."""
-    is_last = request.user.keys <= 1 and not request.user.totp
+    keys = await context.store.security_keys(request.user.uid)
+    if request.path_part("id") not in {key.id for key in keys}:
+        return NOT_VISIBLE
+    is_last = len(keys) == 1 and not request.user.totp
     if is_last and context.sign_in.needs_second_factor(request.user):
         return html_response(await render_account(context, request, fault=NEEDED), 403)
     if fault := await find_proof_fault(context, request, needs_code=True):
