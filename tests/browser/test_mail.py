@@ -126,6 +126,30 @@ def test_the_overview_counts_without_being_loaded_again(browser: Any, service: A
     expect(page).to_have_url(re.compile("span=month"))
 
 
+def test_a_live_view_without_an_answer_says_so(browser: Any) -> None:
+    page = browser.page()
+    page.goto("/")
+    notice = page.get_by_role("alert").filter(has_text="No answer since")
+    expect(notice).to_be_hidden()
+    page.route("**/overview/live*", lambda route: route.abort())
+    expect(notice).to_be_visible()
+    page.unroute("**/overview/live*")
+    expect(notice).to_be_hidden()
+
+
+def test_the_menu_of_a_phone_stays_where_it_was(browser: Any) -> None:
+    page = browser.page(size="phone")
+    page.goto("/account")
+    button = page.locator("summary", has_text="Menu")
+    before = button.bounding_box()
+    button.click()
+    expect(page.get_by_role("link", name="Quarantine")).to_be_visible()
+    after = button.bounding_box()
+    assert before
+    assert after
+    assert abs(before["x"] - after["x"]) < 2
+
+
 @pytest.mark.parametrize("script", [True, False])
 def test_a_chosen_file_is_scanned(browser: Any, mail: Any, tmp_path: Path, script: bool) -> None:
     file = tmp_path / "chosen.eml"

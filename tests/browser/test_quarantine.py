@@ -100,6 +100,58 @@ def test_the_keyboard_alone(browser: Any, service: Any, virus: Any, lasting_next
     assert not reached(lasting_next_hop, "Keyboard 1")
 
 
+def test_senders_are_blocked_with_a_key_and_the_list_comes_back(browser: Any, service: Any, virus: Any) -> None:
+    for number in range(2):
+        raw = virus(f"Blocked {number}").replace(b"ann@example.org", b"bulk%d@senders.example" % number)
+        service.scan(raw, f"bulk{number}@senders.example")
+    page = browser.page()
+    opened(page, "Blocked")
+    expect(page.get_by_text("2 found")).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("b")
+    expect(page.get_by_role("heading", name="Add to Blocked senders")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Entries")).to_have_value(
+        re.compile("bulk1@senders.example\tfrom message ")
+    )
+    page.get_by_role("button", name="Save 1 entry").click()
+    expect(page.get_by_text("Senders blocked from the next message on.")).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_keys_are_shown_and_can_be_switched_off(browser: Any, service: Any, virus: Any) -> None:
+    service.scan(virus("Spoken"))
+    page = browser.page()
+    opened(page, "Spoken")
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    expect(keys).to_be_visible()
+    page.keyboard.press("j")
+    keys.get_by_role("button", name="Close").click()
+    expect(page.locator("tr.chosen")).to_have_count(0)
+    page.goto("/account")
+    page.get_by_label("Letters work as keys").uncheck()
+    opened(page, "Spoken")
+    page.keyboard.press("j")
+    page.keyboard.press("?")
+    expect(keys).to_be_hidden()
+    expect(page.locator("tr.chosen")).to_have_count(0)
+
+
+def test_values_of_a_message_are_copied_as_they_can_be_passed_on(browser: Any, service: Any, virus: Any) -> None:
+    raw = virus("Copied").replace(b"octet-stream\r\n\r\n", b"octet-stream\r\n\r\nhttps://evil.example/a?b=c\r\n")
+    raw = raw.replace(b"application/octet-stream", b"text/plain")
+    ggrid = service.scan(raw)["ggrid"]
+    page = browser.page()
+    page.goto(f"/messages/{ggrid}")
+    page.locator("dd", has=page.locator("#ggrid")).get_by_role("button", name="Copy").click()
+    assert page.evaluate("navigator.clipboard.readText()") == ggrid
+    expect(page.get_by_role("status").filter(has_text="Copied")).to_have_count(1)
+    page.locator("summary", has_text="evil[.]example").click()
+    page.get_by_role("button", name="Copy these links").click()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("hxxps://evil[.]example/a?b=c")
+
+
 def test_letters_in_a_field_are_letters(browser: Any, service: Any, virus: Any) -> None:
     service.scan(virus("Typing"))
     page = browser.page()
@@ -119,12 +171,12 @@ def test_all_that_match_are_deleted_once_that_is_confirmed(
         service.scan(virus(f"{subject} {number}"))
     page = browser.page(script=script)
     opened(page, subject)
-    page.get_by_label("all that match").check()
+    page.get_by_label("that match").check()
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Delete 3 messages?")).to_be_visible()
     page.get_by_role("link", name="Cancel").click()
     expect(page.locator("tbody tr")).to_have_count(3)
-    page.get_by_label("all that match").check()
+    page.get_by_label("that match").check()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete 3 messages").click()
     expect(page.get_by_text("3 deleted.")).to_be_visible()
@@ -174,7 +226,7 @@ def test_two_hundred_held_messages_with_the_keyboard_and_no_lost_place(browser: 
     page.keyboard.press("u")
     expect(page).to_have_url(re.compile(r"/quarantine\?subject=Monday$"))
     expect(page.locator("tbody tr").nth(0)).to_have_class("chosen")
-    page.get_by_label("all that match").check()
+    page.get_by_label("that match").check()
     page.keyboard.press("d")
     expect(page.get_by_role("heading", name="Delete 190 messages?")).to_be_visible()
     page.keyboard.press("Enter")

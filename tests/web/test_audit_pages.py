@@ -10,6 +10,7 @@ import httpx
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI, AuditFilter, AuditRecord
 from gatepost.store.entries import NewEntry
+from gatepost.web.pages.audit import shorten_ids
 
 
 def trail(site: Any, tenant: str | None, action: str = "") -> list[AuditRecord]:
@@ -103,3 +104,12 @@ def test_a_release_that_fails_is_on_record(site: Any, tenant: str) -> None:
     site.run(site.store.note_failed_release("AB" * 16, tenant, CLI, "the next hop said 550"))
     assert trail(site, tenant, "quarantine.releaseFailed")[0].sample == ("ab" * 16, "the next hop said 550")
     assert user.get("/audit").status_code == 403
+
+
+def test_messages_are_named_by_their_subjects_and_ids_are_cut(site: Any, tenant: str) -> None:
+    ggrid = site.message(tenant, held=True)
+    visitor = site.visitor(tenant=tenant)
+    visitor.post(f"/messages/{ggrid}/delete")
+    page = visitor.get("/audit").text
+    assert f'<a href="/messages/{ggrid}">Act now</a>' in page
+    assert shorten_ids(f"tomas {ggrid}, auditor") == f"tomas …{ggrid[-8:]}, auditor"

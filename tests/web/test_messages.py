@@ -2,15 +2,19 @@
 
 import html
 import re
+import time
 from typing import Any
 
 import msgspec
 import pytest
+from tests.web.conftest import REPORT
 
 from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
 from gatepost.policy.actions import MessageAction
 from gatepost.report import ListNote
 from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.messages import MessageRecord
 
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -155,3 +159,16 @@ def test_the_way_of_a_message_is_told(site: Any, tenant: str) -> None:
     assert "the verdict is spam, the decision quarantine" in timeline
     for query in ("next_hop_id=4NeXt", "queue_id=4NeXt"):
         assert titles(site.visitor(tenant=tenant).get(f"/messages?{query}").text) == [], query
+
+
+def test_every_recipient_can_be_found_and_read(site: Any, tenant: str) -> None:
+    recipients = tuple(f"user{number}@many.example" for number in range(200))
+    now = int(time.time() * 1000)
+    envelope = Envelope("ann@example.org", recipients, tenant=tenant)
+    record = MessageRecord(new_id(), now, now, envelope, 1, "00" * 32, REPORT)
+    site.run(site.store.record_message(record))
+    visitor = site.visitor(tenant=tenant)
+    for field in ("recipient", "q"):
+        assert record.ggrid in visitor.get(f"/messages?{field}=user199@many.example").text
+    page = visitor.get(f"/messages/{record.ggrid}").text
+    assert all(f'href="/messages?q={each.replace("@", "%40")}"' in page for each in recipients)

@@ -1,10 +1,13 @@
-"""The list that a URL names, checked against the user's scope, and changes of many entries.
+"""The list that a URL names, checked against the user's scope, changes of many entries, and what to warn of.
 
 Entries are saved and deleted in calls of 500. Each call is atomic and may be repeated, so what was saved before a
 failure stays saved.
+
+Free-mail providers and domains of one's own need a second look: blocking a provider holds the mail of everybody there,
+and allowing it lets anybody in who opens an account.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -12,14 +15,17 @@ import msgspec
 
 from gatepost.api.errors import LIST_NOT_FOUND, Failure
 from gatepost.api.lists import MAX_ENTRIES
+from gatepost.checks.known_names import is_freemail
+from gatepost.lists.addresses import DOMAIN, SENDER
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import Category, EntryKind
+from gatepost.lists.links import URL
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.feed_definitions import FeedDefinition
 from gatepost.store.feeds import FeedState
-from gatepost.web.context import ALL_TENANTS, FeedLine, WebContext
+from gatepost.web.context import ALL_TENANTS, FeedLine, Scopes, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 
 NO_LIST = Failure(LIST_NOT_FOUND, "this list does not exist here; it may have been deleted")
@@ -168,3 +174,41 @@ def explain_refusal(outcome: ListFull | NotFound) -> str:
         return f"The {outcome.what} was deleted in the meantime."
     full = outcome.explanation
     return f"{full[0].upper()}{full[1:]}; the new ones do not fit. Delete some first, or add fewer."
+
+
+# Kinds of entries that can be about a whole domain.
+_KINDS = frozenset({SENDER.name, URL.name, DOMAIN.name})
+
+
+async def find_warnings(
+    context: WebContext, scopes: Scopes, scope: str | None, definition: ListDefinition, keys: Iterable[str]
+) -> Mapping[str, str]:
+    """Return why entries of a list need a second look, each as a sentence, by their keys; others are left out."""
+    if definition.category not in ("block", "allow"):
+        return {}
+    names = {key: names_above(definition, key) for key in keys}
+    wanted = dict.fromkeys(name for each in names.values() for name in each)
+    own = {domain for tenant in scopes.tenants for domain in tenant.domains}
+    for some in split_calls(tuple(wanted)):
+        for owner in {None, scope}:
+            own |= {entry.key for entry in await context.store.entries(owner, "own-domains", some)}
+    found = {key: _warn(definition, each, own) for key, each in names.items()}
+    return {key: said for key, said in found.items() if said}
+
+
+def names_above(definition: ListDefinition, key: str) -> tuple[str, ...]:
+    """Return the domain that an entry is about with all the domains above it; nothing for addresses and hashes."""
+    if definition.kind not in _KINDS or "@" in key or not any(sign.isalpha() for sign in key):
+        return ()
+    labels = key.removeprefix("*.").partition("/")[0].split(".")
+    return tuple(".".join(labels[cut:]) for cut in range(len(labels) - 1))
+
+
+def _warn(definition: ListDefinition, names: tuple[str, ...], own: set[str]) -> str:
+    if ours := own & set(names):
+        return f"{min(ours)} is one of your own domains."
+    if names and is_freemail(names[0]):
+        is_block = definition.category == "block"
+        what = "This holds the mail of everybody there." if is_block else "Anybody can get an address there."
+        return f"{names[0]} is a free-mail provider. {what}"
+    return ""

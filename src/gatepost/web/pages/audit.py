@@ -1,6 +1,7 @@
 """The audit trail: who did what and when, in all, of one list, and one record with all its values. It is only read."""
 
 import re
+from collections.abc import Sequence
 
 from starlette.responses import Response
 
@@ -87,8 +88,20 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Res
             groups=ACTION_GROUPS,
             link_of=link_of,
             shorten_ids=shorten_ids,
+            subjects=await _find_subjects(context, request, page.rows),
         )
     )
+
+
+async def _find_subjects(
+    context: WebContext, request: SignedInRequest, records: Sequence[AuditRecord]
+) -> dict[str, str]:
+    """Return the subjects of the messages that records are about, by their ids: ids of one minute begin alike."""
+    if not request.may("messages.read"):
+        return {}
+    named = (text for record in records for text in record.sample[:3] if link_of(text, record.action))
+    lines = await context.store.message_lines(tuple(named))
+    return {line.ggrid: line.subject or "(no subject)" for line in lines if request.user.tenant in (None, line.tenant)}
 
 
 def link_of(text: str, action: str) -> str:
@@ -99,12 +112,12 @@ def link_of(text: str, action: str) -> str:
     return f"/messages/{ggrid}" if ggrid else ""
 
 
-_ID = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}([0-9a-f]{8})\b")
 
 
 def shorten_ids(text: str) -> str:
-    """Return a text with its ids cut to their beginnings; the page of the record has them whole."""
-    return _ID.sub(r"\1…", text)
+    """Return a text with its ids cut to their ends, by which they differ; the page of the record has them whole."""
+    return _ID.sub(r"…\1", text)
 
 
 async def show_record(context: WebContext, request: SignedInRequest) -> Response | Failure:

@@ -24,7 +24,6 @@ from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
 from gatepost.store.held_mail import HeldMessage
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.entry_warnings import find_warnings
 from gatepost.web.forms import Form, default_end, parse_expiry
 from gatepost.web.list_access import (
     Applied,
@@ -34,6 +33,7 @@ from gatepost.web.list_access import (
     explain_refusal,
     find_list,
     find_list_of,
+    find_warnings,
 )
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest

@@ -16,10 +16,9 @@ from gatepost.rejudge.dry_run import MAX_HITS, FoundHits, new_entry
 from gatepost.rejudge.replay import Change
 from gatepost.store.entries import NewEntry
 from gatepost.web.context import Scopes, WebContext, find_scopes
-from gatepost.web.entry_warnings import find_warnings
 from gatepost.web.forms import Form, default_end, parse_expiry
 from gatepost.web.held_places import tail_of
-from gatepost.web.list_access import explain_refusal, find_list
+from gatepost.web.list_access import explain_refusal, find_list, find_warnings
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.pages.messages import MessageOnRecord, find_message
 from gatepost.web.request import GLOBAL, SignedInRequest
