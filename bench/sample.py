@@ -265,7 +265,7 @@ async def _deployment(store: Store) -> str:
     await store.create_api_key("playbook", None, False, None, MARIA)
     await store.create_api_key("clinic dashboard", clinic, True, int(time.time() * 1000) + 90 * DAY, MARIA)
     old = await store.create_api_key("old feed", None, False, None, MARIA)
-    if not isinstance(old, NotFound):
+    if isinstance(old, tuple):
         await store.revoke_api_key(old[1].id, MARIA)
     return clinic
 

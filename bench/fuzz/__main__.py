@@ -24,7 +24,8 @@ from typing import IO, Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bench.fuzz.checks import find_failure, minimise
-from bench.fuzz.targets import TARGETS, Target
+from bench.fuzz.target import Target
+from bench.fuzz.targets import TARGETS
 from bench.fuzz.worker import HEAD, INPUT_ROOM
 
 PARSER_EXECUTIONS, CHEAP_EXECUTIONS = 200_000, 1_000_000

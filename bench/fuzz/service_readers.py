@@ -71,7 +71,7 @@ def read_feed(*kinds: str) -> Run:
     """Return a target that reads a feed in these formats, for lists of every kind."""
 
     def run(data: bytes) -> object:
-        found = []
+        found: list[object] = []
         for kind in kinds:
             for items in _new_items():
                 try:
@@ -166,7 +166,7 @@ def read_token(data: bytes) -> object:
 def claims() -> list[bytes]:
     """Return claims of an id token and of a logout token that are believed."""
     common = {"iss": "https://a.example", "aud": "gatepost", "sub": "ann", "iat": int(NOW), "exp": int(NOW) + 60}
-    event = {"http://schemas.openid.net/event/backchannel-logout": {}}
+    event: dict[str, dict[str, str]] = {"http://schemas.openid.net/event/backchannel-logout": {}}
     groups = {"groups": {"x": ["admins", 1, True]}, "name": "Ann", "nonce": "n", "auth_time": int(NOW)}
     return [msgspec.json.encode({**common, **each}) for each in (groups, {"events": event, "sid": "s"})]
 

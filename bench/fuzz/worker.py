@@ -25,7 +25,7 @@ from bench.fuzz.mutation import mutate
 
 if TYPE_CHECKING:  # what imports the package is imported under the eyes of the engine
     from bench.fuzz.checks import Checker
-    from bench.fuzz.targets import Target
+    from bench.fuzz.target import Target
 
 MAX_FAILURES = 5
 HEAD = struct.Struct("<I")

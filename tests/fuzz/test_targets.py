@@ -10,7 +10,8 @@ import pytest
 from bench.fuzz import checks
 from bench.fuzz.checks import Checker, find_failure, minimise
 from bench.fuzz.mutation import mutate
-from bench.fuzz.targets import TARGETS, Target
+from bench.fuzz.target import Target
+from bench.fuzz.targets import TARGETS
 
 SEED, EXECUTIONS = 20_261_115, 200
 # These decode pictures or analyse whole messages.

@@ -22,7 +22,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 @pytest.fixture(scope="module")
 def people(site: Any) -> list[tuple[Any, frozenset[str]]]:
     """A visitor of each role, of the deployment and of a tenant, with what each of them may."""
-    found = []
+    found: list[tuple[Any, frozenset[str]]] = []
     for scope in (None, site.new_tenant()):
         for role in ROLES:
             visitor = site.visitor(role, scope)

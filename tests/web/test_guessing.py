@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -179,14 +180,22 @@ def test_the_cookie_of_a_browser_opens_nothing_by_itself(site: Any, somebody: st
     assert page.status_code == 303
 
 
-def test_a_right_guess_waits_like_a_wrong_one(site: Any, somebody: str, quick_turns: list[float | None]) -> None:
-    address = new_address()
+def test_a_right_guess_waits_like_a_wrong_one(
+    site: Any, somebody: str, quick_turns: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, waited = new_address(), list[float]()
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(sign_in, "asyncio", SimpleNamespace(sleep=note))
     for _ in range(14):
         assert enter(site, f"nobody {new_id()}", WRONG, address=address).status_code == 401
     assert enter(site, somebody, site.password, address=address).status_code == 303
     assert len(quick_turns) == 15
     assert quick_turns[:5] == [0.0] * 5
     assert all(quick_turns[5:]), "the right one as well"
+    assert waited == quick_turns[5:], "each waits for its turn before it is answered"
     enter(site, somebody, site.password)
     assert quick_turns[-1] == 0.0, "another address does not wait"
 

@@ -19,6 +19,7 @@ from gatepost.settings.sign_in import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.tenants import Tenant
+from gatepost.web.openid.claims import parse_number
 from gatepost.web.openid.client import FLOW_COOKIE
 from gatepost.web.request import COOKIE_NAME
 
@@ -365,3 +366,12 @@ def test_what_is_known_of_the_provider_is_kept(openid_site: Any, provider: Provi
     after = provider.asked("/.well-known/openid-configuration"), provider.asked("/keys")
     assert after[0] == before[0]
     assert after[1] - before[1] <= 1, "keys are asked for again at most once a minute"
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(1, 1.0), (1.5, 1.5), (10**400, None), (float("inf"), None), (float("nan"), None), (True, None), ("1", None)],
+)
+def test_numbers_of_a_token(value: Any, number: float | None) -> None:
+    """JSON has no largest number, and Python reads them all."""
+    assert parse_number(value) == number

@@ -80,14 +80,9 @@ class PageRenderer:
     def __init__(self, environment: Environment, health: Callable[[], HealthNote | None] = lambda: None) -> None:
         self._environment, self._health = environment, health
 
-    def render(self, template: str, request: SignedInRequest, **values: Any) -> str:
-        """Render a small page for a signed-in user, with times in the zone of the user."""
-        with times_in(request.user.zone):
-            return "".join(self._generate(template, request, values))
-
     async def render_in_turns(self, template: str, request: SignedInRequest, **values: Any) -> str:
-        """Render a page like `render`, and let others have the event loop after each turn: mail decides how long many
-        pages are."""
+        """Render a page for a signed-in user, with times in the zone of the user, and let others have the event loop
+        after each turn: mail decides how long many pages are."""
         pieces: list[str] = []
         with times_in(request.user.zone):
             end = time.thread_time() + TURN_SECONDS
@@ -120,7 +115,8 @@ class PageRenderer:
 
     def error_page_in_frame(self, failure: Failure, request: SignedInRequest) -> Response:
         """Return the response to a failure for a signed-in user, who keeps the navigation."""
-        page = self.render("error-in-frame.html", request, **_describe_failure(failure))
+        with times_in(request.user.zone):
+            page = "".join(self._generate("error-in-frame.html", request, _describe_failure(failure)))
         wait = failure.error.retry_after
         return _failure_response(page, failure, (*failure.headers, *((("Retry-After", str(wait)),) if wait else ())))
 

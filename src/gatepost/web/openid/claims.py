@@ -5,6 +5,7 @@ use URLs for names, and else a path into nested objects. A user who meets no rul
 """
 
 import hashlib
+import math
 from typing import Any
 
 import msgspec
@@ -44,12 +45,12 @@ def find_access(claims: dict[str, Any], rules: list[AccessRuleSettings]) -> Acce
 def describe_identity(claims: dict[str, Any], settings: OpenidConnectSettings) -> Identity:
     """Return who a verified id token is about. A name that cannot be shown is replaced by the subject."""
     subject, session = str(claims["sub"]), claims.get("sid")
-    proven = claims.get("auth_time", claims["iat"])
+    proven = parse_number(claims.get("auth_time"))
     return Identity(
         external=identify(settings.issuer, subject),
         name=_find_name(claims, settings.name_claim) or subject[:MAX_NAME],
         session=session if isinstance(session, str) else "",
-        proven=float(proven) if isinstance(proven, int | float) else float(claims["iat"]),
+        proven=float(claims["iat"]) if proven is None else proven,
     )
 
 
@@ -82,6 +83,17 @@ def _values(claims: dict[str, Any], name: str) -> set[str]:
             found = found.get(step) if isinstance(found, dict) else None
     listed = found[:MAX_VALUES] if isinstance(found, list) else [found]
     return {each for each in map(_text, listed) if each is not None}
+
+
+def parse_number(value: Any) -> float | None:
+    """Return a number of JSON, such as a time; None for anything else, and for one that is too large to be a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _text(value: Any) -> str | None:

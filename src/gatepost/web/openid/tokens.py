@@ -8,7 +8,6 @@ those of OpenID Connect Back-Channel Logout 1.0 section 2.6. The check of the si
 import base64
 import hmac
 import json
-import math
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.jwa import JWSAlgModel
 
 from gatepost.settings.sign_in import OpenidConnectSettings
+from gatepost.web.openid.claims import parse_number
 from gatepost.web.openid.provider import ALGORITHMS, Provider
 
 MAX_TOKEN = 64 << 10
@@ -65,7 +65,7 @@ async def verify_id_token(token: str, provider: Provider, nonce: str, now: float
         raise TokenError("its nonce is that of another sign-in")
     _check_subject(claims.get("sub"))
     if (age := provider.settings.max_age) is not None:
-        proven = _number(claims.get("auth_time"))
+        proven = parse_number(claims.get("auth_time"))
         if proven is None or now - proven > age * 60 + LEEWAY_SECONDS:
             raise TokenError("its auth_time is missing, or longer ago than maxAge")
     return claims
@@ -136,7 +136,7 @@ def _check_parties(claims: dict[str, Any], settings: OpenidConnectSettings) -> N
 
 
 def _check_times(claims: dict[str, Any], now: float, *, needs_expiry: bool) -> None:
-    expires, issued, begins = (_number(claims.get(name)) for name in ("exp", "iat", "nbf"))
+    expires, issued, begins = (parse_number(claims.get(name)) for name in ("exp", "iat", "nbf"))
     if (expires is None and (needs_expiry or "exp" in claims)) or (
         expires is not None and expires <= now - LEEWAY_SECONDS
     ):
@@ -153,9 +153,3 @@ def _check_subject(subject: Any) -> None:
         raise TokenError("its subject is missing, or not one")
     if not subject.isprintable():
         raise TokenError("its subject has control characters")
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)

@@ -128,7 +128,7 @@ async def show_record(context: WebContext, request: SignedInRequest) -> Response
     found = await context.store.audit_changes(int(number))
     if found is None or (request.user.tenant and found[0].scope != request.user.tenant):
         return NOT_VISIBLE
-    page = context.renderer.render(
+    page = await context.renderer.render_in_turns(
         "audit-record.html",
         request,
         here="/audit",

@@ -157,7 +157,7 @@ async def _find_feed(context: WebContext, name: str) -> FeedInScope | Failure:
 async def _render_feeds(
     context: WebContext, request: SignedInRequest, tried: tuple[str, dict[str, Any]] | None = None
 ) -> str:
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "feeds.html",
         request,
         here="/feeds",
@@ -177,7 +177,7 @@ async def _render_form(
 ) -> str:
     scopes: Scopes = await find_scopes(context, request)
     lists = [state.definition for state in await context.store.lists(form.feed.tenant)]
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "feed.html",
         request,
         here="/feeds",

@@ -123,7 +123,7 @@ async def show_import(context: WebContext, request: SignedInRequest) -> Response
     return (
         scoped_list
         if isinstance(scoped_list, Failure)
-        else html_response(_render_import(context, request, scoped_list, None))
+        else html_response(await _render_import(context, request, scoped_list, None))
     )
 
 
@@ -135,13 +135,13 @@ async def import_file(context: WebContext, request: SignedInRequest, body: Spool
     if is_progress_wanted(request.http):
 
         async def work(report_progress: ReportProgress) -> str:
-            return _render_import(
+            return await _render_import(
                 context, request, scoped_list, await _process_file(context, request, scoped_list, body, report_progress)
             )
 
         return ProgressResponse(work)
     outcome = await _process_file(context, request, scoped_list, body, ignore_progress)
-    return html_response(_render_import(context, request, scoped_list, outcome), 400 if outcome.fault else 200)
+    return html_response(await _render_import(context, request, scoped_list, outcome), 400 if outcome.fault else 200)
 
 
 async def _process_file(
@@ -229,10 +229,10 @@ async def _read_batches_in_thread(
         yield batch
 
 
-def _render_import(
+async def _render_import(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, outcome: ImportOutcome | None
 ) -> str:
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "lists-import.html",
         request,
         here="/lists",

@@ -136,7 +136,7 @@ ENTRY_GONE = Failure(NOT_FOUND, "the entry is no longer in the list; it was dele
 async def show_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Show an entry, with a form for users who may change it."""
     found = await _find_entry(context, request, request.query.raw_text("key"))
-    return found if isinstance(found, Failure) else html_response(_render_entry(context, request, *found))
+    return found if isinstance(found, Failure) else html_response(await _render_entry(context, request, *found))
 
 
 async def change_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -148,13 +148,15 @@ async def change_entry(context: WebContext, request: SignedInRequest) -> Respons
     comment, stated = request.form.text("comment", MAX_COMMENT + 1), request.form.text("expires")
     expires = entry.expires if stated == format_minute(entry.expires) else parse_expiry(stated, context.now())
     if isinstance(expires, Failure):
-        return html_response(_render_entry(context, request, scoped_list, entry, f"Expires: {expires.message}."), 400)
+        return html_response(
+            await _render_entry(context, request, scoped_list, entry, f"Expires: {expires.message}."), 400
+        )
     if len(comment) > MAX_COMMENT:
         fault = f"A comment can have at most {MAX_COMMENT:,} characters."
-        return html_response(_render_entry(context, request, scoped_list, entry, fault), 400)
+        return html_response(await _render_entry(context, request, scoped_list, entry, fault), 400)
     applied = await add_all(context, scoped_list, (NewEntry(entry.key, entry.shown, comment, expires),), request.actor)
     if applied.fault:
-        return html_response(_render_entry(context, request, scoped_list, entry, applied.fault), 409)
+        return html_response(await _render_entry(context, request, scoped_list, entry, applied.fault), 409)
     return redirect(f"{scoped_list.path}", notice="changed")
 
 
@@ -195,10 +197,10 @@ def format_minute(milliseconds: int | None) -> str:
     return local_time(milliseconds // 1000 * 1000).strftime("%Y-%m-%dT%H:%M")
 
 
-def _render_entry(
+async def _render_entry(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, entry: ListEntry, fault: str = ""
 ) -> str:
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "lists-entry.html",
         request,
         here="/lists",

@@ -25,23 +25,23 @@ async def show_look_back(context: WebContext, request: SignedInRequest) -> Respo
     scope, name = scoped_list.scope, scoped_list.definition.name
     number = request.query.text("id", 20)
     if not number:
-        return html_response(_render(context, request, scoped_list, await context.store.look_backs(scope, name)))
+        return html_response(await _render(context, request, scoped_list, await context.store.look_backs(scope, name)))
     is_number = number.isascii() and number.isdigit() and len(number) <= 18
     found = await context.store.look_back(scope, name, int(number)) if is_number else None
     if found is None:
         return NO_LOOK_BACK
     lines = await context.store.message_lines([ggrid for ggrid, _ in found.hits])
-    return html_response(_render(context, request, scoped_list, (found,), lines))
+    return html_response(await _render(context, request, scoped_list, (found,), lines))
 
 
-def _render(
+async def _render(
     context: WebContext,
     request: SignedInRequest,
     scoped_list: ListInScope,
     found: tuple[LookBack, ...],
     lines: tuple[MessageLine, ...] | None = None,
 ) -> str:
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "lists-look-back.html",
         request,
         here="/lists",

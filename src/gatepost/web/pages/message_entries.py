@@ -124,7 +124,7 @@ async def _render(
 ) -> str:
     scopes = await find_scopes(context, request)
     hits = await context.dry_runs.find_hits(form.scope, form.change) if form.entry else FoundHits(0, 0, 0)
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "message-entry.html",
         request,
         here="/messages",
@@ -150,7 +150,7 @@ async def show_hits(context: WebContext, request: SignedInRequest) -> Response |
     if isinstance(made, ListRefusal):
         return Failure(INVALID_REQUEST, f"the entry {made.reason}")
     change = Change(scoped_list.definition, "tenant" if scoped_list.scope else "global", (made.key,), adding=True)
-    page = context.renderer.render(
+    page = await context.renderer.render_in_turns(
         "lists-hits.html",
         request,
         here="/lists",

@@ -38,7 +38,7 @@ async def show_source(context: WebContext, request: SignedInRequest) -> Response
         return core_is_away(request, raw)
     header = None if raw is not None else await context.store.message_header(found.record.ggrid)
     content = raw if raw is not None else header
-    page = context.renderer.render(
+    page = await context.renderer.render_in_turns(
         "source.html",
         request,
         here="/messages",

@@ -69,7 +69,7 @@ async def show_rules(context: WebContext, request: SignedInRequest) -> Response 
     kept = await context.store.rule_set(scope)
     hits, more = await _count_hits(context, scope) if request.may("messages.read") else (Counter[str](), False)
     return html_response(
-        context.renderer.render(
+        await context.renderer.render_in_turns(
             "rules.html",
             request,
             here="/rules",
@@ -248,7 +248,7 @@ async def _render_form(
 ) -> str:
     before = (await context.store.rule_set(scope)).find(form.was)
     is_checked = request.http.method == "POST" and not mistakes
-    return context.renderer.render(
+    return await context.renderer.render_in_turns(
         "rule.html",
         request,
         here="/rules",
