@@ -70,25 +70,21 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-class RotatedFolder(pytest.Dir):
-    """A folder that each worker of a parallel run begins at another place.
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker of a parallel run begins a folder at another place.
 
     In a fresh checkout there is no bytecode. Workers that went through the same files at the same time would compile
     every file each; so they find most of it done by another. The order is put right when everything is collected.
     """
-
-    def collect(self) -> list[pytest.Item | pytest.Collector]:
-        found = list(super().collect())
+    report = yield
+    if isinstance(collector, pytest.Dir) and "PYTEST_XDIST_WORKER" in os.environ:
         worker, workers = (int(os.environ[f"PYTEST_XDIST_WORKER{name}"].lstrip("gw")) for name in ("", "_COUNT"))
-        start = len(found) * worker // workers
-        return found[start:] + found[:start]
-
-
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return None
-    rotated: pytest.Collector = RotatedFolder.from_parent(parent, path=path)
-    return rotated
+        start = len(report.result) * worker // workers
+        report.result = report.result[start:] + report.result[:start]
+    return report
 
 
 def place(item: pytest.Item) -> tuple[int, str]:

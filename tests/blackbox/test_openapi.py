@@ -14,6 +14,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import load_all_checks
 from schemathesis.core.failures import AcceptedNegativeData
+from schemathesis.core.result import Ok
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.openapi.checks import RejectedPositiveData
 
@@ -39,7 +40,8 @@ SCANS, RECORDS, LISTS = labels(SCANNING), labels(SCANNING, on_record=True), labe
 def load_operations(of_lists: bool) -> dict[str, Any]:
     load_all_checks()
     schema = schemathesis.openapi.from_dict(document(LISTS_API if of_lists else SCANNING))
-    return {each.ok().label: each.ok() for each in schema.get_all_operations()}
+    found = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
+    return {operation.label: operation for operation in found}
 
 
 def try_operation(label: str, call: Callable[[Any], None], modes: list[HypothesisTestMode], examples: int) -> None:
