@@ -66,7 +66,8 @@ class WorkerProcess:
         self._bytes = 0
         self._resident = 0
         self._seen = -1
-        self._since = self._waited = 0.0
+        self._since = 0.0
+        self._waited: float | None = None
         self._busy_cpu: float | None = None
         self._cpu_seen = 0.0
         self._had_turn = False
@@ -131,8 +132,7 @@ class WorkerProcess:
     def begin_turn(self, attempt: Attempt, now: float) -> None:
         """It is the worker's turn in this job; an idle worker's time starts now."""
         if not self.turns:
-            self._seen = -1
-            self._begin_stage(now)
+            self._seen, self._since, self._waited = -1, now, None
             self._busy_cpu = None
         self.turns[attempt.number] = attempt.deadline or now
         self._had_turn = True
@@ -191,13 +191,13 @@ class WorkerProcess:
         receiving = not self.channel.flushed and self._status_page.state.stage in (IDLE, RECEIVE)
         if word != self._seen or receiving:
             self._seen = word
-            self._begin_stage(now)
+            self._since, self._waited = now, None
+        if self._waited is None:
+            # Not at the beginning of a turn, which most messages end before anybody looks: it costs a file.
+            self._waited = self._waited_seconds()
         if not self.busy or self.kill_reason is not None or now - self._since < limit:
             return False
         return now - self._since >= limit + min(self._waited_seconds() - self._waited, _MAX_STARVED * limit)
-
-    def _begin_stage(self, now: float) -> None:
-        self._since, self._waited = now, self._waited_seconds()
 
     def _waited_seconds(self) -> float:
         """Return for how long it has waited for a processor so far (`/proc/PID/schedstat`, second field)."""
