@@ -115,6 +115,8 @@ class FakeStore:
     async def tenant(self, uid: str) -> Tenant | None:
         return Tenant(TENANT, "tenant", 1) if uid == TENANT else None
 
+    def note_token_use(self, name: str, address: str) -> None: ...
+
 
 class Service:
     """A running abby."""
