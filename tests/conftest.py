@@ -33,6 +33,7 @@ from gatepost.workers.loader_client import LoaderClient
 _FAILED = pytest.StashKey[bool]()
 # How many tests were left to `make test-long`; a worker of a parallel run tells it to the process that sums up.
 _LEFT = pytest.StashKey[int]()
+_LOGGING = structlog.get_config()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
 FIRST = tuple(f"tests/{name}/" for name in "browser blackbox service workers guard store web abby".split())
@@ -188,10 +189,11 @@ def own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
-    """What a test sets up for logging ends with it: a level that another one left would hide what is looked for."""
-    before = structlog.get_config()
+    """What a test or a fixture that several share sets up for logging ends where the next test begins: a level that is
+    left behind would hide what is looked for."""
+    structlog.configure(**_LOGGING)
     yield
-    structlog.configure(**before)
+    structlog.configure(**_LOGGING)
 
 
 @pytest.fixture(scope="session")

@@ -335,8 +335,10 @@ def lists(
     url = "sqlite:lists.db"
     if request.param == "postgresql":
         server = request.getfixturevalue("postgres_server")
-        url = server.replace("/postgres?", "/lists_blackbox?")
-        asyncio.run(_create_database(server, "lists_blackbox"))
+        # It is made again where tests on the other engine came in between.
+        name = f"lists_{new_id().replace('-', '')}"
+        url = server.replace("/postgres?", f"/{name}?")
+        asyncio.run(_create_database(server, name))
     service = Lists(url, certificate, tmp_path_factory.mktemp(request.param))
     yield service
     service.stop()

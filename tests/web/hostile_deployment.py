@@ -112,7 +112,8 @@ async def _fill_lists(store: Store, text: str, ggrid: str) -> dict[str, str]:
 async def _fill_operation(store: Store, text: str) -> dict[str, str]:
     """Rules, alerts, digests, nodes, models, versions and a draft."""
     by = Actor("user", text)
-    await store.put_rule(None, "hostile", OwnRule("false", text, "spam"), 0, by, enabled=False)
+    version = (await store.rule_set(None)).version
+    await store.put_rule(None, "hostile", OwnRule("false", text, "spam"), version, by, enabled=False)
     alert = WebAlert(("quarantine.full",), recipients=(f"{text}@x.invalid",), url=f"https://x.invalid/{text}")
     await store.put_alert_definition(text, alert, 0, by)
     await store.put_digest_preferences(None, DigestPreferences(intro=text, domains=(text,)), 0, by)

@@ -13,6 +13,7 @@ from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import NewEntry
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.recipient_requests import RequestFilter
+from gatepost.store.security_keys import NewSecurityKey
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PublicRoute, UploadRoute
 
@@ -32,6 +33,7 @@ class Property(msgspec.Struct, frozen=True):
     work: str
     search: str
     request: str
+    security_key: str
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +52,11 @@ def theirs(site: Any) -> Property:
     work = site.run(site.store.create_bulk_action(user.uid, "delete", [ggrid])).id
     site.run(site.store.save_search(user.uid, "/messages", "theirs", "q=x"))
     search = site.run(site.store.saved_searches(user.uid))[0].id
-    site.run(site.store.ask_for_release(ggrid, scope, "bob@example.com", "please"))
+    site.run(site.store.ask_for_release(ggrid, scope, f"{scope}@example.com", "please"))
     asked = site.run(site.store.recipient_requests(RequestFilter(tenant=scope))).rows[0].id
-    return Property(scope, ggrid, key.id, user.uid, session.id, version, record, work, search, asked)
+    made = NewSecurityKey(scope, "mail.example.com", b"", 0, "theirs")
+    security_key = site.run(site.store.add_security_key(user.uid, made, CLI, keep=session.id)).id
+    return Property(scope, ggrid, key.id, user.uid, session.id, version, record, work, search, asked, security_key)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,7 @@ def everything(site: Any, theirs: Property) -> Any:
         run(store.bulk_action(theirs.work, theirs.uid)),
         run(store.saved_searches(theirs.uid)),
         run(store.recipient_request(theirs.request)),
+        run(store.security_keys(theirs.uid)),
     )
 
 
@@ -104,6 +109,7 @@ FIELDS = {
 
 # Whose id stands in a path: a route with an id that is of no kind in this table fails the tests.
 IDS: dict[str, Callable[[Property], str]] = {
+    "/account/keys/": lambda theirs: theirs.security_key,
     "/account/sessions/": lambda theirs: theirs.session,
     "/keys/": lambda theirs: theirs.id,
     "/searches/": lambda theirs: theirs.search,
