@@ -101,8 +101,8 @@ async def _read_some(stream: asyncio.StreamReader | None) -> str:
 
 
 class LookBackSchedule(Schedule):
-    """Looks back for entries that were added over the List API. The child that is started takes the calls that wait;
-    no other takes them, too. It reads and judges the records, so that mail that is scanned does not wait for it."""
+    """Looks back for entries that were added over the List API. The child that is started takes the calls that wait, so
+    that no other child does. It reads and judges the records itself: mail that is scanned does not wait for it."""
 
     def __init__(self, store: Store, config: Path, data: Path, poll: float = LOOK_BACK_POLL_SECONDS) -> None:
         super().__init__(poll, "gatepost.lists", "cannot look back")

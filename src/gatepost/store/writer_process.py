@@ -122,7 +122,8 @@ class RemoteWriter(WritesChanges):
         self._closed = False
         self._changes = self._commits = self._failures = 0
 
-    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:  # noqa: ARG002  rows are
+    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:  # noqa: ARG002
+        """Have a change applied by the process that writes. Records go as rows, which that process takes for light."""
         if self._closed:
             raise StorageError("The storage is closed.")
         link = self._link or await self._connect()

@@ -134,11 +134,11 @@ class TenantTurns(Generic[J]):
 
     def discard(self, job: J) -> None:
         """Take a job out, wherever it stands; one that is not here does no harm."""
-        for jobs in (self._again, self._jobs.get(job.tenant, ())):
-            if job in jobs:
-                jobs.remove(job)  # type: ignore[union-attr]  # what is in it is no empty tuple
-                self.count -= 1
-                break
+        jobs = self._again if job in self._again else self._jobs.get(job.tenant)
+        if jobs is None or job not in jobs:
+            return
+        jobs.remove(job)
+        self.count -= 1
         if job.tenant in self._jobs and not self._jobs[job.tenant]:
             del self._jobs[job.tenant]
 
