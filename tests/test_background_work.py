@@ -4,7 +4,9 @@ import threading
 import time
 
 import pytest
+from tests.own_names import replace_in
 
+from gatepost import background_work
 from gatepost.background_work import LATE_SECONDS, MAX_REST_SECONDS, REST, BackgroundWork
 
 
@@ -12,7 +14,7 @@ from gatepost.background_work import LATE_SECONDS, MAX_REST_SECONDS, REST, Backg
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long was rested; nobody waits for it."""
     found: list[float] = []
-    monkeypatch.setattr("gatepost.background_work.time.sleep", found.append)
+    replace_in(monkeypatch, background_work, "time", sleep=found.append)
     return found
 
 
@@ -39,7 +41,7 @@ def test_the_next_piece_waits_for_the_one_before(slept: list[float], monkeypatch
     """A result is never kept back: the rest stands before the next piece, whoever asks for it."""
     work = BackgroundWork()
     make_late(work)
-    monkeypatch.setattr("gatepost.background_work.time.monotonic", lambda: 100.0)
+    replace_in(monkeypatch, background_work, "time", monotonic=lambda: 100.0)
     assert work.run(compute, 0.01) == "done"
     assert slept == []
     assert work.run(compute, 0.0) == "done"
@@ -51,7 +53,7 @@ def test_the_next_piece_waits_for_the_one_before(slept: list[float], monkeypatch
 def test_a_piece_that_fails_counts_as_well(slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     work = BackgroundWork()
     make_late(work)
-    monkeypatch.setattr("gatepost.background_work.time.monotonic", lambda: 100.0)
+    replace_in(monkeypatch, background_work, "time", monotonic=lambda: 100.0)
     with pytest.raises(ZeroDivisionError):
         work.run(lambda: compute(0.005) and 1 / 0)
     work.run(compute, 0.0)

@@ -11,6 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.own_names import replace_in
+
+from gatepost.abby import authenticator
 
 SUBMIT = "/v1/messageQueue/submitEmail"
 STATUS = "/v1/admin/status"
@@ -477,7 +480,7 @@ def test_guessing_is_slowed_down(start: Any, monkeypatch: pytest.MonkeyPatch) ->
 
     service = start()
     assert service.submit().status_code == 200
-    monkeypatch.setattr("gatepost.abby.authenticator.asyncio", type("Stub", (), {"sleep": staticmethod(sleep)}))
+    replace_in(monkeypatch, authenticator, "asyncio", sleep=sleep)
     for _ in range(8):
         assert service.submit(token="wrong").status_code == 401
     assert len(slept) == 3

@@ -6,9 +6,11 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.own_names import replace_in
 
 from gatepost.feeds import fetch
 from gatepost.feeds.fetch import Fetched, open_client
@@ -121,10 +123,10 @@ def test_a_name_that_leads_into_a_private_network(monkeypatch: pytest.MonkeyPatc
     served.say("/list", "x")
     found: list[str] = ["127.0.0.1"]
 
-    async def resolve(_loop: Any, _host: str, port: int, **_: Any) -> list[Any]:
+    async def resolve(_host: str, port: int, **_: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
 
-    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", resolve)
+    replace_in(monkeypatch, fetch, "asyncio", get_running_loop=lambda: SimpleNamespace(getaddrinfo=resolve))
     named = feed(url=served.url("/list", host="feed.example"))
     assert "private network" in str(refusal(named))
     assert not served.requests

@@ -12,6 +12,7 @@ from bench.fuzz.checks import Checker, find_failure, minimise
 from bench.fuzz.mutation import mutate
 from bench.fuzz.target import Target
 from bench.fuzz.targets import TARGETS
+from tests.own_names import replace_in
 
 SEED, EXECUTIONS = 20_261_115, 200
 # These decode pictures or analyse whole messages.
@@ -76,7 +77,7 @@ def test_time_that_grows_with_the_square_is_a_failure(monkeypatch: pytest.Monkey
     def cost(data: bytes) -> None:
         now[0] += len(data) ** 2 * 1e-4
 
-    monkeypatch.setattr("bench.fuzz.checks.time.thread_time", lambda: now[0])
+    replace_in(monkeypatch, checks, "time", thread_time=lambda: now[0])
     failure = checks.find_super_linear(cost, b"a" * 20)
     assert failure is not None
     assert failure.reason == "grows"

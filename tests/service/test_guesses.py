@@ -2,16 +2,17 @@
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
+from tests.own_names import replace_in
 
 from gatepost.abby.authenticator import FREE_GUESSES
 from gatepost.guard.http_source import build_rest_app
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
+from gatepost.service import core as service_core
 from gatepost.service.core import SecretGuesses
 
 SECRET = "the right secret"
@@ -35,8 +36,7 @@ def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyP
         waits.append(seconds)
 
     async def run() -> None:
-        # In that module alone: services of other tests sleep in threads of this process.
-        monkeypatch.setattr("gatepost.service.core.asyncio", SimpleNamespace(sleep=no_sleep))
+        replace_in(monkeypatch, service_core, "asyncio", sleep=no_sleep)
         app = build_rest_app(Core(), SECRET, Spool(tmp_path), bytes, None, SecretGuesses(clock=lambda: 1_000.0))
 
         async def ask(secret: str, client: str) -> int:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_names import replace_in
 
+from gatepost.events import webhook
 from gatepost.events.output import DeliveryError
 from gatepost.events.schema import HealthChanged, NodeState
 from gatepost.events.sources import describe_scan
@@ -82,11 +84,11 @@ def test_hosts_of_a_private_network_are_not_called_whatever_their_name_is(monkey
     target = WebhookTarget(url="https://hooks.example.com:8443/x", secret="s")
     caller = WebhookCaller(target, public_only=True)
     inside = [(0, 0, 0, "", ("10.0.0.1", 8443)), (0, 0, 0, "", ("::ffff:127.0.0.1", 8443, 0, 0))]
-    monkeypatch.setattr("gatepost.events.webhook.socket.getaddrinfo", lambda *_a, **_k: inside)
+    replace_in(monkeypatch, webhook, "socket", getaddrinfo=lambda *_a, **_k: inside)
     with pytest.raises(DeliveryError, match="private network"):
         caller.call(b"{}")
     public = [*inside, (0, 0, 0, "", ("93.184.216.34", 8443))]
-    monkeypatch.setattr("gatepost.events.webhook.socket.getaddrinfo", lambda *_a, **_k: public)
+    replace_in(monkeypatch, webhook, "socket", getaddrinfo=lambda *_a, **_k: public)
     headers: dict[str, str] = {}
     url, extensions = caller._pin(headers)
     assert str(url) == "https://93.184.216.34:8443/x"

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.own_names import replace_in
 
-from gatepost.background_work import MAX_REST_SECONDS, background
+from gatepost.background_work import MAX_REST_SECONDS, BackgroundWork
 from gatepost.guard.admission import Admission
+from gatepost.guard.answers import lists as list_answers
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
@@ -111,17 +113,15 @@ def test_loads_rest_while_the_event_loop_is_late(tmp_path: Path, monkeypatch: py
         lists = ListAnswers(store)
         for number in range(3):
             await store.add_entries(None, PHRASES, [NewEntry(f"phrase {number}", f"phrase {number}")], CLI)
-            background.note_lateness(100.0 if number else 0.0)
+            own.note_lateness(100.0 if number else 0.0)
             await lists.snapshot(None)
         assert lists.packed == 3
         await store.close()
 
-    monkeypatch.setattr("gatepost.guard.answers.lists.asyncio.sleep", sleep)
-    try:
-        asyncio.run(run())
-    finally:
-        while background.must_rest:
-            background.note_lateness(0.0)
+    own = BackgroundWork()
+    monkeypatch.setattr(list_answers, "background", own)
+    replace_in(monkeypatch, list_answers, "asyncio", sleep=sleep)
+    asyncio.run(run())
     assert len(slept) == 2, "the first load waits for nobody"
     assert all(seconds <= MAX_REST_SECONDS for seconds in slept)
 

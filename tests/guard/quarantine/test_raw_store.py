@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from obstore.store import MemoryStore
+from tests.own_names import replace_in
 
+from gatepost.guard.quarantine import raw_store
 from gatepost.guard.quarantine.raw_store import RawFolder, RawObjects, RawStore, open_raw_store
 from gatepost.ids import new_id
 from gatepost.scanning.spool import Spool
@@ -104,7 +106,7 @@ def test_it_is_synced_before_put_returns(tmp_path: Path, monkeypatch: pytest.Mon
         return replace(self, target)
 
     store = RawFolder(tmp_path / "q")
-    monkeypatch.setattr(os, "fsync", synced)
+    replace_in(monkeypatch, raw_store, "os", fsync=synced)
     monkeypatch.setattr(Path, "replace", renamed)
     ggrid = new_id()
     asyncio.run(store.put(ggrid, Bytes(b"x")))
