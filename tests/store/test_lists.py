@@ -20,7 +20,7 @@ from gatepost.lists.entries import Category, ListRefusal
 from gatepost.lists.rulings import Ruling, rule_on
 from gatepost.lists.subjects import Subject, collect_keys
 from gatepost.questions import Hit
-from gatepost.store import lists
+from gatepost.store import lists, unkeyed_bytes
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
@@ -146,7 +146,7 @@ def test_a_list_that_travels_to_workers_stays_small(use: Use) -> None:
 
 def test_the_bytes_of_a_scope_are_bounded(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all lists that travel to workers together, by bytes and not by characters, whatever the comments are."""
-    monkeypatch.setattr(lists, "MAX_UNKEYED_BYTES", 1_000)
+    monkeypatch.setattr(unkeyed_bytes, "MAX_UNKEYED_BYTES", 1_000)
 
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")

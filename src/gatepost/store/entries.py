@@ -39,7 +39,7 @@ from gatepost.store.lists import (
     ListRow,
     ListStore,
     change_size,
-    check_unkeyed_bytes,
+    find_excess_bytes,
     find_list,
     insert_list,
     lock_lists,
@@ -48,6 +48,7 @@ from gatepost.store.lists import (
 from gatepost.store.look_back_queue import queue_look_back
 from gatepost.store.paging import find_page
 from gatepost.store.tenants import tenant_exists
+from gatepost.store.unkeyed_bytes import ENTRY_BYTES, subtract_bytes
 from gatepost.times import date_time
 
 T = TypeVar("T")
@@ -69,9 +70,8 @@ WHERE entries.list_id = new.list_id AND entries.key = new.key"""  # noqa: S608
 _EXISTING = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2)"
 _OF_OTHERS = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by <> $3"
 _BEFORE = "SELECT key, comment, expires FROM entries WHERE list_id = $1 AND key = ANY($2) AND created < $3"
-_DELETE = (
-    "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2) RETURNING key, COALESCE(shown, key), comment, expires"
-)
+_DELETE = f"""DELETE FROM entries WHERE list_id = $1 AND key = ANY($2)
+RETURNING key, COALESCE(shown, key), comment, expires, {ENTRY_BYTES}"""  # noqa: S608
 _ANY_EXPIRED = "SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1"
 _EXPIRED_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND expires <= $3"
 _COUNT_EXPIRED = "SELECT count(*) FROM entries WHERE list_id = $1 AND expires <= $2"
@@ -152,7 +152,7 @@ class EntryStore(ListStore):
         """`ListFull` where these entries would take the lists of the scope that are handed out whole past their
         bytes."""
         sizes = _sizes({storable(entry.key): entry for entry in entries})
-        return (yield from check_unkeyed_bytes(normalize_scope(scope) or "", definition, sizes, now()))
+        return (yield from find_excess_bytes(normalize_scope(scope) or "", definition, sizes, now()))
 
     @change
     def delete_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
@@ -243,7 +243,7 @@ def add_to_list(
         row = yield from _make_room(row, len(final) - len(known), moment)
         if row.size + len(final) - len(known) > row.definition.max_size:
             return ListFull(row.size, row.definition.max_size)
-    if full := (yield from check_unkeyed_bytes(owner or "", row.definition, _sizes(final), moment, lock=True)):
+    if full := (yield from find_excess_bytes(owner or "", row.definition, _sizes(final), moment, count=True)):
         return full
     label = storable(by.label)
     rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
@@ -296,7 +296,7 @@ def delete_from_list(row: ListRow, keys: tuple[str, ...], by: Actor) -> Work[int
 def _audit_deletion(moment: int, by: Actor, action: str, row: ListRow, deleted: Sequence[Row]) -> Work[None]:
     """Put deleted entries on record, with what they were."""
     ordered = sorted(deleted)
-    changes = [ChangedValue(shown, describe_entry(comment, expires)) for _, shown, comment, expires in ordered]
+    changes = [ChangedValue(shown, describe_entry(comment, expires)) for _, shown, comment, expires, _ in ordered]
     keys = [key for key, *_ in ordered]
     yield from write_audit(moment, by, action, row.scope, row.name, len(keys), keys, changes=changes)
 
@@ -362,10 +362,12 @@ def _delete_expired(row: ListRow, keys: tuple[str, ...], now: int) -> Work[ListR
 
 
 def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[Sequence[Row]]:
-    """Delete entries; returns key, spelling, comment and end of those that there were."""
+    """Delete entries; returns key, spelling, comment, end and bytes of those that there were."""
     deleted: Sequence[Row] = (yield Read(_DELETE, (row.id, Many(keys)))) if keys else ()
     if deleted:
         yield from change_size(row, -len(deleted), [found[0] for found in deleted], now)
+        if row.is_unkeyed:
+            yield from subtract_bytes(row.scope, (found[-1] for found in deleted))
         yield from raise_unkeyed_version(row, now)
     return deleted
 

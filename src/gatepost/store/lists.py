@@ -14,8 +14,6 @@ from gatepost.lists.catalogue import (
     BY_NAME,
     LISTS,
     MAX_CUSTOM_LISTS,
-    MAX_UNKEYED_BYTES,
-    UNKEYED_ENTRY_BYTES,
     ListDefinition,
     explain_unused,
     find_usual_list,
@@ -28,6 +26,7 @@ from gatepost.store.deferred_deletes import DeferredDeletes
 from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, snapshot, storable
 from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
 from gatepost.store.tenants import tenant_exists
+from gatepost.store.unkeyed_bytes import find_excess, subtract_list, take_turn
 
 _COLUMNS = "id, scope, name, kind, category, display_name, description, max_size, custom, size"
 _SELECT = f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 AND name = $2"  # noqa: S608
@@ -44,13 +43,10 @@ ON CONFLICT (list_id, prefix) DO UPDATE SET entries = list_prefixes.entries + ex
 _DROP_PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1 AND entries <= 0"
 _NEW_DIRECTORY_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
 ON CONFLICT (scope) DO UPDATE SET directory = GREATEST(scopes.directory + 1, excluded.directory)"""
+# The sum of their bytes is kept with each change (`unkeyed_bytes`): where it was right, it is right for this version.
 _NEW_UNKEYED_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
-ON CONFLICT (scope) DO UPDATE SET unkeyed = GREATEST(scopes.unkeyed + 1, excluded.unkeyed)"""
-_LOCK_SCOPE = "SELECT unkeyed FROM scopes WHERE scope = $1 FOR UPDATE"
-# Entries of the call itself are left out: they are counted as the call states them.
-_OTHER_BYTES = f"""SELECT CAST(COALESCE(sum({UNKEYED_ENTRY_BYTES} + octet_length(key)
-+ COALESCE(octet_length(shown), 0)), 0) AS BIGINT) FROM entries WHERE list_id = ANY($1)
-AND (expires IS NULL OR expires > $2) AND NOT (list_id = $3 AND key = ANY($4))"""  # noqa: S608
+ON CONFLICT (scope) DO UPDATE SET unkeyed = GREATEST(scopes.unkeyed + 1, excluded.unkeyed), counted_version =
+CASE WHEN scopes.counted_version = scopes.unkeyed THEN GREATEST(scopes.unkeyed + 1, excluded.unkeyed) ELSE 0 END"""
 _COUNT_CUSTOM = "SELECT count(*) FROM lists WHERE scope = $1 AND custom = 1"
 _COUNT_EXPIRED = """SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
 WHERE scope = $1 AND expires <= $2 GROUP BY lists.id"""
@@ -146,6 +142,8 @@ class ListStore(DeferredDeletes):
         row = yield from find_list(owner or "", storable(name), lock=True)
         if row is None or not row.definition.custom:
             return NotFound("list")
+        if row.is_unkeyed and row.size:
+            yield from subtract_list(row.scope, row.id)
         yield Write(_HIDE, (row.id,))
         yield from raise_versions(owner or "", moment)
         yield from write_audit(moment, by, "list.delete", owner, row.name, row.size)
@@ -196,20 +194,18 @@ def raise_unkeyed_version(row: ListRow, now: int) -> Work[None]:
         yield Write(_NEW_UNKEYED_VERSION, (row.scope, now))
 
 
-def check_unkeyed_bytes(
-    scope: str, definition: ListDefinition, sizes: Mapping[str, int], now: int, *, lock: bool = False
+def find_excess_bytes(
+    scope: str, definition: ListDefinition, sizes: Mapping[str, int], now: int, *, count: bool = False
 ) -> Work[ListFull | None]:
-    """`ListFull` where the lists of a scope that are handed out whole would have too many bytes with these entries, of
-    which `sizes` has the bytes by key. With `lock`, calls on several lists of the scope take turns."""
+    """`ListFull` where entries of a list, of which `sizes` has the bytes by key, would take the lists of the scope that
+    are handed out whole past their bytes; with `count` they are counted if they would not."""
     if not is_unkeyed(definition.kind, definition.category):
         return None
-    if lock:
-        yield Read(_LOCK_SCOPE, (scope,))
+    if count:
+        yield from take_turn(scope)
     lists = [row for row in (yield from find_lists(scope)) if row.is_unkeyed]
     own = next((row.id for row in lists if row.name == definition.name), 0)
-    parameters = (Many(tuple(row.id for row in lists)), now, own, Many(tuple(sizes)))
-    ((others,),) = (yield Read(_OTHER_BYTES, parameters)) if lists and sizes else ((0,),)
-    return ListFull(others, MAX_UNKEYED_BYTES, "bytes") if others + sum(sizes.values()) > MAX_UNKEYED_BYTES else None
+    return (yield from find_excess(scope, [row.id for row in lists], own, sizes, now, count=count))
 
 
 def prefix_length(key: str) -> str:

@@ -8,7 +8,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "tenants": ("uid", "name", "created", "history_days", "quarantine_days"),
     "tenant_domains": ("domain", "tenant"),
     "departed": ("tenant",),
-    "scopes": ("scope", "directory", "unkeyed"),
+    "scopes": ("scope", "directory", "unkeyed", "unkeyed_bytes", "counted_version"),
     "lists": (
         *("id", "scope", "name", "kind", "category"),
         *("display_name", "description", "max_size", "custom", "size"),

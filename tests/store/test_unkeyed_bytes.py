@@ -1,0 +1,129 @@
+"""The sum of bytes of the lists that are handed out whole: kept with every change, for what the change costs."""
+
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.store import unkeyed_bytes
+from gatepost.store.audit import Actor
+from gatepost.store.engine import Many, Read, Work, Write, now
+from gatepost.store.entries import NewEntry
+from gatepost.store.errors import ListFull
+from gatepost.store.lists import find_lists
+from gatepost.store.normal_forms import renew_normal_forms
+from gatepost.store.store import Store
+from gatepost.store.tenants import Tenant
+
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+ANN = Actor("user", "ann")
+PHRASES, PEOPLE = BY_NAME["blocked-phrases"], BY_NAME["protected-people"]
+CUSTOM = ListDefinition("own", "phrase", "block", "", "", 100, custom=True)
+
+
+async def new_tenant(store: Store) -> str:
+    made = await store.create_tenant("one", ANN)
+    assert isinstance(made, Tenant)
+    return made.uid
+
+
+async def sums(store: Store, scope: str) -> tuple[int | None, int]:
+    """The sum that is believed (None where it would not be), and that of all entries."""
+
+    def read() -> Work[tuple[int | None, int]]:
+        believed = yield Read(unkeyed_bytes._COUNTED, (scope,))
+        lists = tuple(row.id for row in (yield from find_lists(scope)) if row.is_unkeyed)
+        ((counted,),) = yield Read(unkeyed_bytes._ALL, (Many(lists),))
+        return believed[0][0] if believed else None, counted
+
+    return await store._engine.query_once(read)
+
+
+def test_it_is_right_after_any_changes(use: Use) -> None:
+    chance = random.Random(20261116)
+
+    def some_entries() -> list[NewEntry]:
+        keys = [f"ä{chance.randrange(30)}" * chance.randrange(1, 4) for _ in range(chance.randrange(1, 6))]
+        ends = [None, None, now() - 1_000, now() + 3_600_000]
+        return [NewEntry(key, key if chance.random() < 0.5 else f"{key} ö", "c", chance.choice(ends)) for key in keys]
+
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store)
+        await store.create_list(tenant, CUSTOM, ANN)
+        await store.add_entries(tenant, PHRASES, some_entries(), ANN)
+        for step in range(60):
+            definition = chance.choice((PHRASES, PEOPLE, CUSTOM))
+            if chance.random() < 0.6:
+                assert not isinstance(await store.add_entries(tenant, definition, some_entries(), ANN), ListFull)
+            else:
+                await store.delete_entries(tenant, definition.name, [each.key for each in some_entries()], ANN)
+            if step % 20 == 19:
+                await store.purge_expired(now())
+                await store.delete_list(tenant, "own", ANN)
+                await store.create_list(tenant, CUSTOM, ANN)
+            believed, counted = await sums(store, tenant)
+            assert believed == counted, step
+
+    use(scenario)
+
+
+def test_a_change_does_not_read_all_entries(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store)
+        # The first call gives the scope its row, the second counts.
+        for number in range(2):
+            assert await store.add_entries(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN) == 1
+        monkeypatch.setattr(unkeyed_bytes, "_ALL", "SELECT 1 FROM counted_all WHERE $1")
+        monkeypatch.setattr(unkeyed_bytes, "MAX_UNKEYED_BYTES", 300)
+        one, many = [NewEntry("p2", "p2")], [NewEntry("x" * 400, "x" * 400)]
+        assert await store.add_entries(tenant, PHRASES, one, ANN) == 1
+        assert isinstance(await store.add_entries(tenant, PHRASES, many, ANN), ListFull)
+        assert await store.delete_entries(tenant, PHRASES.name, ["p0"], ANN) == 1
+        assert await store.bytes_left(tenant, PEOPLE, one) is None
+
+    use(scenario)
+
+
+def test_a_sum_of_another_version_is_not_believed(use: Use) -> None:
+    """As after a change by a program that does not know it, and after a change of all normal forms."""
+
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store)
+        for number in range(2):
+            await store.add_entries(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN)
+        assert (await sums(store, tenant))[0]
+        await store._engine.change(partial(raise_alone, tenant))
+        assert (await sums(store, tenant))[0] is None
+        await store.delete_entries(tenant, PHRASES.name, ["p0"], ANN)
+        assert (await sums(store, tenant))[0] is None
+        await store.add_entries(tenant, PHRASES, [NewEntry("p3", "p3")], ANN)
+        believed, counted = await sums(store, tenant)
+        assert believed == counted
+        await store._engine.change(forget_forms)
+        await store._engine.change(renew_normal_forms)
+        assert (await sums(store, tenant))[0] is None
+
+    use(scenario)
+
+
+def raise_alone(scope: str) -> Work[None]:
+    yield Write("UPDATE scopes SET unkeyed = unkeyed + 1 WHERE scope = $1", (scope,))
+
+
+def forget_forms() -> Work[None]:
+    yield Write("DELETE FROM meta WHERE key = 'normal_forms'")
+
+
+def test_expired_entries_give_their_place(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unkeyed_bytes, "MAX_UNKEYED_BYTES", 300)
+
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store)
+        gone, new = NewEntry("g" * 200, "g" * 200, "", now() - 1), NewEntry("n" * 200, "n" * 200)
+        assert await store.add_entries(tenant, PEOPLE, [gone], ANN) == 1
+        assert await store.add_entries(tenant, PHRASES, [new], ANN) == 1
+        assert isinstance(await store.add_entries(tenant, PHRASES, [NewEntry("m" * 90, "m" * 90)], ANN), ListFull)
+
+    use(scenario)
