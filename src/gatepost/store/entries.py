@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gatepost.lists.catalogue import KINDS, UNKEYED_ENTRY_BYTES, ListDefinition
+from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.store.audit import MAX_CHANGES, SYSTEM, Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     Bulk,
@@ -48,7 +48,7 @@ from gatepost.store.lists import (
 from gatepost.store.look_back_queue import queue_look_back
 from gatepost.store.paging import find_page
 from gatepost.store.tenants import tenant_exists
-from gatepost.store.unkeyed_bytes import ENTRY_BYTES, subtract_bytes
+from gatepost.store.unkeyed_bytes import ENTRY_BYTES, count_bytes, subtract_bytes
 from gatepost.times import date_time
 
 T = TypeVar("T")
@@ -303,12 +303,7 @@ def _audit_deletion(moment: int, by: Actor, action: str, row: ListRow, deleted: 
 
 def _sizes(entries: Mapping[str, NewEntry]) -> dict[str, int]:
     """How many bytes each entry has for a worker, by its key."""
-    return {
-        key: UNKEYED_ENTRY_BYTES
-        + len(key.encode())
-        + (len(storable(entry.shown).encode()) if entry.shown != entry.key else 0)
-        for key, entry in entries.items()
-    }
+    return {key: count_bytes(key, _shown(entry)) for key, entry in entries.items()}
 
 
 def _select_all(scope: str | None, definition: ListDefinition) -> Read:
@@ -389,5 +384,9 @@ def _find_existing(row: ListRow, keys: tuple[str, ...]) -> Work[set[str] | None]
 
 
 def _columns(list_id: int, key: str, entry: NewEntry, label: str, now: int) -> Row:
-    shown = None if entry.shown == entry.key else storable(entry.shown)
-    return (list_id, key, shown, storable(entry.comment), now, now, label, entry.expires)
+    return (list_id, key, _shown(entry), storable(entry.comment), now, now, label, entry.expires)
+
+
+def _shown(entry: NewEntry) -> str | None:
+    """What is shown of an entry, as it is stored: None where that is its key."""
+    return None if entry.shown == entry.key else storable(entry.shown)

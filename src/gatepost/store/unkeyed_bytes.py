@@ -26,6 +26,12 @@ _SUBTRACT = "UPDATE scopes SET unkeyed_bytes = unkeyed_bytes - $2 WHERE scope = 
 _FORGET = "UPDATE scopes SET counted_version = 0"
 
 
+def count_bytes(key: str, shown: str | None) -> int:
+    """How many bytes an entry has for a worker, from its columns; `ENTRY_BYTES` says the same of its row."""
+    size = UNKEYED_ENTRY_BYTES + len(key.encode())
+    return size if shown is None else size + len(shown.encode())
+
+
 def find_excess(
     scope: str, lists: Sequence[int], own: int, sizes: Mapping[str, int], now: int, *, count: bool = False
 ) -> Work[ListFull | None]:
