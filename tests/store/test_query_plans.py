@@ -1,0 +1,100 @@
+"""What a call costs grows with the call, not with what others have stored: every statement has its plan looked at.
+
+A statement that reads a whole table stands here with the reason why it may: the table is small, or the statement is for
+work that is done seldom or in the background, off the path of mail and of calls.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from gatepost import store
+from gatepost.store.engine import in_sqlite
+from gatepost.store.sqlite_file import open_file
+
+# One row for each tenant, node, feed, model or alert, or fewer; administrators of the deployment make them.
+SMALL_TABLES = {
+    *("alert_definitions", "config_versions", "departed", "digest_keys", "digest_runs", "digest_settings"),
+    *("dismissed_items", "feed_definitions", "feeds", "learning_runs", "learnt_models", "nodes", "rule_sets", "scopes"),
+    *("tenant_domains", "tenants", "token_uses", "unsearched"),
+}
+REASONS = {
+    "api_keys._SELECT_ALL": "administrators of the deployment list all keys",
+    "campaigns._LATEST": "the newest marks, by their number, for a process that starts",
+    "digests._COUNTS": "the page of digests counts those of a scope",
+    "entries._LIST_WITH_EXPIRED": "the purge looks for the next list, every five minutes",
+    "external_users._SESSIONS": "a provider ends its session, with a token that it has signed",
+    "flow_counts._GREYLIST_SIZE": "the count ends at a limit",
+    "held_listing.SELECT": "the beginning of statements",
+    "held_mail.SELECT": "the beginning of statements",
+    "held_mail._SIZE": "the size of the quarantine, from an index, for the health of a node",
+    "held_mail._TOTALS": "the size of the quarantine, from an index, for the overview",
+    "look_back_queue._FIRST": "the next entry in the order of their numbers, one process at a time",
+    "look_back_queue._WAITING": "a metric; the queue of a scope is bounded",
+    "message_search._SELECT": "the beginning of statements",
+    "normal_forms._LISTS": "once after an upgrade",
+    "privacy._LIMITS": "an administrator looks for an address",
+    "privacy._LISTS": "an administrator looks for an address",
+    "privacy._SIGHTINGS": "an administrator looks for an address",
+    "second_factors._ANY_ENCRYPTED": "the first one ends it, at the start",
+    "second_factors._CLEAR": "an administrator gives up all seeds whose key is lost",
+    "security_keys._LAST_USES": "administrators list users",
+    "sessions._DELETE_OVER": "the purge of sessions, every few minutes",
+    "sessions._SELECT": "the beginning of statements",
+    "sightings._SIZES": "the purge of sightings, from an index",
+    "training_pools._POOLS": "the page of pools; reports of a scope are bounded",
+    "users._SELECT_ALL": "administrators of the deployment list all users",
+}
+_STATEMENT = re.compile(r"\s*(?:SELECT|UPDATE|DELETE|INSERT|WITH)\b")
+_SCAN = re.compile(r"SCAN (\w+)(?!.*VIRTUAL TABLE)")
+# Results of subqueries and constants.
+_DERIVED = {"CONSTANT", "counted", "listed", "waiting", "found"}
+
+
+def statements() -> Iterator[tuple[str, str]]:
+    for module in pkgutil.iter_modules(store.__path__):
+        if module.name != "postgres":
+            for name, value in vars(importlib.import_module(f"gatepost.store.{module.name}")).items():
+                if isinstance(value, str) and _STATEMENT.match(value):
+                    yield f"{module.name}.{name}", in_sqlite(value)
+
+
+def plan(connection: apsw.Connection, statement: str) -> list[str] | None:
+    """The lines of a plan; None for fragments and for statements that only PostgreSQL runs."""
+    count = max(map(int, re.findall(r"\?(\d+)", statement)), default=statement.count("?"))
+    try:
+        return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * count)]
+    except apsw.SQLError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    opened = open_file(Path(tmp_path_factory.mktemp("plans")) / "g.db")
+    yield opened
+    opened.close()
+
+
+def test_no_statement_reads_a_table_that_others_fill(connection: apsw.Connection) -> None:
+    planned, scanning = 0, dict[str, list[str]]()
+    for name, statement in statements():
+        lines = plan(connection, statement)
+        planned += lines is not None
+        tables = {match[1] for line in lines or () if (match := _SCAN.match(line))} - _DERIVED - SMALL_TABLES
+        if tables:
+            scanning[name] = sorted(tables)
+    assert planned > 350
+    assert {name: tables for name, tables in scanning.items() if name not in REASONS} == {}
+    assert set(REASONS) <= set(scanning), "a reason that is no longer needed"
+
+
+def test_a_scan_is_found(connection: apsw.Connection) -> None:
+    lines = plan(connection, "SELECT count(*) FROM entries WHERE comment = ?1")
+    assert lines
+    assert any(match[1] == "entries" for line in lines if (match := _SCAN.match(line)))
+    assert plan(connection, "SELECT 1 FROM entries WHERE ") is None
