@@ -1,5 +1,6 @@
 """Work beside mail runs freely while the event loop is on time, and takes turns with rests while it is late."""
 
+import asyncio
 import threading
 import time
 
@@ -81,6 +82,24 @@ def test_pieces_take_turns_while_the_loop_is_late(slept: list[float]) -> None:
         thread.join()
     assert most == 1
     assert all(rest <= MAX_REST_SECONDS for rest in slept)
+
+
+def test_calls_make_way_the_longer_the_later_the_loop_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    replace_in(monkeypatch, background_work, "asyncio", sleep=sleep)
+    work = BackgroundWork()
+    asyncio.run(work.make_way())
+    assert waited == []
+    for lateness in (LATE_SECONDS * 2, LATE_SECONDS * 4, 10.0):
+        for _ in range(30):
+            work.note_lateness(lateness)
+        asyncio.run(work.make_way())
+    assert 0 < waited[0] < waited[1] < waited[2] == MAX_REST_SECONDS
+    assert work.rests == 3
 
 
 def test_it_ends_when_the_loop_is_on_time_again(slept: list[float]) -> None:

@@ -49,9 +49,9 @@ def test_a_callback_that_computes_is_named(run: Run) -> None:
     stolen = StolenTime()
     watchdog = watched(run, work)
     assert watchdog.blocked == 1
-    assert watchdog.worst > 0.03
+    assert watchdog.worst > loop_watchdog.LIMIT_SECONDS
     assert watchdog.worst_name.startswith("compute, ")
-    stolen.expect(watchdog.worst < 0.2, f"100 ms were counted as {watchdog.worst * 1000:.0f} ms")
+    stolen.expect(0.03 < watchdog.worst < 0.2, f"100 ms were counted as {watchdog.worst * 1000:.0f} ms")
 
 
 @LOOPS

@@ -28,11 +28,13 @@ from gatepost.abby.messages import MessagesApi
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.call_limits import CallLimits
+from gatepost.api.errors import Failure
 from gatepost.api.openapi import document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
 from gatepost.api.requests import UnreadBodies
 from gatepost.api.responses import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport
 from gatepost.api.scanning import encode_scanning
+from gatepost.background_work import background
 from gatepost.node_memory import Tally
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.dry_run import ListDryRuns
@@ -169,7 +171,7 @@ def create_app(
         *_scanning_routes(services, authenticator, observe),
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/openapi.json", _constant(JsonResponse(encode_scanning(scanning_document))), "GET"),
-        *(_route(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
+        *(_route(f"{LISTS_BASE}/{name}", _after_mail(handler), "POST") for name, handler in lists.operations.items()),
         _route(f"{LISTS_BASE}/openapi.json", _constant(JsonResponse(encode_scanning(lists_document))), "GET"),
         _route("/docs", _constant(render_docs([scanning_document, lists_document])), "GET"),
         _route("/healthz", status.health, "GET"),
@@ -206,14 +208,14 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
     )
     return [
         _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
-        _route("/v1/messages/search", messages.search, "POST"),
+        _route("/v1/messages/search", _after_mail(messages.search), "POST"),
         _route("/v1/messages/{ggrid:message}", messages.read, "GET"),
         _route("/v1/messages/{ggrid}/timeline", messages.show_timeline, "GET"),
         _route("/v1/messages/{ggrid}/text", held.show_text, "GET"),
         _route("/v1/messages/{ggrid}/release", held.release, "POST"),
         _route("/v1/messages/{ggrid}/delete", held.delete, "POST"),
         _route("/v1/messages/{ggrid}/report", reports.report, "POST"),
-        _route("/v1/heldMessages/search", messages.search_held, "POST"),
+        _route("/v1/heldMessages/search", _after_mail(messages.search_held), "POST"),
         _route("/v1/heldMessages/release", held.release_many, "POST"),
         _route("/v1/heldMessages/delete", held.delete_many, "POST"),
     ]
@@ -235,6 +237,16 @@ def _running(cores: Cores) -> Callable[[Starlette], AbstractAsyncContextManager[
 
 def _route(path: str, handler: Handler, method: str) -> Route:
     return Route(path, Endpoint(handler), methods=[method])
+
+
+def _after_mail(handler: Handler) -> Handler:
+    """Return a handler that lets mail go first while the event loop is late."""
+
+    async def wait(request: Request) -> Response | Failure | None:
+        await background.make_way()
+        return await handler(request)
+
+    return wait
 
 
 def _constant(response: Response) -> Handler:

@@ -114,7 +114,7 @@ class LoopWatchdog(Collector):
         )
         yield CounterMetricFamily(
             "gatepost_background_rests",
-            "Times that a thread for exports, searches or trials rested because the event loop was late",
+            "Times that exports, searches, trials and calls that are not mail waited because the event loop was late",
             value=background.rests,
         )
 

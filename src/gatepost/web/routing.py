@@ -19,6 +19,7 @@ from starlette.routing import Route
 from gatepost.api.call_limits import CallKind
 from gatepost.api.errors import FORBIDDEN, Failure
 from gatepost.api.responses import Endpoint, Handler
+from gatepost.background_work import background
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.sessions import WebSession
 from gatepost.web.context import WebContext
@@ -131,6 +132,7 @@ async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) 
             return _in_frame(context, call, request)
         if call:
             stack.enter_context(call)
+            await background.make_way()
         stack.enter_context(times_in(request.user.zone))
         await context.health.look(context.store, context.now())
         answer = _in_frame(context, await page.handler(context, request), request)
