@@ -2,7 +2,7 @@
 sideways."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
@@ -10,9 +10,11 @@ from bench.screenshots import OPEN, PAGES
 from bench.visiting import SIZES
 from playwright.sync_api import Browser, Page, StorageState
 
-# What depends on colours is looked at in both schemes, all else once for each size.
+# What depends on colours is looked at in both schemes, all else once for each size; `make test` looks at two of the
+# four ways, in which each size and each scheme is once.
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"], "resultTypes": ["violations"]}
 ALL = {"resultTypes": ["violations"]}
+Ways = tuple[tuple[str, Literal["light", "dark"], dict[str, Any]], ...]
 # The rows of a table are alike, and there may be hundreds of them.
 SOME_ROWS = {"exclude": [["tbody tr:nth-child(n+12)"]]}
 GRAVE = ("serious", "critical")
@@ -48,8 +50,8 @@ def faults(page: Page, options: dict[str, Any]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_everybody_can_use_it(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
+def check_page(page: Page, chromium: Browser, service: Any, sample: Any, name: str, ways: Ways) -> list[str]:
+    """Show a page in each of these sizes and colours; return what is wrong in which of them."""
     shown = page
     if name in OPEN:
         shown = chromium.new_context(base_url=service.url, ignore_https_errors=True, reduced_motion="reduce").new_page()
@@ -58,14 +60,27 @@ def test_everybody_can_use_it(page: Page, chromium: Browser, service: Any, sampl
     PAGES[name](shown, sample)
     shown.evaluate(AXE_SCRIPT)
     found = []
-    for size, (width, height) in SIZES.items():
+    for size, scheme, options in ways:
+        width, height = SIZES[size]
         shown.set_viewport_size({"width": width, "height": height})
         whole, window = shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         if whole > window:
             found.append(f"{size}: {whole} px wide in a window of {window}")
-        for scheme, options in (("light", ALL), ("dark", COLOURS)):
-            shown.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-            found += [f"{size} {scheme}: {fault}" for fault in faults(shown, options)]
-    assert found == []
+        shown.emulate_media(color_scheme=scheme)
+        found += [f"{size} {scheme}: {fault}" for fault in faults(shown, options)]
     if shown is not page:
         shown.context.close()
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use_it(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
+    ways: Ways = (("desktop", "light", ALL), ("phone", "dark", COLOURS))
+    assert check_page(page, chromium, service, sample, name, ways) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use_it_in_every_way(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
+    ways: Ways = (("phone", "light", ALL), ("desktop", "dark", COLOURS))
+    assert check_page(page, chromium, service, sample, name, ways) == []
