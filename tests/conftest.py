@@ -4,6 +4,7 @@ server that only takes mail."""
 import asyncio
 import fcntl
 import gc
+import logging
 import os
 import socketserver
 import sys
@@ -26,6 +27,7 @@ from hypothesis import settings
 from tests.lasting_loader import LastingLoader, end_loaders
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from gatepost.logs import Bridge
 from gatepost.service.certificates import sign_certificate
 from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
@@ -191,9 +193,16 @@ def own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_logging() -> Iterator[None]:
     """What a test or a fixture that several share sets up for logging ends where the next test begins: a level that is
     left behind would hide what is looked for."""
-    structlog.configure(**_LOGGING)
+    _reset_logging()
     yield
+    _reset_logging()
+
+
+def _reset_logging() -> None:
     structlog.configure(**_LOGGING)
+    root = logging.getLogger()
+    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, Bridge)]
+    root.setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")
