@@ -55,7 +55,7 @@ def test_every_message_counts_once_in_its_period(
         monkeypatch.setattr(quarantine_flow, "EXAMINED", 2)
         assert (await store.quarantine_flow(MINE, now - HOUR, until)).more
         monkeypatch.undo()
-        monkeypatch.setattr(quarantine_flow, "ROW_BUDGET", 3)
+        monkeypatch.setattr(quarantine_flow, "MAX_COUNTED", 3)
         assert (await store.quarantine_flow(None, now - HOUR, until)).more
 
     use(scenario)

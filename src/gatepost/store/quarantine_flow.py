@@ -11,10 +11,10 @@ import msgspec
 from gatepost.ids import canonical, id_time
 from gatepost.store.engine import Operations, Read, Row, Work, normalize_scope, search
 from gatepost.store.feedback import ACTION as REPORTED
-from gatepost.store.paging import ROW_BUDGET
 
-# How many records of the audit trail are read: each is a row of its own, whatever it is about.
-EXAMINED = 10_000
+# How far held mail is counted, and how many records of the audit trail are read, whatever they are about.
+MAX_COUNTED = 10_000
+EXAMINED = 5_000
 
 _RELEASED, _DELETED, _RESTORED = "quarantine.release", "quarantine.delete", "quarantine.restore"
 _GOOD = "should have been delivered"
@@ -59,7 +59,7 @@ class QuarantineFlowStore(Operations):
         scope = normalize_scope(tenant)
         counts = []
         for gone in (0, 1):
-            limits = (ROW_BUDGET + 1, gone, since, until)
+            limits = (MAX_COUNTED + 1, gone, since, until)
             rows = yield Read(_OF_TENANT, (*limits, scope)) if scope else Read(_IN_ORDER, limits)
             counts.append(int(rows[0][0]))
         period = (EXAMINED + 1, since, until)
@@ -67,8 +67,9 @@ class QuarantineFlowStore(Operations):
         done = _Done()
         for row in actions[:EXAMINED]:
             done.take(row)
-        more = len(actions) > EXAMINED or max(counts) > ROW_BUDGET
-        return done.describe(*counts, since=since, more=more)
+        more = len(actions) > EXAMINED or max(counts) > MAX_COUNTED
+        held, released = (min(count, MAX_COUNTED) for count in counts)
+        return done.describe(held, released, since=since, more=more)
 
 
 class _Done:
