@@ -185,7 +185,8 @@ def take(browser: Browser, service: Service, sample: Sample, folder: Path, only:
     """All pictures."""
     context = signed_in(browser, service)
     page = context.pages[0]
-    anybody = browser.new_context(base_url=service.url, ignore_https_errors=True).new_page()
+    # Without motion, or a picture shows colours on their way from light to dark.
+    anybody = browser.new_context(base_url=service.url, ignore_https_errors=True, reduced_motion="reduce").new_page()
     for name, opened in PAGES.items():
         if only not in name:
             continue

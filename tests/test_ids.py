@@ -2,7 +2,7 @@ from uuid import UUID
 
 import pytest
 
-from gatepost.ids import canonical, id_time, new_id
+from gatepost.ids import canonical, id_prefix, id_time, new_id
 
 NOON = 1_700_000_000_123_456_789
 
@@ -38,3 +38,29 @@ def test_ids_of_one_moment_differ() -> None:
 )
 def test_uuids_of_clients(text: str, expected: str | None) -> None:
     assert canonical(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0198C5A2", "0198c5a2"),
+        ("0198c5a2-", "0198c5a2"),
+        ("0198c5a2-7c11-7d3e-9f00-00000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa01"),
+        ("0198c5a27c117d3e9f0000000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa01"),
+        ("0198c5a27c11…", "0198c5a2-7c11"),
+        ("0198c5a2-7...", "0198c5a2-7"),
+        ("0198c5a", None),
+        ("0198c5a2--7c11", None),
+        ("0198-c5a27c11", None),
+        ("0198c5a2-7c117d3e", None),
+        ("0198c5a2%", None),
+        ("0198c5a2_", None),
+        ("٠١٩٨٠١٩٨", None),
+        ("0198c5a2" * 5, None),
+        ("-" * 100_000, None),
+        ("0198c5a2\0", None),
+        ("", None),
+    ],
+)
+def test_beginnings_of_ids(text: str, expected: str | None) -> None:
+    assert id_prefix(text) == expected

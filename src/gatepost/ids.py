@@ -9,7 +9,11 @@ import re
 import time
 
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+_HEX = re.compile(r"[0-9a-f]+", re.ASCII)
 _MILLISECOND = 1_000_000
+# The first eight digits are a time of 65 seconds.
+LEAST_DIGITS = 8
+_MOST_TYPED = 40
 
 
 def new_id(nanoseconds: int | None = None) -> str:
@@ -26,6 +30,20 @@ def new_id(nanoseconds: int | None = None) -> str:
 def canonical(text: str) -> str | None:
     """Return a UUID in lower case, as it is stored; None if the text is not a UUID."""
     return text.lower() if _UUID.fullmatch(text) else None
+
+
+def id_prefix(text: str) -> str | None:
+    """Return the beginning of a UUID as it is stored; None if the text is not one, or has less than eight digits.
+    Hyphens may be left out, and the end may say that it was cut (`0199f0d2-7c…`)."""
+    if len(text) > _MOST_TYPED:
+        return None
+    plain = text.lower().removesuffix("…").removesuffix("...").removesuffix("-")
+    digits = plain.replace("-", "")
+    if not LEAST_DIGITS <= len(digits) <= 32 or not _HEX.fullmatch(digits):
+        return None
+    groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    formed = "-".join(filter(None, groups))
+    return formed if plain in (digits, formed) else None
 
 
 def id_time(uid: str) -> int:

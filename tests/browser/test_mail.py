@@ -179,13 +179,47 @@ def test_a_dropped_file_is_scanned(browser: Any, mail: Any) -> None:
     page.dispatch_event(".drop", "dragover", {"dataTransfer": dropped})
     expect(page.locator(".drop.over")).to_have_count(1)
     page.dispatch_event(".drop", "drop", {"dataTransfer": dropped})
-    assert page.locator("#file").evaluate("each => each.checkValidity()"), "no bubble stays over the chosen file"
-    page.get_by_text("Origin, if known").click()
-    gap = "() => document.querySelector('[for=recipients]').getBoundingClientRect().top"
-    gap += " - document.querySelector('#from').getBoundingClientRect().bottom"
-    assert page.evaluate(gap) >= 4, "a label stands apart from the field above"
     page.get_by_role("button", name="Scan").click()
     expect(page.get_by_role("heading", name="Dropped on the page")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_the_scan_form_stands_apart_and_takes_its_complaint_back(browser: Any, mail: Any, size: str) -> None:
+    page = browser.page(size=size)
+    page.goto("/scan")
+    page.get_by_role("button", name="Scan").click()
+    expect(page.locator("#file:user-invalid")).to_have_count(1)
+    chosen = {"name": "late.eml", "mimeType": "message/rfc822", "buffer": mail("Chosen late")}
+    page.get_by_label("Message as an .eml file").set_input_files(chosen)
+    expect(page.locator("#file:user-invalid")).to_have_count(0)
+    assert page.locator("#file").evaluate("each => each.validationMessage") == "", "a bubble would stay over the file"
+    page.get_by_text("Origin, if known").click()
+    boxes = page.locator("details .field").evaluate_all(
+        """fields => fields.map(field => {
+            const label = field.querySelector("label").getBoundingClientRect();
+            const input = field.querySelector("input, select").getBoundingClientRect();
+            return [label.left, label.top, label.bottom, input.top, input.bottom];
+        })"""
+    )
+    assert len(boxes) >= 4
+    for place, (left, top, bottom, below, _) in enumerate(boxes):
+        assert below >= bottom, "a label stands over its own field"
+        above = [box[4] for box in boxes[:place] if abs(box[0] - left) < 2]
+        assert all(top - end >= 4 for end in above), "and apart from the field above"
+
+
+def test_where_there_is_nothing_the_menu_stays(browser: Any) -> None:
+    page = browser.page()
+    answer = page.goto("/no/such/page")
+    assert answer
+    assert answer.status == 404
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Quarantine").click()
+    expect(page.get_by_role("heading", name="Quarantine", exact=True)).to_be_visible()
+    stranger = browser.page(None)
+    stranger.goto("/no/such/page")
+    expect(stranger.get_by_role("heading", name="Not found")).to_be_visible()
+    expect(stranger.get_by_role("navigation")).to_have_count(0)
 
 
 def test_a_file_that_is_empty_is_told(browser: Any) -> None:

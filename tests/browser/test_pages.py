@@ -84,3 +84,23 @@ def test_everybody_can_use_it(page: Page, chromium: Browser, service: Any, sampl
 def test_everybody_can_use_it_in_every_way(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
     ways: Ways = (("phone", "light", ALL), ("desktop", "dark", COLOURS))
     assert check_page(page, chromium, service, sample, name, ways) == []
+
+
+@pytest.mark.usefixtures("sample")
+def test_a_phone_shows_what_is_there_and_boxes_of_one_size(page: Page) -> None:
+    width, height = SIZES["phone"]
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/quarantine")
+    cells = page.locator("td[data-name]:visible")
+    assert cells.count() > 10
+    assert all(text.strip() for text in cells.all_inner_texts()), "no name of a value without the value"
+    assert page.locator("kbd:visible").count() == 0, "nobody has these keys at hand"
+    page.goto("/alerts/edit")
+    sizes = "boxes => [...new Set(boxes.map(box => Math.round(box.getBoundingClientRect().width)))]"
+    assert len(page.locator("input[type=checkbox]").evaluate_all(sizes)) == 1
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto("/messages")
+    cut = page.locator("td[data-name=From]").evaluate_all(
+        "cells => cells.filter(cell => cell.getBoundingClientRect().width < 140).length"
+    )
+    assert cut == 0, "names of senders have room"

@@ -1,6 +1,7 @@
-"""What will become a fault: a certificate that ends, a quarantine that fills, DNS that fails."""
+"""What will become a fault: a certificate that ends, a quarantine that fills, DNS that fails, mail that is put off."""
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.health import HealthWatch
 from gatepost.service.health_warnings import HealthWarnings, warn_of_certificates
 from gatepost.service.plan import Plan
+from gatepost.service.smtp_deferrals import LOOKS, REASONS, DeferralWatch, SmtpCounts
 from gatepost.settings.keys import GuardSettings
+from gatepost.smtp.replies import DEFERRALS
 from gatepost.store import open_store
 from gatepost.web.health_notes import note_for, worst_of_cores
 
@@ -88,6 +91,53 @@ def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.Monk
         for _ in range(3):
             await watch.look()
         assert sorted(each[:2] for each in told[2:]) == [("dns", "ok"), ("quarantine", "ok")]
+        await store.close()
+
+    asyncio.run(run())
+
+
+def _counts(attempts: int, **put_off: int) -> SmtpCounts:
+    return SmtpCounts(attempts, Counter(put_off))  # type: ignore[arg-type]
+
+
+def test_mail_that_is_put_off_is_told_by_its_share_of_the_last_minutes() -> None:
+    watch = DeferralWatch()
+    assert watch.warn(None) == "", "without SMTP there is nothing to say"
+    assert watch.warn(_counts(4, slots=4)) == "", "four are an accident"
+    said = watch.warn(_counts(9, slots=6, nextHop=3))
+    assert said == (
+        "SMTP puts mail off: 9 of 9 messages of the last minutes, mostly because no slot was free"
+        " (maxGuardRequestsInProcessing)"
+    )
+    assert watch.warn(_counts(1_000, slots=6, nextHop=3)) == "", "nine of a thousand delay nobody for long"
+    for _ in range(LOOKS):
+        watch.warn(_counts(1_000, slots=6, nextHop=3))
+    said = watch.warn(_counts(1_010, slots=6, nextHop=3, connections=5))
+    assert "5 of 10 messages" in said
+    assert "because the port had no room" in said
+    assert "mostly" not in said
+    assert watch.warn(_counts(3, slots=3)) == "", "a reload begins to count anew"
+    assert "6 of 7" in watch.warn(_counts(10, slots=9))
+    assert set(REASONS) == {*DEFERRALS.values(), "connections"}
+
+
+def test_what_is_told_already_is_not_told_twice(plan: Plan, tmp_path: Path) -> None:
+    async def run() -> None:
+        store, condition = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Condition()
+        counts = _counts(0)
+        warnings = HealthWarnings(condition, store, lambda: plan, lambda: None, lambda: counts)
+        await warnings.look()
+        counts, condition.slowed = _counts(20, nextHop=20), "the next hop cannot be reached"
+        await warnings.look()
+        assert not list(condition.warned)
+        condition.slowed = ""
+        await warnings.look()
+        assert "".join(condition.warned).startswith(
+            "SMTP puts mail off: 20 of 20 messages of the last minutes, because a next hop"
+        )
+        note = worst_of_cores([("a", condition.describe(Load(0, 5, 10)))])
+        assert note
+        assert (note.level, note.path) == ("warn", "/system#health")
         await store.close()
 
     asyncio.run(run())

@@ -291,6 +291,7 @@ def test_over_smtp(deployment: Any, hop: Any, run: Any) -> None:
             assert (await client.say("RCPT TO:<guess@y.example>")).startswith("450 4.7.1 Too many unknown recipients")
             await client.say("RSET")
             assert (await client.say("MAIL FROM:<a@x.example>")).startswith("450 4.7.1 Too many unknown recipients")
+            assert not gate.services.deferred, "what the operator limits is meant to wait"
 
     run(test())
 

@@ -56,6 +56,7 @@ def test_the_third_time_undecided_is_held(deployment: Any, hop: Any, run: Any) -
             assert (await sent(gate, b"Subject: other\r\n\r\n")).startswith("451")
             assert (await sent(gate, recipient="c@y.example")).startswith("451")
             assert len(set(gate.holding.digests)) == 3
+            assert (gate.services.attempts, gate.services.deferred) == (5, {"undecided": 4})
 
     run(test())
 
@@ -90,6 +91,7 @@ def test_a_full_core_says_so_at_mail_and_keeps_the_connection(deployment: Any, h
             await client.up_to_data()
             assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
             assert len(next_hop.messages) == 1
+            assert (gate.services.attempts, gate.services.deferred) == (3, {"slots": 2})
 
     run(test())
 

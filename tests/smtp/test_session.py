@@ -478,6 +478,7 @@ def test_connections_of_one_address_have_a_limit(deployment: Any, hop: Any, run:
             first.writer.close()
             await gate.until(lambda: not gate.intake.open)
             await gate.connect()
+            assert (gate.intake.turned_away, gate.intake.turned_away_full) == (1, 0)
 
     run(test())
 
@@ -504,6 +505,7 @@ def test_strangers_leave_the_reserve_to_listed_hosts(deployment: Any, hop: Any, 
             last = await gate.connect(greeted=False)
             assert (await last.reply()).startswith("421 4.7.0")
             assert (gate.intake.open, gate.intake.turned_away) == (6, 2)
+            assert gate.intake.turned_away_full == 2
 
     run(test())
 

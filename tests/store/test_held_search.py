@@ -114,6 +114,39 @@ def test_every_message_once_and_in_order(
     use(scenario)
 
 
+def test_an_id_or_its_beginning_is_found_however_old(
+    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gatepost.store.held_listing.EXAMINED", 3)
+    base, moment = new_record(), 1_700_000_000_000_000_000
+    ids = [new_id(moment + step * 1_000_000) for step in range(8)]
+    records = [
+        msgspec.structs.replace(mail(base, MINE if place % 2 else THEIRS, "a@x.example", ("b@y.example",), "Hi", 700))
+        for place in range(8)
+    ]
+
+    async def scenario(store: Store) -> None:
+        for uid, record in zip(ids, records, strict=True):
+            await store.hold(msgspec.structs.replace(record, ggrid=uid))
+        for _ in range(5):
+            await store.hold(new_record(new_id()))
+        mine = [uid for uid in ids[::-1] if ids.index(uid) % 2]
+        for wanted, expected in (
+            (HeldFilter(anywhere=ids[0]), ids[:1]),
+            (HeldFilter(anywhere=ids[0], tenant=MINE), []),
+            (HeldFilter(anywhere=ids[0][:8]), ids[::-1]),
+            (HeldFilter(anywhere=ids[0][:8], tenant=MINE), mine),
+            (HeldFilter(anywhere=ids[0][:8], verdict="phishing"), []),
+            (HeldFilter(anywhere=ids[0][:8], recipient="b@y.example"), ids[::-1]),
+            (HeldFilter(anywhere=ids[0][:8], deleted=True), []),
+            (HeldFilter(anywhere="ffffffff"), []),
+        ):
+            for limit in (2, 100):
+                assert await all_of(store, wanted, limit) == expected, (wanted, limit)
+
+    use(scenario)
+
+
 def test_nonsense_for_a_cursor(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         await store.hold(new_record())

@@ -141,6 +141,50 @@ def test_a_ggrid_leads_to_one_message_of_ones_own(use: Use, new_record: NewRecor
     use(scenario)
 
 
+def test_the_beginning_of_an_id_finds_its_messages(
+    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the field and as a text, page by page, with the other conditions, and never another tenant's."""
+    monkeypatch.setattr(paging, "ROW_BUDGET", 70)  # seven rows of both tables
+    base, moment = new_record(), 1_700_000_000_000_000_000
+    ids = [new_id(moment + step * 1_000_000) for step in range(20)]
+    records = [
+        msgspec.structs.replace(
+            mail(base, 900 - place % 3, tenant=MINE if place % 4 else THEIRS, verdict="spam" if place < 5 else "clean"),
+            ggrid=uid,
+        )
+        for place, uid in enumerate(ids)
+    ]
+    other = mail(base, 950, tenant=MINE, subject=f"about {ids[0][:8]}")
+    newest = ids[::-1]
+
+    async def scenario(store: Store) -> None:
+        await asyncio.gather(*map(store.record_message, [*records, other]))
+        for wanted, expected in (
+            (MessageFilter(ggrid=ids[0][:8]), newest),
+            (MessageFilter(anywhere=ids[0][:8].upper()), newest),
+            (MessageFilter(anywhere=ids[0][:8], tenant=MINE), [uid for uid in newest if ids.index(uid) % 4]),
+            (MessageFilter(ggrid=ids[0][:13], verdict="spam"), newest[15:] if ids[4][:13] == ids[0][:13] else [ids[0]]),
+            (MessageFilter(anywhere=ids[0][:8], since=900), [uid for uid in newest if ids.index(uid) % 3 == 0]),
+            (MessageFilter(ggrid=ids[7].replace("-", "")[:31]), [ids[7]]),
+            (MessageFilter(ggrid="ffffffff"), []),
+            (MessageFilter(ggrid="0199%"), []),
+            (MessageFilter(ggrid="' OR 1=1 --"), []),
+        ):
+            for limit in (2, 100):
+                found, _ = await all_pages(store, wanted, limit)
+                assert found == expected, (wanted, limit)
+        assert (await store.count_messages(MessageFilter(anywhere=ids[7][:23]))).messages == 1
+        assert (await store.count_messages(MessageFilter(ggrid="ffffffff"))).messages == 0
+        # Where no id begins so, the text has its other meanings.
+        await store.purge_messages(901)
+        found, _ = await all_pages(store, MessageFilter(anywhere=ids[0][:8], tenant=MINE), 10)
+        assert found == [other.ggrid]
+        assert (await store.count_messages(MessageFilter(anywhere=ids[0][:8], tenant=MINE))).messages == 1
+
+    use(scenario)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_every_row_once_and_in_order(
     use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -12,6 +12,7 @@ from gatepost.ids import new_id
 from gatepost.store.audit import AuditFilter
 from gatepost.web import credentials
 from gatepost.web.credentials import generate_password, password_fault
+from gatepost.web.pages.account import describe_browser
 
 NEW = "another four quiet words"
 
@@ -230,3 +231,20 @@ def test_what_is_invented_is_taken() -> None:
     assert not password_fault(generate_password(), "admin")
     assert password_fault("administrator", "administrator")
     assert password_fault("x" * 300, "ann")
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
+        ("Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 HeadlessChrome/156.0 Safari/537.36", "Chrome on Linux"),
+        ("Mozilla/5.0 (Windows NT 10.0) Chrome/150.0 Safari/537.36 Edg/150.0", "Edge on Windows"),
+        ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Safari/604.1", "Safari on iPhone"),
+        ("Firefox/1", "Firefox"),
+        ("curl/8.0", ""),
+        ("<b>Linux</b>", ""),
+        ("", ""),
+    ],
+)
+def test_a_session_names_its_browser_in_words(agent: str, said: str) -> None:
+    assert describe_browser(agent) == said

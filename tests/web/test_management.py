@@ -157,6 +157,21 @@ def test_a_tenant_from_its_name_to_its_end(site: Any) -> None:
     assert visitor.get(place).status_code == 404
 
 
+def test_what_goes_with_a_tenant_is_said_and_goes(site: Any) -> None:
+    """Held mail is the part that nobody would expect: it goes too, and the page says so before."""
+    name = f"Contoso {new_id()}"
+    uid = site.new_tenant(name)
+    held, kept = site.message(uid, held=True), site.message(site.new_tenant(), held=True)
+    page = site.visitor().get(f"/tenants/{uid}").text
+    said = "Its lists, keys, users, domains, results and held mail are deleted permanently. The audit trail is kept."
+    assert said in page
+    assert site.went(site.visitor().post(f"/tenants/{uid}/delete", {"name": name})) == "/tenants tenant-deleted"
+    assert site.run(site.store.held_or_deleted(held)) is None
+    assert site.run(site.store.message(held)) is None
+    assert site.run(site.store.held_or_deleted(kept)) is not None
+    assert site.visitor().get(f"/messages/{held}").status_code == 404
+
+
 def test_domains_that_are_not_taken(site: Any, tenant: str) -> None:
     visitor, other = site.visitor(), site.new_tenant()
     domain = f"{new_id()}.example"

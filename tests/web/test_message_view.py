@@ -1,5 +1,6 @@
 """Overview, scan, policy and system over HTTP."""
 
+import html
 import re
 import time
 from contextlib import aclosing
@@ -11,6 +12,7 @@ from tests.web.conftest import REPORT
 
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.store.audit import CLI
 from gatepost.store.messages import MessageRecord
 from gatepost.web.pages.scan import EMPTY_FILE
 
@@ -133,3 +135,24 @@ def test_the_system_page_examines_when_asked(site: Any) -> None:
     assert "answering" in page
     assert "available" in page
     assert site.visitor().post("/system/examine").status_code == 200
+
+
+def test_the_overview_says_what_came_into_the_quarantine_and_left_it(site: Any, tenant: str) -> None:
+    boss, analyst = site.visitor(), site.visitor("analyst", tenant)
+    assert "Came into quarantine" not in analyst.get("/").text
+    ggrids = [site.message(tenant, held=True) for _ in range(4)]
+    site.run(site.store.mark_released(ggrids[0], ("bob@example.com",), CLI))
+    site.run(site.store.delete_held(ggrids[1], CLI, for_good=False))
+    page = analyst.get("/?span=week").text
+    shown = dict(re.findall(r'<h2>([^<]+)</h2><p class="figure">([^<]+)</p>', page))
+    wanted = {"Came into quarantine": "4", "Released": "1", "Deleted by hand": "1", "Held by mistake": "25 %"}
+    assert {name: shown.get(name) for name in wanted} == wanted
+    assert "2 still held" in page
+    assert "1 of 4 that came in were released or reported as good" in page
+    assert "at least" not in page
+    for path in re.findall(r'href="(/quarantine\?s[^"]+)"', page):
+        assert "Act now" in analyst.get(html.unescape(path)).text, path
+    live = boss.get(f"/overview/live?span=week&tenant={tenant}").text
+    for path in re.findall(r'href="(/audit[^"]+)"', live):
+        assert any(ggrid in boss.get(html.unescape(path)).text for ggrid in ggrids[:2]), path
+    assert "Came into quarantine" not in site.visitor(tenant=site.new_tenant()).get("/").text

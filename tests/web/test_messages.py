@@ -46,7 +46,15 @@ def test_a_message_is_found_by_what_is_known_of_it(site: Any, tenant: str) -> No
         page = visitor.get(f"/messages?{query}").text
         assert titles(page) == []
         assert "No matching messages." in page
-    assert visitor.get(f"/messages?ggrid={ggrid.upper()}").headers["location"] == f"/messages/{ggrid}"
+    for query in (f"ggrid={ggrid.upper()}", f"q={ggrid}", f"q={ggrid.replace('-', '')}"):
+        assert visitor.get(f"/messages?{query}").headers["location"] == f"/messages/{ggrid}"
+    for query in (f"ggrid={ggrid[:30]}", f"q={ggrid[:30]}", f"q={ggrid.replace('-', '')[:26]}%E2%80%A6"):
+        assert titles(visitor.get(f"/messages?{query}").text) == ["Act now"], query
+        assert ggrid not in site.visitor(tenant=site.new_tenant()).get(f"/messages?{query}").text
+    for hostile in ("0198c5a", "x" * 60, "%00" * 8, "' OR 1=1 --", "01_%25_____"):
+        answer = visitor.get(f"/messages?ggrid={hostile}")
+        assert answer.status_code == 400
+        assert "first 8 digits" in answer.text
 
 
 def test_before_the_first_message_the_page_says_what_to_do(site: Any, tenant: str) -> None:

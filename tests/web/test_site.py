@@ -1,12 +1,16 @@
 """The checks in front of every page: session, permission, and that no other site can change anything."""
 
+import html
+import re
 from typing import Any
 
 import httpx
 import pytest
 from starlette.requests import Request
 
+from gatepost import __version__
 from gatepost.ids import new_id
+from gatepost.store.audit import CLI
 from gatepost.web.registry import PAGES
 from gatepost.web.request import ROLES
 from gatepost.web.routing import PageRoute, PublicRoute, UploadRoute, is_same_origin
@@ -117,6 +121,43 @@ def test_errors_are_pages_for_browsers_and_json_for_programs(site: Any) -> None:
     assert (
         httpx.get(f"{site.url}/v1/x", headers={"Accept": "text/html"}, trust_env=False).json()["error"] == "not_found"
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing/here", 404),
+        ("GET", "/messages/not-an-id/nothing", 404),
+        ("GET", "/static/0000000000000000/gatepost.css", 404),
+        ("GET", "/sign-in/", 404),
+        ("DELETE", "/messages", 405),
+        ("POST", "/system", 405),
+    ],
+)
+def test_whoever_is_signed_in_keeps_the_menu_where_there_is_nothing(
+    site: Any, tenant: str, method: str, path: str, status: int
+) -> None:
+    for visitor in (site.visitor(), site.visitor("analyst", tenant)):
+        answer = visitor.bare(method, path)
+        assert answer.status_code == status
+        assert 'aria-label="Main"' in answer.text
+        assert html.escape(visitor.who) in answer.text
+        assert answer.headers["cache-control"] == "no-store"
+    for cookies in ({}, {"Cookie": "__Host-gatepost=" + "0" * 64}, {"Cookie": "__Host-gatepost=' OR 1=1"}):
+        bare = httpx.request(method, site.url + path, headers={"Accept": "text/html", **cookies}, trust_env=False)
+        assert bare.status_code == status
+        assert re.findall(r'(?:href|src)="(/[^"]*)"', re.sub('/static/[^"]*', "", bare.text)) == ["/", "/"]
+        for said in ("aria-label", "Overview", "csrf", "System", __version__):
+            assert said not in bare.text
+
+
+def test_who_has_something_to_do_first_gets_no_menu(site: Any) -> None:
+    name = site.new_user("administrator")
+    known = site.run(site.store.credentials(name))
+    site.run(site.store.set_password(known.user.uid, known.password, CLI, must_change=True))
+    answer = site.enter(name).get("/nothing/here")
+    assert answer.status_code == 404
+    assert 'aria-label="Main"' not in answer.text
 
 
 def test_assets_are_kept_for_good_and_by_what_is_in_them(site: Any) -> None:

@@ -18,7 +18,8 @@ _ALL = "all"
 
 
 class ConnectionLimits:
-    """Counts the connections of one port. `open` are those of this process.
+    """Counts the connections of one port. `open` are those of this process; of the `refused` ones, `refused_full` came
+    while the port had no room for anybody of their kind.
 
     Hosts in `listed`, and this machine where `trusts_loopback` is set, have no limit of their own; of the connections
     in all, `reserved` are for them alone.
@@ -37,7 +38,7 @@ class ConnectionLimits:
         self.change(in_all, per_address, reserved, listed)
         self._trusts_loopback = trusts_loopback
         self._counts = tally or Tally()
-        self.open = self.refused = 0
+        self.open = self.refused = self.refused_full = 0
 
     def change(self, in_all: int, per_address: int, reserved: int = 0, listed: Iterable[str] = ()) -> None:
         """Set other limits; connections that are open count as before."""
@@ -53,6 +54,7 @@ class ConnectionLimits:
             full = counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
             if full or (not known and counts.count(group) >= self._per_address) or not counts.add(group):
                 self.refused += 1
+                self.refused_full += full
                 return False
             counts.add(_ALL)
         self.open += 1

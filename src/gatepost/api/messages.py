@@ -50,7 +50,7 @@ _HEADER_FROM = msgspec.Meta(
 )
 _ANYWHERE = msgspec.Meta(
     description="A text that fits in whatever way it can be meant: address, domain, subject, display name, IP address, "
-    "link, file name or hash, Message-ID, queue id here or at the next hop, ggrid or tag"
+    "link, file name or hash, Message-ID, queue id here or at the next hop, tag, ggrid or its first 8 digits or more"
 )
 _QUEUE_ID = msgspec.Meta(
     description="Queue id of the message at the border MTA (XFORWARD IDENT, or its Received field)"

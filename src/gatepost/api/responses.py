@@ -24,7 +24,7 @@ log = structlog.get_logger("gatepost.api")
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Handler: TypeAlias = Callable[[Request], Awaitable[Response | Failure | None]]
-ErrorPage: TypeAlias = Callable[[Failure, Headers], Response]
+ErrorPage: TypeAlias = Callable[[Failure, Headers, Request], Awaitable[Response]]
 
 JSON_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"content-type", b"application/json"),
@@ -46,14 +46,14 @@ class JsonResponse(Response):
         self.raw_headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
-def failure_response(failure: Failure, scope: Scope) -> Response:
+async def failure_response(failure: Failure, scope: Scope) -> Response:
     """Return the response to a failure: a page where the client wants one and the service has one, else JSON."""
     headers = failure.headers
     if failure.error.retry_after and not any(name.lower() == "retry-after" for name, _ in headers):
         headers = (*headers, ("Retry-After", str(failure.error.retry_after)))
     error_page: ErrorPage | None = scope.get(_ERROR_PAGE)
     if error_page and _wants_page(scope):
-        return error_page(failure, headers)
+        return await error_page(failure, headers, Request(scope))
     return JsonResponse(encode_scanning(Error(failure.error.code, failure.message)), failure.error.status, headers)
 
 
@@ -73,7 +73,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         result = await self._handler(Request(scope, receive))
         if isinstance(result, Failure):
-            result = failure_response(result, scope)
+            result = await failure_response(result, scope)
         if result is not None:
             await result(scope, receive, send)
 
@@ -102,11 +102,13 @@ class HttpErrors:
         except ClientDisconnect:
             return
         except HTTPException as fault:
-            await _routing_response(fault, scope)(scope, receive, send)
+            answer = await _routing_response(fault, scope)
+            await answer(scope, receive, send)
         except Exception as fault:
             if started:
                 raise
-            await _fault_response(fault, scope)(scope, receive, send)
+            answer = await _fault_response(fault, scope)
+            await answer(scope, receive, send)
 
 
 STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
@@ -128,7 +130,7 @@ class StrictTransport:
         await self._app(scope, receive, send_with_header if scope["type"] == "http" else send)
 
 
-def _routing_response(fault: HTTPException, scope: Scope) -> Response:
+async def _routing_response(fault: HTTPException, scope: Scope) -> Response:
     """Return the response where the router found no such path, or no such method there."""
     if fault.status_code == METHOD_NOT_ALLOWED.status:
         methods = sorted((fault.headers or {}).get("Allow", "").split(", "))
@@ -136,18 +138,18 @@ def _routing_response(fault: HTTPException, scope: Scope) -> Response:
         if scope["method"] == "OPTIONS":
             return Response(status_code=204, headers={"Allow": allowed})
         message = f"{scope['method']} is not possible here; use {' or '.join(methods)}"
-        return failure_response(Failure(METHOD_NOT_ALLOWED, message, (("Allow", allowed),)), scope)
-    return failure_response(Failure(NOT_FOUND, "there is nothing at this path"), scope)
+        return await failure_response(Failure(METHOD_NOT_ALLOWED, message, (("Allow", allowed),)), scope)
+    return await failure_response(Failure(NOT_FOUND, "there is nothing at this path"), scope)
 
 
-def _fault_response(fault: Exception, scope: Scope) -> Response:
+async def _fault_response(fault: Exception, scope: Scope) -> Response:
     """Log an exception under a reference, and return the response that carries the reference."""
     reference = new_id()
     is_full = isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT)
     if is_full or isinstance(fault, StorageError):
         log.error("storage failed", reference=reference, path=scope["path"], reason=str(fault))
         message = f"storage cannot be used now, try again; the log has it as {reference}"
-        return failure_response(Failure(STORAGE_UNAVAILABLE, message), scope)
+        return await failure_response(Failure(STORAGE_UNAVAILABLE, message), scope)
     log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)
     message = f"something broke on our side; the log has it as {reference}"
-    return failure_response(Failure(INTERNAL_ERROR, message), scope)
+    return await failure_response(Failure(INTERNAL_ERROR, message), scope)

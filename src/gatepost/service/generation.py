@@ -12,6 +12,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metric
 from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.schedules import Schedule
+from gatepost.service.smtp_deferrals import SmtpCounts, count_smtp
 from gatepost.settings.files import load_policies
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ _OF_THE_PROCESS = frozenset(
     f"gatepost_{name}"
     for name in (
         *("admitted", "throttled", "rejected", "store_changes", "store_commits", "store_failures"),
-        *("smtp_connections", "smtp_turned_away", "milter_connections", "milter_turned_away"),
+        *("smtp_connections", "smtp_turned_away", "smtp_port_full", "milter_connections", "milter_turned_away"),
     )
 )
 
@@ -70,6 +72,7 @@ class Generation(msgspec.Struct, eq=False):
     renew_delivery: Callable[[], None] | None = None
     health: Callable[[], NodeHealth] = NodeHealth
     dns: "Callable[[], DnsCounters] | None" = None
+    smtp_counts: Callable[[], SmtpCounts] | None = None
 
     @property
     def schedules(self) -> tuple[Schedule | None, ...]:
@@ -169,6 +172,7 @@ class Generations(Collector):
             generation.digests = schedule_digests(plan.guard, core.routing, shared, generation.stack)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
+                generation.smtp_counts = partial(count_smtp, intake, generation.smtp.services)
                 shared.registry.register(GatewayMetrics(intake, generation.smtp.services))
             if generation.milter:
                 milters = self._listeners.milter_intake(generation.milter)
@@ -223,6 +227,10 @@ class Generations(Collector):
     def dns_counters(self) -> "DnsCounters | None":
         """Return what the resolver of the generation that serves has counted; None without a core."""
         return self._current.dns() if self._current and self._current.dns else None
+
+    def smtp_counts(self) -> SmtpCounts | None:
+        """Return what the SMTP source of the generation that serves has counted; None without one."""
+        return self._current.smtp_counts() if self._current and self._current.smtp_counts else None
 
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""

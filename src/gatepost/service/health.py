@@ -33,7 +33,7 @@ _NO_TENANT = "00000000-0000-0000-0000-000000000000"
 
 log = structlog.get_logger("gatepost")
 
-Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns"]
+Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp"]
 Seen: TypeAlias = tuple[HealthState, str]
 Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
@@ -194,7 +194,7 @@ class HealthWatch:
 
     def watch_warnings(self, condition: Condition) -> None:
         """Tell of warnings, too; `health_warnings` looks for them."""
-        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns")
+        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp")
         for component in warned:
             self._probes[component] = probe_warning(condition, component)
 

@@ -1,7 +1,8 @@
-"""What will become a fault of a running service: a certificate that ends soon, a quarantine that fills, DNS that fails.
+"""What will become a fault of a running service: a certificate that ends soon, a quarantine that fills, DNS that fails,
+mail that SMTP puts off.
 
 Each is looked at once a minute and written into the condition of the process, from which pages, events and alerts are
-told (see `health`). Mail flows meanwhile, so the queue's status does not change by it.
+told (see `health`). Mail flows meanwhile, if slowly, so the queue's status does not change by it.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import structlog
 from gatepost.scanning.request import Condition
 from gatepost.service.certificates import read_expiry
 from gatepost.service.plan import Plan
+from gatepost.service.smtp_deferrals import DeferralWatch, SmtpCounts
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
@@ -32,7 +34,7 @@ log = structlog.get_logger("gatepost")
 
 class HealthWarnings:
     """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
-    has counted, None without one."""
+    has counted, `smtp` what the SMTP source has, None without one."""
 
     def __init__(
         self,
@@ -40,8 +42,10 @@ class HealthWarnings:
         store: Store,
         plan: Callable[[], Plan | None],
         dns: "Callable[[], DnsCounters | None]",
+        smtp: Callable[[], SmtpCounts | None] = lambda: None,
     ) -> None:
-        self._condition, self._store, self._plan, self._dns = condition, store, plan, dns
+        self._condition, self._store, self._plan, self._dns, self._smtp = condition, store, plan, dns, smtp
+        self._deferrals = DeferralWatch()
         self._asked: tuple[int, int] = (0, 0)
 
     async def run(self) -> None:
@@ -57,6 +61,7 @@ class HealthWarnings:
             "certificate": await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else "",
             "quarantine": await self._warn_of_quarantine(plan),
             "dns": self._warn_of_dns(),
+            "smtp": self._warn_of_deferrals(),
         }
         now = {component: text for component, text in found.items() if text}
         for component in now.keys() - self._condition.warnings.keys():
@@ -73,6 +78,11 @@ class HealthWarnings:
             return ""
         share = used / plan.guard.quarantine.max_size
         return f"the quarantine is {share:.0%} full (quarantine.maxSize)" if share >= QUARANTINE_SHARE else ""
+
+    def _warn_of_deferrals(self) -> str:
+        text = self._deferrals.warn(self._smtp())
+        # Where storage or every next hop is away, that is told already, and this is the consequence.
+        return "" if self._condition.fault or self._condition.slowed else text
 
     def _warn_of_dns(self) -> str:
         counters = self._dns()

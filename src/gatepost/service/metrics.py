@@ -16,6 +16,7 @@ from starlette.routing import Route
 from gatepost import __version__
 from gatepost.api.errors import Failure
 from gatepost.metrics import CONTENT_TYPE, Timed
+from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native
 
 if TYPE_CHECKING:
@@ -69,6 +70,14 @@ class GatewayMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _describe_intake("smtp", "SMTP sessions", self._intake, self._services)
+        full = self._intake.turned_away_full
+        yield CounterMetricFamily("gatepost_smtp_port_full", "Connections that found no room on the port", value=full)
+        begun = self._services.attempts
+        yield CounterMetricFamily("gatepost_smtp_transactions", "Transactions that were begun", value=begun)
+        put_off = CounterMetricFamily("gatepost_smtp_put_off", "Those put off for a reason of ours", labels=("reason",))
+        for reason in sorted(set(DEFERRALS.values())):
+            put_off.add_metric((reason,), self._services.deferred[reason])
+        yield put_off
         outbound = self._services.outbound
         if outbound:
             limited = outbound.limits.limited

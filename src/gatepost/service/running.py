@@ -123,7 +123,8 @@ def _watch_condition(
     condition, store = shared.condition, shared.store
     if shared.health:
         shared.health.watch_warnings(condition)
-    warnings = HealthWarnings(condition, store, lambda: generations.plan, generations.dns_counters)
+    counts = (generations.dns_counters, generations.smtp_counts)
+    warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
     faults = (generations.next_hop_fault, generations.flow_fault)
     return ConditionWatch(condition, store, plan.data.path, *faults), warnings
 

@@ -77,6 +77,11 @@ class Intake:
         return self._limits.refused
 
     @property
+    def turned_away_full(self) -> int:
+        """Those of them that found no room on the port, however few they had themselves."""
+        return self._limits.refused_full
+
+    @property
     def open(self) -> int:
         """Sessions at this moment."""
         return len(self._sessions)

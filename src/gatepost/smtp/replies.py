@@ -5,6 +5,8 @@ next hop are passed on as they are, but for control characters, and get a status
 """
 
 import re
+from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -136,6 +138,25 @@ TOO_MANY_ERRORS = reply(421, "4.7.0 Too many errors")
 TIMED_OUT = reply(421, "4.4.2 Timeout exceeded")
 STOPPING = reply(421, "4.3.2 Service shutting down")
 BROKEN = reply(421, "4.3.0 Temporary failure")
+
+# Replies by which mail waits with its sender for a reason that lies here, and not with the sender or by a limit that
+# the operator has set.
+Deferral = Literal["slots", "spool", "failure", "undecided", "route", "nextHop"]
+DEFERRALS: dict[SmtpReply, Deferral] = {
+    FULL: "slots",
+    NO_ROOM: "spool",
+    TRY_LATER: "failure",
+    UNDECIDED: "undecided",
+    NO_NEXT_HOP: "route",
+    NEXT_HOP_DOWN: "nextHop",
+    NEXT_HOP_LOST: "nextHop",
+    NEXT_HOP_CONFUSED: "nextHop",
+}
+
+
+def find_deferral(said: Iterable[SmtpReply]) -> Deferral | None:
+    """Return why one of these replies puts mail off, if one does for a reason of ours."""
+    return next((DEFERRALS[each] for each in said if 400 <= each.code < 500 and each in DEFERRALS), None)
 
 
 def accepted_reply(ggrid: str) -> SmtpReply:

@@ -6,7 +6,7 @@ wrong on the way to one of these is a 4xx: the sender still has the message and 
 
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import structlog
@@ -20,7 +20,7 @@ from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import NotesDeliveries
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import Outbound
-from gatepost.smtp.replies import SmtpReply
+from gatepost.smtp.replies import Deferral, SmtpReply
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signer import Signer
@@ -140,6 +140,9 @@ class Services:
         self.outbound, self.signer = outbound, signer
         self.spooled = 0
         self.answers: Counter[str] = Counter()
+        # Mail transactions that were begun, and those that were put off for a reason of ours.
+        self.attempts = 0
+        self.deferred: Counter[Deferral] = Counter()
         self._stopping = False
 
     def size_limit(self, theirs: dict[str, str]) -> int:
@@ -169,6 +172,13 @@ class Services:
     def count_reply(self, reply: SmtpReply) -> None:
         """Count the reply to a whole message."""
         self.answers[f"{reply.code // 100}xx"] += 1
+
+    def count_deferral(self, said: Iterable[SmtpReply], *, counted: bool) -> bool:
+        """Count a transaction once if these replies put it off; return whether it is counted now."""
+        if not counted and (reason := replies.find_deferral(said)):
+            self.deferred[reason] += 1
+            return True
+        return counted
 
     def stop(self) -> None:
         """Take no more messages."""

@@ -64,7 +64,7 @@ class Session:
         self._announced: dict[str, str] = {}
         self._transaction: Transaction | None = None
         # A MAIL that was refused: what was pipelined behind it is out of order through no fault of the client's.
-        self._mail_refused = False
+        self._mail_refused = self._deferred = False
         self._chunk_ends = LineEnds()
         self._commands = self._idle = self._errors = 0
         self._closing = False
@@ -136,6 +136,7 @@ class Session:
             return
         due = [await wait_for_reply(answer) for answer in self._pending]
         self._pending.clear()
+        self._deferred = self._services.count_deferral(due, counted=self._deferred)
         self._connection.write(b"".join(each.encode() for each in due))
         transaction = self._transaction
         if transaction is not None and not transaction.started:
@@ -237,10 +238,11 @@ class Session:
         return reply(220, f"{self._services.hostname} ESMTP")
 
     async def _mail(self, mail: PathCommand) -> Pending:
-        self._mail_refused = False
+        self._mail_refused = self._deferred = False
         if not self._helo or self._transaction is not None:
             self._errors += 1
             return replies.OUT_OF_ORDER
+        self._services.attempts += 1
         theirs = self._announced
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
         account = self._outbound.open_account(self._client, mail.address) if self._outbound else None

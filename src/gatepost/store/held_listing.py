@@ -9,11 +9,11 @@ import msgspec
 
 from gatepost.store.engine import Many, Operations, Read, Work, normalize_scope, query, search, storable
 from gatepost.store.held_mail import SELECT, HeldMessage, find_held, parse_held
-from gatepost.store.held_search import HeldFilter, has_wanted, plan_newer, plan_search
+from gatepost.store.held_search import HeldFilter, has_wanted, plan_by_id, plan_newer, plan_search
 from gatepost.store.message_evidence import Evidence
 from gatepost.store.message_search import MAX_COUNTED, MessageCount
 from gatepost.store.message_terms import Term, parse_term
-from gatepost.store.paging import ROW_BUDGET, Keys, count_any, find_page
+from gatepost.store.paging import ROW_BUDGET, Keys, PageQuery, count_any, find_page
 
 # How many records are read for a page where their evidence matters: hostile ones can be long.
 EXAMINED = 200
@@ -94,8 +94,17 @@ class HeldListing(Operations):
 
 
 def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[HeldPage]:
-    plan = yield from plan_search(wanted, before)
     term = parse_term(wanted.anywhere) if wanted.anywhere else None
+    if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
+        start = term.ggrid or term.id_prefix or ""
+        page = yield from _read_page(plan_by_id(wanted, start, before), wanted, term, limit)
+        if page.rows or page.next or term.ggrid or (before or "").startswith(start):
+            return page
+    plan = yield from plan_search(wanted, before)
+    return (yield from _read_page(plan, wanted, term, limit))
+
+
+def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[HeldPage]:
     is_examined = bool(wanted.evidence.wanted or term)
     keys = yield from find_page(plan, EXAMINED if is_examined else limit)
     ids = tuple(row[len(plan.order) - 1] for row in keys.rows)

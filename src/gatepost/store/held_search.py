@@ -66,6 +66,14 @@ def plan_search(wanted: HeldFilter, before: str | None) -> Work[PageQuery]:
     return _plan_by_recipient(wanted.recipient, end, tests)
 
 
+def plan_by_id(wanted: HeldFilter, start: str, before: str | None) -> PageQuery:
+    """How to find held mail whose ids begin so, or that has this id; a recipient is none of its conditions."""
+    tests = _tests(wanted) | {"gone": Condition("gone = {}", (wanted.gone,)), "kept": _time_test(wanted)}
+    end = min(f"{start}~", storable(before.lower()) if before else "~")
+    within = key_range({}, ("ggrid",), (start,), (end,))
+    return PageQuery("held", ("ggrid",), within, tuple(tests.values()), tuple(tests))
+
+
 def plan_newer(wanted: HeldFilter, kept: int, ggrid: str) -> PageQuery:
     """How to find the held messages that came after one, oldest first; the key of the rows ends with the ggrid."""
     tests = _tests(wanted)
@@ -183,6 +191,8 @@ def has_wanted(record: MessageRecord, evidence: Evidence, term: Term | None) -> 
         return False
     if term is None or term.ggrid:
         return term is None or term.ggrid == record.ggrid
+    if term.id_prefix and record.ggrid.startswith(term.id_prefix):
+        return True
     addresses = map(normalize_address, (envelope.sender, *envelope.recipients))
     if term.address and term.address in addresses:
         return True

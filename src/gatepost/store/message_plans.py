@@ -1,10 +1,10 @@
 """Which index serves a search of messages.
 
 A search reads by the best index, tests further conditions in narrow rows, and reads the page from the long rows. The
-indexes in their order: the id that a next hop gave a message, a whole recipient, then the domain of the sender, the
-tenant, the verdict, else time. Where one tenant's messages are searched, rows of other tenants are passed over, never
-shown. A text that can mean several things has a query for each meaning that has an index, and one query that tests
-narrow rows for all the others.
+indexes in their order: the beginning of an id, the id that a next hop gave, a whole recipient, then the domain of the
+sender, the tenant, the verdict, else time. Where one tenant's messages are searched, rows of other tenants are
+passed over, never shown. A text that can mean several things has a query for each meaning that has an index, and one
+query that tests narrow rows for all the others.
 """
 
 from typing import Literal
@@ -14,7 +14,7 @@ import msgspec
 from gatepost.store.engine import storable
 from gatepost.store.message_evidence import Evidence, match_digests
 from gatepost.store.message_terms import TESTED, Term, domain_of, fold, fold_address, match_rows
-from gatepost.store.paging import MAX_WORDS, Condition, PageQuery, contains_all, key_range, parse_time_cursor
+from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range, parse_time_cursor
 
 # The index of a tenant's messages has these columns too: reading it is faster than reading rows.
 COVERED = frozenset({"verdict", "decision"})
@@ -25,6 +25,9 @@ _RECIPIENTS = "message_recipients AS r"
 _RECIPIENTS_AND_INDEX = "message_recipients AS r CROSS JOIN message_search AS s"
 _DELIVERIES = "deliveries AS r"
 _DELIVERIES_AND_INDEX = "deliveries AS r CROSS JOIN message_search AS s"
+_MESSAGES_AND_INDEX = "messages AS r CROSS JOIN message_search AS s"
+# A row is read from both tables, and that of a message is long.
+_MESSAGES_REACH = 0.1
 # Indexes of something that a message can have several of, and the same with the narrow rows of the messages.
 _WITH_INDEX = {_RECIPIENTS: _RECIPIENTS_AND_INDEX, _DELIVERIES: _DELIVERIES_AND_INDEX}
 _JOINED = Condition("s.completed = r.completed AND s.id = r.id", ())
@@ -36,7 +39,8 @@ class MessageFilter(msgspec.Struct, frozen=True):
     Sender and recipient are an address, a domain (`example.org` or `@example.org`), or a part of an address (no dot in
     it, or a `*` around it: `*example*`). `tag` is one tag, or all of an area (`rule:`). `subject` is words that must
     all occur. Times are `since` <= completed < `until`. `anywhere` is a text for which a message fits in whatever way
-    it can mean it (`message_terms`). `next_hop_id` is the id that a next hop gave the message.
+    it can mean it (`message_terms`). `next_hop_id` is the id that a next hop gave the message. `ggrid` is a whole id or
+    at least eight digits of its beginning.
     """
 
     tenant: str | None = None
@@ -99,6 +103,19 @@ def _plan(wanted: MessageFilter, before: str | None, *, exact: bool = False) -> 
     within = _within(lead, ("completed", "id"), wanted, before)
     reach = COVERED_REACH if "tenant" in lead and tests.keys() <= COVERED else 1.0
     return PageQuery(_INDEX, ("completed", "id"), within, tuple(tests.values()), tuple(tests), tuple(lead), reach=reach)
+
+
+def plan_by_prefix(wanted: MessageFilter, prefix: str, before: str) -> PageQuery:
+    """How to find the messages whose ids begin so, and come before the id `before`, which is "" on the first page. Keys
+    are id, time and row id."""
+    tests = _tests(wanted)
+    tested = [f"s.{column}" for column in tests]
+    if wanted.since is not None or wanted.until is not None:
+        since, until = wanted.since or 0, END[0] if wanted.until is None else wanted.until
+        tests["completed"] = Condition("completed >= {} AND completed < {}", (since, until))
+    within = [Condition("r.ggrid >= {} AND r.ggrid < {}", (prefix, before or f"{prefix}~")), _JOINED]
+    order = ("r.ggrid", "r.completed", "r.id")
+    return PageQuery(_MESSAGES_AND_INDEX, order, within, tuple(tests.values()), tested, reach=_MESSAGES_REACH)
 
 
 def _choose_lead(sender: _AddressPattern | None, tests: dict[str, Condition]) -> dict[str, object]:

@@ -14,15 +14,16 @@ from typing import TypeAlias
 import apsw
 import msgspec
 
+from gatepost.ids import canonical, id_prefix
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import traffic
 from gatepost.store.deliveries import delete_deliveries
 from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, insert_rows, query, search, storable
 from gatepost.store.message_evidence import Evidence, has_evidence
-from gatepost.store.message_plans import MessageFilter, plan_search
+from gatepost.store.message_plans import MessageFilter, plan_by_prefix, plan_search
 from gatepost.store.message_terms import Term, domain_of, fits_record, fold, fold_address, parse_term
-from gatepost.store.paging import count_any, find_any
+from gatepost.store.paging import count_any, find_any, find_page, parse_time_cursor
 from gatepost.store.record_packing import Detail, decompress, unpack
 
 MAX_ADDRESS = 254
@@ -201,6 +202,7 @@ _SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
 _SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
 _SELECT_PACKED = "SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1)"
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
+_SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1"
 _DELIVERED_AS = "SELECT id FROM deliveries WHERE queue_id = $1 AND id = ANY($2)"
 
 
@@ -254,8 +256,12 @@ class MessageSearch(Operations):
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if term and term.ggrid:
             wanted = msgspec.structs.replace(wanted, ggrid=term.ggrid)
-        if wanted.ggrid is not None:
+        if wanted.ggrid is not None and canonical(wanted.ggrid.strip()):
             return (yield from _find_by_ggrid(wanted, before))
+        if wanted.ggrid is not None or (term and term.id_prefix):
+            found_by_id = yield from _find_by_prefix(wanted, term, before, limit)
+            if found_by_id:
+                return found_by_id
         is_examined = bool(wanted.evidence.wanted or (term and term.values))
         keys = yield from find_any(plan_search(wanted, before, term), min(limit, EXAMINED) if is_examined else limit)
         # A message is there twice where a next hop gave it the same id twice.
@@ -274,8 +280,13 @@ class MessageSearch(Operations):
         """How many results fit, up to 10,000. Where the budget ends before, and of messages whose evidence is only in
         their records, the others are not counted: then there may be more."""
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
-        if wanted.ggrid is not None or (term and term.ggrid):
+        if (term and term.ggrid) or canonical((wanted.ggrid or "").strip()):
             return MessageCount(1)
+        if prefix := _prefix_of(wanted, term):
+            plan = plan_by_prefix(_without_text(wanted), prefix, "")
+            found = MessageCount(*(yield from count_any((plan,), MAX_COUNTED)))
+            if found.messages or wanted.ggrid is not None:
+                return found
         return MessageCount(*(yield from count_any(plan_search(wanted, None, term, exact=True), MAX_COUNTED)))
 
 
@@ -284,6 +295,39 @@ def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePag
     rows = yield Read(_SELECT_GGRID, (storable((wanted.ggrid or "").strip().lower()),))
     found = (_summary(row) for row in rows) if before is None else ()
     return MessagePage(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
+
+
+def _prefix_of(wanted: MessageFilter, term: Term | None) -> str | None:
+    return id_prefix(wanted.ggrid.strip()) if wanted.ggrid is not None else term.id_prefix if term else None
+
+
+def _without_text(wanted: MessageFilter) -> MessageFilter:
+    """The other conditions; a text that is the beginning of an id has no other meaning beside it."""
+    return wanted if wanted.ggrid is not None else msgspec.structs.replace(wanted, anywhere=None)
+
+
+def _find_by_prefix(
+    wanted: MessageFilter, term: Term | None, before: str | None, limit: int
+) -> Work[MessagePage | None]:
+    """A page of the messages whose ids begin so; None where there are none and the text may mean something else."""
+    prefix, is_only = _prefix_of(wanted, term), wanted.ggrid is not None
+    if prefix is None:
+        return MessagePage(())
+    last = ""
+    if before:
+        _, uid = parse_time_cursor(before, None)
+        rows = yield Read(_SELECT_GGRID_OF, (uid,))
+        last = rows[0][0] if rows else ""
+        if not last.startswith(prefix):
+            return MessagePage(()) if is_only else None
+    keys = yield from find_page(plan_by_prefix(_without_text(wanted), prefix, last), min(limit, EXAMINED))
+    if not (keys.rows or keys.next or is_only or last):
+        return None
+    ids = yield from _select_by_record(tuple(row[2] for row in keys.rows), wanted.evidence, None)
+    found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
+    following = ".".join(map(str, keys.next[1:])) if keys.next else None
+    reached = keys.next[1] if keys.next and keys.is_spent else None
+    return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), following, reached)
 
 
 def _select_by_record(ids: tuple[int, ...], evidence: Evidence, term: Term | None) -> Work[tuple[int, ...]]:

@@ -11,7 +11,7 @@ from string import hexdigits
 
 import msgspec
 
-from gatepost.ids import canonical
+from gatepost.ids import canonical, id_prefix
 from gatepost.lists.entries import refang
 from gatepost.lists.links import split_url
 from gatepost.mail.message import Envelope
@@ -47,7 +47,8 @@ def domain_of(address: str) -> str:
 
 class Term(msgspec.Struct, frozen=True):
     """The meanings of a text, folded; those that it cannot have are None or empty. `values` are evidence, `words` must
-    all occur in a subject, `part` is a part of an address, `next_id` an id as a next hop gave it to a message."""
+    all occur in a subject, `part` is a part of an address, `next_id` an id as a next hop gave it to a message. Messages
+    whose ids begin with `id_prefix` come alone where there are any: whoever types so much of an id means it."""
 
     ggrid: str | None = None
     address: str | None = None
@@ -57,6 +58,7 @@ class Term(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     values: tuple[tuple[EvidenceKind, str], ...] = ()
     next_id: str | None = None
+    id_prefix: str | None = None
 
 
 def parse_term(text: str) -> Term:
@@ -86,7 +88,8 @@ def parse_term(text: str) -> Term:
         values = (*from_values(host), *Evidence(link_host=host).wanted, *others)
         return Term(domain=normal_domain(host), words=words, values=values, next_id=queue_id)
     part = folded.strip("*") if words and len(words) == 1 else None
-    return Term(words=words, part=part, values=(*from_values(folded), *others) if plain else (), next_id=queue_id)
+    values = (*from_values(folded), *others) if plain else ()
+    return Term(words=words, part=part, values=values, next_id=queue_id, id_prefix=id_prefix(plain))
 
 
 def is_ip_address(text: str) -> bool:

@@ -30,6 +30,7 @@ from gatepost.store.messages import MessageStore
 from gatepost.store.own_rules import OwnRuleStore
 from gatepost.store.privacy import PrivacyStore
 from gatepost.store.publishing import PublishingStore
+from gatepost.store.quarantine_flow import QuarantineFlowStore
 from gatepost.store.recipient_entries import RecipientEntryStore
 from gatepost.store.recipient_releases import RecipientReleaseStore
 from gatepost.store.recipient_requests import RecipientRequestStore
@@ -53,6 +54,7 @@ class Store(
     TimelineStore,
     HeldMailStore,
     HeldListing,
+    QuarantineFlowStore,
     RecipientReleaseStore,
     RecipientRequestStore,
     RecipientEntryStore,

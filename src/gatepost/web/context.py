@@ -22,6 +22,7 @@ from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.web_alerts import WebAlert
 from gatepost.store.feed_definitions import FeedDefinition
+from gatepost.store.quarantine_flow import QuarantineFlow
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.top_values import TopValues
@@ -124,7 +125,9 @@ class WebContext(msgspec.Struct, frozen=True):
     health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    top_values: dict[tuple[str | None, str], tuple[int, TopValues, TrafficBucket]] = msgspec.field(default_factory=dict)
+    top_values: dict[tuple[str | None, str], tuple[int, TopValues, TrafficBucket, QuarantineFlow]] = msgspec.field(
+        default_factory=dict
+    )
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     @property

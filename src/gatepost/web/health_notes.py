@@ -1,8 +1,9 @@
 """The worst of what is known about the health of the service, as every page shows it.
 
-What the cores say (storage, disk, next hop, slots, and warnings of certificates, the quarantine and DNS) comes with the
-load that abby asks them for every few seconds. Feeds and nodes are looked up at most once a minute, when somebody opens
-a page. Users of a tenant are told that mail waits, and not why: names of nodes and hosts are the operator's.
+What the cores say (storage, disk, next hop, slots, and warnings of certificates, the quarantine, DNS and SMTP) comes
+with the load that abby asks them for every few seconds. Feeds and nodes are looked up at most once a minute, when
+somebody opens a page. Users of a tenant are told that mail waits, and not why: names of nodes and hosts are the
+operator's.
 """
 
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ from gatepost.web.pages import (
 )
 from gatepost.web.pages.openid import PAGES as OPENID_PAGES
 from gatepost.web.rendering import PageRenderer, build_environment, compile_templates
-from gatepost.web.routing import WebRoute, build_routes
+from gatepost.web.routing import WebRoute, build_error_page, build_routes
 from gatepost.web.sign_in_rules import SignInRules
 from gatepost.web.time_zones import zone_names
 
@@ -155,4 +155,4 @@ def build_site(
         events=events,
         health=checks,
     )
-    return Site(build_routes(context, assets, PAGES), renderer.error_page)
+    return Site(build_routes(context, assets, PAGES), build_error_page(context))

@@ -18,9 +18,10 @@ from starlette.routing import Route
 
 from gatepost.api.call_limits import CallKind
 from gatepost.api.errors import FORBIDDEN, Failure
-from gatepost.api.responses import Endpoint, Handler
+from gatepost.api.responses import Endpoint, ErrorPage, Handler, Headers
 from gatepost.background_work import background
 from gatepost.scanning.spool import SpooledBody
+from gatepost.store.errors import StorageError
 from gatepost.store.sessions import WebSession
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, Unsent, keep_unsent, read_form, read_upload
@@ -146,6 +147,31 @@ def _in_frame(context: WebContext, answer: PageResult, request: SignedInRequest)
     return answer
 
 
+def build_error_page(context: WebContext) -> ErrorPage:
+    """Return what answers failures that no page function has seen, such as an address that does not exist: whoever is
+    signed in keeps the navigation, and everybody else gets a page that says nothing of the site."""
+
+    async def answer(failure: Failure, headers: Headers, request: Request) -> Response:
+        # Where the service itself is at fault, storage is not asked who this is.
+        session = await _find_user(context, request) if failure.error.status < 500 else None
+        if session is None:
+            return context.renderer.error_page(failure, headers)
+        return context.renderer.error_page_in_frame(failure, SignedInRequest(request, session))
+
+    return answer
+
+
+async def _find_user(context: WebContext, request: Request) -> WebSession | None:
+    """Return the session of a user who has nothing to do before the pages open."""
+    try:
+        session = await find_session(context, request, is_use=False)
+    except StorageError:
+        return None
+    if session is None or not session.strong or context.sign_in.next_step(session.user):
+        return None
+    return session
+
+
 def _after_notice(answer: PageResult, request: Request) -> PageResult:
     """Clear the notice that a page has shown. A script that sends a form asks for the page once more."""
     if NOTICE_COOKIE not in request.cookies or isinstance(answer, Failure) or is_progress_wanted(request):
@@ -162,7 +188,7 @@ async def _answer_upload(context: WebContext, page: UploadRoute, request: Reques
         # From the first byte on: an import, which goes on while its answer is sent, counts until it has ended.
         call = context.limits.begin(page.limited, SignedInRequest(request, session).party) if page.limited else None
         if isinstance(call, Failure):
-            return call
+            return _in_frame(context, call, SignedInRequest(request, session))
         if call:
             stack.enter_context(call)
         body = stack.enter_context(context.spool.new())

@@ -9,6 +9,7 @@ from string import hexdigits
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
+from gatepost.ids import LEAST_DIGITS, canonical, id_prefix
 from gatepost.policy.rules import VERDICTS
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_evidence import Evidence
@@ -38,6 +39,9 @@ def parse_message_filter(request: SignedInRequest, now: int) -> MessageFilter | 
         return when
     if fault := _find_fault(query, VERDICTS, MESSAGE_CURSOR):
         return fault
+    ggrid = query.text("ggrid", 60)
+    if ggrid and not (canonical(ggrid) or id_prefix(ggrid)):
+        return Failure(INVALID_REQUEST, f"ggrid: write the whole id, or at least its first {LEAST_DIGITS} digits")
     return MessageFilter(
         tenant=tenant,
         since=when.since,
@@ -48,7 +52,7 @@ def parse_message_filter(request: SignedInRequest, now: int) -> MessageFilter | 
         verdict=query.text("verdict", 40) or None,
         decision=query.text("decision", 40) or None,
         tag=query.text("tag", 200) or None,
-        ggrid=query.text("ggrid", 60) or None,
+        ggrid=ggrid or None,
         evidence=_parse_evidence(query),
         anywhere=query.text("q", 500) or None,
         next_hop_id=query.text("next_hop_id", 100) or None,

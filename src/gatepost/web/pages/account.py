@@ -34,7 +34,22 @@ NEEDED = "You need a second factor, so the last one cannot be removed; nothing w
 LOCKED = "Too many wrong attempts in this session; nothing was changed. Try again later."
 BUSY = "The server is busy; nothing was changed. Try again in a moment."
 
+# Marks of browsers and systems in a User-Agent (RFC 9110 section 10.1.5), the telling ones first: most browsers name
+# others as well.
+_BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+_SYSTEMS = (
+    *(("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows")),
+    *(("Mac OS X", "macOS"), ("Linux", "Linux")),
+)
+
 log = structlog.get_logger("gatepost.abby")
+
+
+def describe_browser(agent: str) -> str:
+    """Return what a User-Agent says in words, such as `Firefox on Linux`; "" where it names no known browser."""
+    browser = next((name for mark, name in _BROWSERS if mark in agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in agent), "")
+    return f"{browser} on {system}" if browser and system else browser
 
 
 async def sign_out(context: WebContext, request: SignedInRequest) -> Response | Failure:
@@ -233,6 +248,7 @@ async def render_account(context: WebContext, request: SignedInRequest, *, fault
         secret=secret,
         picture=credentials.totp_qr_code(secret, request.user.name) if secret else None,
         sessions=await context.store.sessions(request.user.uid, context.now()),
+        describe_browser=describe_browser,
         zones=zone_names(),
     )
 

@@ -41,7 +41,7 @@ MEANINGS = {
     "flow.limited": "a host, sender or recipient reached a limit of flow control",
     "sender.limited": "a sender of outbound mail is over a limit, and may be captured",
     "node.state": "a node started or stops",
-    "health.changed": "queue, storage, certificate, quarantine or DNS changed their state",
+    "health.changed": "queue, storage, certificate, quarantine, DNS or SMTP intake changed their state",
     "audit.recorded": "any other change on the audit trail",
 }
 LABELS = {

@@ -48,7 +48,12 @@ ITEMS: dict[str, ChecklistItem] = {
         ChecklistItem(
             "retention", "Decide how long results and held mail are kept", "30 days unless set", "/configuration"
         ),
-        ChecklistItem("public-url", "Set publicUrl", "links to these pages need it", "/configuration"),
+        ChecklistItem(
+            "public-url",
+            "Set the address of these pages (publicUrl)",
+            "links in digests and alerts need it",
+            "/configuration",
+        ),
     )
 }
 

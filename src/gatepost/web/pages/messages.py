@@ -22,7 +22,7 @@ from gatepost.abby.core_state import Down
 from gatepost.abby.held_mail import explain_absence
 from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
-from gatepost.ids import canonical
+from gatepost.ids import canonical, id_prefix
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.links import split_url
 from gatepost.lists.subjects import Role
@@ -132,7 +132,8 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> Respon
     if isinstance(wanted, Failure):
         return wanted
     query = request.query
-    if ggrid := canonical(wanted.ggrid or wanted.anywhere or ""):
+    ggrid = id_prefix(wanted.ggrid or wanted.anywhere or "")
+    if ggrid and canonical(ggrid):
         return redirect(f"/messages/{ggrid}")
     sort = query.text("sort", 20) or "newest"
     limit = ROWS_ON_A_PAGE if sort == "newest" else SORTED_ROWS

@@ -1,5 +1,5 @@
-"""The first page: state of the queue and the cores, numbers of messages and verdicts, what is most frequent, and time
-of analysis, all compared with the week before.
+"""The first page: state of the queue and the cores, numbers of messages and verdicts, the quarantine, what is most
+frequent, and time of analysis; numbers of messages are compared with the week before.
 
 `/overview/live` is the part that changes, without the frame; the page fetches it every few seconds.
 """
@@ -14,6 +14,7 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
+from gatepost.store.quarantine_flow import QuarantineFlow
 from gatepost.store.top_values import TopValues
 from gatepost.store.traffic import BINS, TrafficBucket
 from gatepost.web.charts import Column, draw_lines, draw_meter, draw_stacked_bars
@@ -85,7 +86,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
     span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
     now = context.now()
     buckets = await context.store.traffic(tenant, now - span.length, now, span.step)
-    top, before = await _find_top_values(context, tenant, span, now)
+    top, before, flow = await _find_top_values(context, tenant, span, now)
     held = await context.store.held_counts(tenant)
     other = None if request.user.tenant else tenant
     places = [_place_of(bucket.start, span, other) for bucket in buckets]
@@ -103,6 +104,8 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "total": total_traffic(buckets),
         "before": before,
         "top": top,
+        "flow": flow,
+        "may_audit": request.may("audit.read"),
         "steps": tuple(zip(buckets, places, strict=True)),
         "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants()},
         "titles": {tag: name_tag(tag) for tag, _ in top.findings},
@@ -117,18 +120,19 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
 
 async def _find_top_values(
     context: WebContext, tenant: str | None, span: Span, now: int
-) -> tuple[TopValues, TrafficBucket]:
-    """Return what is most frequent, and the sum of the week before, counted at most twice a minute however many pages
-    are open."""
+) -> tuple[TopValues, TrafficBucket, QuarantineFlow]:
+    """Return what is most frequent, the sum of the week before, and what came into the quarantine and left it, counted
+    at most twice a minute however many pages are open."""
     known = context.top_values.get((tenant, span.key))
     if known and now - known[0] < TOP_MILLISECONDS:
-        return known[1], known[2]
+        return known[1:]
     top = await context.store.top_values(tenant, now - span.length, now + MINUTE)
     before = total_traffic(await context.store.traffic(tenant, now - span.length - WEEK, now - WEEK, span.step))
+    flow = await context.store.quarantine_flow(tenant, now - span.length, now + MINUTE)
     if len(context.top_values) >= MAX_KNOWN:
         context.top_values.clear()
-    context.top_values[tenant, span.key] = (now, top, before)
-    return top, before
+    context.top_values[tenant, span.key] = (now, top, before, flow)
+    return top, before, flow
 
 
 def _place_of(start: int, span: Span, tenant: str | None) -> str:

@@ -1,0 +1,61 @@
+"""What came into the quarantine and left it, on both engines."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gatepost.ids import id_time, new_id
+from gatepost.store import quarantine_flow
+from gatepost.store.audit import CLI, Actor
+from gatepost.store.messages import MessageRecord
+from gatepost.store.quarantine_flow import QuarantineFlow
+from gatepost.store.store import Store
+
+NewRecord = Callable[..., MessageRecord]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+MINE, THEIRS = new_id(), new_id()
+HOUR = 3_600_000
+ANN = Actor("user", "ann")
+REST = "b@rcpt.example", "ü@rcpt.example"
+
+
+def test_every_message_counts_once_in_its_period(
+    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = id_time(new_id())
+    old = new_id((now - 2 * HOUR) * 1_000_000)
+
+    async def scenario(store: Store) -> None:
+        ids = [new_id() for _ in range(8)]
+        for uid in (*ids, old):
+            await store.hold(new_record(uid, tenant=MINE))
+        await store.hold(new_record(tenant=THEIRS))
+        kept, released, shared, deleted, gone, restored, reported, rightly = ids
+        await store.mark_released(released, REST, ANN)
+        for recipient in REST:
+            await store.mark_released_to(shared, recipient, Actor("recipient", recipient), new_id())
+        await store.report_wrong(released, "should have been delivered", ANN)
+        await store.delete_held(deleted, ANN, for_good=False)
+        await store.delete_held(gone, ANN)
+        await store.delete_held(restored, ANN, for_good=False)
+        await store.restore_held(restored, ANN)
+        await store.report_wrong(reported, "should have been delivered", ANN)
+        await store.report_wrong(rightly, "should have been held", ANN)
+        # It came before the period: what was done with it counts, and it is none that came in.
+        await store.delete_held(old, CLI)
+        until = now + HOUR
+        flow = await store.quarantine_flow(MINE, now - HOUR, until)
+        assert flow == QuarantineFlow(8, 4, 2, 1, 3, 3)
+        assert kept
+        everything = await store.quarantine_flow(None, now - HOUR, until)
+        assert everything == QuarantineFlow(9, 5, 2, 1, 3, 3)
+        assert await store.quarantine_flow(THEIRS, now - HOUR, until) == QuarantineFlow(1, 1)
+        assert await store.quarantine_flow(MINE, now - 3 * HOUR, now - HOUR) == QuarantineFlow()
+        assert await store.quarantine_flow(new_id(), 0, until) == QuarantineFlow()
+        monkeypatch.setattr(quarantine_flow, "EXAMINED", 2)
+        assert (await store.quarantine_flow(MINE, now - HOUR, until)).more
+        monkeypatch.undo()
+        monkeypatch.setattr(quarantine_flow, "MAX_COUNTED", 3)
+        assert (await store.quarantine_flow(None, now - HOUR, until)).more
+
+    use(scenario)
