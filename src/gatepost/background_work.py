@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 # A timer of an event loop that has time is late by a fraction of a millisecond; a message passes the loop some fifteen
 # times, and what each pass is late adds up.
-LATE_SECONDS = 0.001
+LATE_SECONDS = 0.002
 REST = 3.0
 MAX_REST_SECONDS = 1.0
 # Times the lateness: how long a call that is not mail waits before it begins.
