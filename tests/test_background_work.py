@@ -84,7 +84,7 @@ def test_pieces_take_turns_while_the_loop_is_late(slept: list[float]) -> None:
     assert all(rest <= MAX_REST_SECONDS for rest in slept)
 
 
-def test_calls_make_way_the_longer_the_later_the_loop_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_wait_the_longer_the_later_the_loop_is(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -92,12 +92,12 @@ def test_calls_make_way_the_longer_the_later_the_loop_is(monkeypatch: pytest.Mon
 
     replace_in(monkeypatch, background_work, "asyncio", sleep=sleep)
     work = BackgroundWork()
-    asyncio.run(work.make_way())
+    asyncio.run(work.wait_for_mail())
     assert waited == []
     for lateness in (LATE_SECONDS * 2, LATE_SECONDS * 4, 10.0):
         for _ in range(30):
             work.note_lateness(lateness)
-        asyncio.run(work.make_way())
+        asyncio.run(work.wait_for_mail())
     assert 0 < waited[0] < waited[1] < waited[2] == MAX_REST_SECONDS
     assert work.rests == 3
 

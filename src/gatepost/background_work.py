@@ -8,8 +8,8 @@ searches and trials one tenant has started. The rest is measured in CPU time of 
 or for the interpreter counts for nothing.
 
 Calls that are not mail cost the loop itself time as well, and a program that changes lists or searches as fast as it is
-answered can fill it. So while the loop is late, such calls wait before they begin (`make_way`), the longer the later it
-is: a call for each connection every few tenths of a second is left.
+answered can fill it. So while the loop is late, such calls wait before they begin (`wait_for_mail`), the longer the
+later it is, and one connection makes only a few of them in a second.
 
 The watchdog of the event loop measures how late the loop is.
 """
@@ -23,13 +23,13 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A timer of an event loop that has time is late by a fraction of a millisecond; a message passes the loop some fifteen
-# times, and what each pass is late adds up.
+# A timer of an event loop that has time is late by a fraction of a millisecond. A message is handled in many passes of
+# the loop, and the lateness of each adds up.
 LATE_SECONDS = 0.002
 REST = 3.0
 MAX_REST_SECONDS = 1.0
 # Times the lateness: how long a call that is not mail waits before it begins.
-_WAY = 25.0
+_WAIT_FACTOR = 25.0
 # The weight of the last measurement in the mean.
 _LAST = 0.3
 
@@ -64,11 +64,11 @@ class BackgroundWork:
                 used = time.thread_time() - before
                 self._rested_at = time.monotonic() + min(used * REST, MAX_REST_SECONDS)
 
-    async def make_way(self) -> None:
-        """Let mail go first: wait before a call that is not mail, if the loop is late."""
+    async def wait_for_mail(self) -> None:
+        """Wait before a call that is not mail, if the loop is late."""
         if self.must_rest:
             self.rests += 1
-            await asyncio.sleep(min(self._lateness * _WAY, MAX_REST_SECONDS))
+            await asyncio.sleep(min(self._lateness * _WAIT_FACTOR, MAX_REST_SECONDS))
 
     def _rest(self) -> None:
         """Wait as long as the piece before this one has to be made up for; its result was not kept back for that."""

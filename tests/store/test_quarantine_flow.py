@@ -30,7 +30,7 @@ def test_every_message_counts_once_in_its_period(
         for uid in (*ids, old):
             await store.hold(new_record(uid, tenant=MINE))
         await store.hold(new_record(tenant=THEIRS))
-        kept, released, shared, deleted, gone, restored, reported, rightly = ids
+        _, released, shared, deleted, gone, restored, reported, rightly = ids
         await store.mark_released(released, REST, ANN)
         for recipient in REST:
             await store.mark_released_to(shared, recipient, Actor("recipient", recipient), new_id())
@@ -46,7 +46,6 @@ def test_every_message_counts_once_in_its_period(
         until = now + HOUR
         flow = await store.quarantine_flow(MINE, now - HOUR, until)
         assert flow == QuarantineFlow(8, 4, 2, 1, 3, 3)
-        assert kept
         everything = await store.quarantine_flow(None, now - HOUR, until)
         assert everything == QuarantineFlow(9, 5, 2, 1, 3, 3)
         assert await store.quarantine_flow(THEIRS, now - HOUR, until) == QuarantineFlow(1, 1)

@@ -243,7 +243,7 @@ def _after_mail(handler: Handler) -> Handler:
     """Return a handler that lets mail go first while the event loop is late."""
 
     async def wait(request: Request) -> Response | Failure | None:
-        await background.make_way()
+        await background.wait_for_mail()
         return await handler(request)
 
     return wait

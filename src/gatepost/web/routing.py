@@ -133,7 +133,7 @@ async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) 
             return _in_frame(context, call, request)
         if call:
             stack.enter_context(call)
-            await background.make_way()
+            await background.wait_for_mail()
         stack.enter_context(times_in(request.user.zone))
         await context.health.look(context.store, context.now())
         answer = _in_frame(context, await page.handler(context, request), request)
