@@ -3,15 +3,17 @@
 import io
 import json
 import logging
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import structlog
 
-from gatepost.logs import configure
+from gatepost.logs import LogOutput, configure
 from gatepost.settings.keys import LogSettings
 
 Logged = Callable[[], list[str]]
@@ -137,3 +139,48 @@ def test_an_exception_without_one_is_no_trouble(start: Start) -> None:
     lines = start()
     structlog.get_logger().error("nothing is being handled", exc_info=True)
     assert events(lines)[0]["event"] == "nothing is being handled"
+
+
+def test_a_full_disk_costs_lines_and_nothing_else(start: Start, tmp_path: Path) -> None:
+    """A file that takes nothing, and then everything."""
+    start()
+    path = tmp_path / "log"
+    path.symlink_to("/dev/full")
+    with path.open("w") as stream:
+        configure(LogSettings(format="json"), stream)
+        log = structlog.get_logger()
+        lost = LogOutput.lost
+        log.info("one")
+        log.warning("two")
+        assert LogOutput.lost - lost == 2
+        with (tmp_path / "room").open("w") as room:
+            os.dup2(room.fileno(), stream.fileno())
+        log.info("three")
+        log.info("four")
+    said = [json.loads(line) for line in (tmp_path / "room").read_text().splitlines()]
+    assert [(event["event"], event["level"]) for event in said] == [
+        ("log lines lost", "warning"),
+        ("three", "info"),
+        ("four", "info"),
+    ]
+    assert said[0]["lines"] == 2
+
+
+@pytest.mark.parametrize("form", ["json", "human"])
+def test_a_log_reader_that_has_ended_or_sleeps_breaks_nothing(form: Literal["json", "human"], start: Start) -> None:
+    start()
+    ours, theirs = os.pipe()
+    with os.fdopen(theirs, "w") as stream:
+        configure(LogSettings(format=form), stream)
+        log = structlog.get_logger()
+        log.info("read")
+        assert b"read" in os.read(ours, 1 << 16)
+        os.set_blocking(theirs, False)
+        for _ in range(2_000):
+            log.info("x" * 100)
+        assert os.read(ours, 1 << 20)
+        log.info("room again")
+        assert b"log lines lost" in os.read(ours, 1 << 20)
+        os.close(ours)
+        log.info("to nobody")
+    log.info("to a closed file")

@@ -3,6 +3,8 @@
 An event says what happened to which ggrid. It never contains mail content, addresses or secrets: the fields that could
 hold them are blanked here. Values may come from strangers, so text for a terminal has its control characters escaped: a
 log line cannot move the cursor or fake another line.
+
+Nothing fails because a line cannot be written: a full disk or a log reader that has ended costs lines, not mail.
 """
 
 import json
@@ -11,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, MutableMapping
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, ClassVar, TextIO, cast
 
 import msgspec
 import structlog
@@ -47,14 +49,55 @@ def configure(log: LogSettings, stream: TextIO | None = None) -> None:
     """Configure logging for the whole process; the default stream is standard error."""
     stream = sys.stderr if stream is None else stream
     human = log.format == "human" or (log.format == "auto" and stream.isatty())
+    render = TextRenderer(colours=stream.isatty()) if human else render_json
+    output = LogOutput(stream.buffer, render)
     structlog.configure(
-        processors=[_complete_event, TextRenderer(colours=stream.isatty()) if human else render_json],
+        processors=[_complete_event, render],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log.level]),
         context_class=dict,
-        logger_factory=structlog.BytesLoggerFactory(_binary_stream(stream)),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", output)),
         cache_logger_on_first_use=False,
     )
     _redirect_standard_logging(log.level)
+
+
+class LogOutput:
+    """The stream that lines go to. A line that it does not take is counted and lost; the next line that it takes is
+    preceded by one that says how many."""
+
+    # Of the whole process, for the metrics.
+    lost: ClassVar[int] = 0
+    name = "gatepost"
+
+    def __init__(self, stream: BinaryIO, render: Renderer) -> None:
+        # Not through Python's buffer: it would keep the line that failed, and fail again with every later one.
+        self._stream: BinaryIO = getattr(stream, "raw", stream)
+        self._render, self._untold = render, 0
+
+    def write(self, line: bytes) -> None:
+        """Write a line and, where it is the first after some that were lost, their number before it."""
+        if self._untold:
+            event = _complete_event(self, "warning", {"event": "log lines lost", "lines": self._untold})
+            line = self._render(self, "warning", event) + b"\n" + line
+        try:
+            self._write_whole(line)
+        except (OSError, ValueError):  # ValueError: somebody has closed it
+            self._untold += 1
+            LogOutput.lost += 1
+        else:
+            self._untold = 0
+
+    def _write_whole(self, line: bytes) -> None:
+        """Write all of it: the kernel may take a part."""
+        rest = memoryview(line)
+        while rest:
+            taken = self._stream.write(rest)
+            if not taken:  # None: a pipe that does not wait is full
+                raise BlockingIOError
+            rest = rest[taken:]
+
+    def flush(self) -> None:
+        """Do nothing: no line waits here."""
 
 
 class Bridge(logging.Handler):
@@ -133,7 +176,3 @@ def _redirect_standard_logging(level: str) -> None:
         library.handlers.clear()
         library.propagate = True
     logging.captureWarnings(capture=True)
-
-
-def _binary_stream(stream: TextIO) -> BinaryIO:
-    return stream.buffer

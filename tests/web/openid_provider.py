@@ -74,6 +74,8 @@ def id_token(nonce: str) -> str:
     claims |= State.claims
     faults: dict[str, dict[str, Any]] = {
         "other nonce": {"nonce": "of another browser"},
+        "nonce is half a character": {"nonce": "\ud800"},
+        "another claim is half a character": {"sid": "\ud800"},
         "other audience": {"aud": "another-client"},
         "other audience in a list": {"aud": ["another-client"]},
         "two audiences without azp": {"aud": [CLIENT, "another-client"]},

@@ -238,6 +238,7 @@ WRONG_TOKENS = [
     *("other nonce", "no nonce", "other audience", "other audience in a list", "two audiences without azp"),
     *("other party", "other issuer", "expired", "exp is a text", "no exp", "issued tomorrow", "issued yesterday"),
     *("no iat", "not yet", "no sub", "empty subject", "subject is a list", "access token"),
+    *("nonce is half a character", "another claim is half a character"),
     *("alg none", "hmac with the public key", "key of a stranger", "unknown key", "changed claims"),
 ]
 

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from gatepost import __version__
 from gatepost.api.errors import Failure
+from gatepost.logs import LogOutput
 from gatepost.metrics import CONTENT_TYPE, Timed
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native
@@ -135,12 +136,15 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
 
 
 class BuildInfo(Collector):
-    """Which version runs, and on what."""
+    """Which version runs, on what, and whether its log is complete."""
 
     def collect(self) -> Iterator[Metric]:
         info = GaugeMetricFamily("gatepost_build_info", "Always 1", labels=("version", "python", "speedups"))
         info.add_metric((__version__, platform.python_version(), "native" if native else "python"), 1)
         yield info
+        yield CounterMetricFamily(
+            "gatepost_log_lines_lost", "Log lines that could not be written", value=LogOutput.lost
+        )
 
 
 def build_registry() -> CollectorRegistry:

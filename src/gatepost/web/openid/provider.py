@@ -8,7 +8,6 @@ answer is left alone for some seconds: strangers can begin to sign in, and must 
 
 import asyncio
 import base64
-import json
 import ssl
 import time
 from collections.abc import Callable
@@ -196,7 +195,7 @@ class Provider:
                 status = response.status_code
         except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError) as fault:
             raise ProviderError(f"the provider does not answer ({type(fault).__name__})") from None
-        answer = _parse(bytes(body))
+        answer = parse_object(bytes(body))
         if status != 200:
             code = answer.get("error") if answer else None
             said = f", {code}" if isinstance(code, str) and code.isidentifier() and len(code) <= 60 else ""
@@ -206,9 +205,14 @@ class Provider:
         return answer
 
 
-def _parse(body: bytes) -> dict[str, Any] | None:
+def parse_object(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a stranger wrote, or None if it is none.
+
+    Python's own parser takes half of a surrogate pair (`"\\ud800"`) for text. Such text cannot be encoded, so that it
+    would raise wherever it is compared, hashed or stored; msgspec refuses it, as RFC 8259 section 8.2 permits.
+    """
     try:
-        found = json.loads(body)
+        found = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

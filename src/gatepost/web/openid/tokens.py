@@ -7,7 +7,6 @@ those of OpenID Connect Back-Channel Logout 1.0 section 2.6. The check of the si
 
 import base64
 import hmac
-import json
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from joserfc.jwa import JWSAlgModel
 
 from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.web.openid.claims import parse_number
-from gatepost.web.openid.provider import ALGORITHMS, Provider
+from gatepost.web.openid.provider import ALGORITHMS, Provider, parse_object
 
 MAX_TOKEN = 64 << 10
 MAX_HEADER = 4 << 10
@@ -101,10 +100,9 @@ async def _verify_signature(token: str, provider: Provider) -> tuple[dict[str, A
     for each in keys:
         try:
             signed = jws.deserialize_compact(token, each.key, algorithms=[algorithm], registry=_REGISTRY)
-            claims = json.loads(signed.payload or b"")
         except (JoseError, ValueError, TypeError, RecursionError):
             continue
-        if isinstance(claims, dict):
+        if (claims := parse_object(signed.payload or b"")) is not None:
             return header, claims
     raise TokenError("no key of the provider has signed it" if keys else "its key is not among those of the provider")
 
@@ -115,11 +113,11 @@ def _read_header(token: str) -> dict[str, Any]:
     if len(token) > MAX_TOKEN or len(first) > MAX_HEADER or rest.count(".") != 1 or not token.isascii():
         raise TokenError("it is not a signed token in the compact form, or too long")
     try:
-        header = json.loads(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)))
-    except (ValueError, RecursionError):
-        raise TokenError("its header cannot be read") from None
-    if not isinstance(header, dict):
-        raise TokenError("its header is no object")
+        header = parse_object(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)))
+    except ValueError:
+        header = None
+    if header is None:
+        raise TokenError("its header is no JSON object")
     return header
 
 
