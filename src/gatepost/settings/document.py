@@ -15,6 +15,7 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.scanner import Scanner
 
 Key: TypeAlias = tuple[str | int, ...]
 
@@ -62,7 +63,7 @@ def parse_document(raw: bytes) -> Document:
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         return _build_unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {fault.problem or fault.context}")
-    except RecursionError:
+    except (_TooDeepError, RecursionError):
         return _build_unreadable(1, "is nested too deeply")
     except (YAMLError, ValueError, AttributeError, LookupError) as fault:
         return _build_unreadable(1, f"is not YAML: {' '.join(str(fault).split())[:200]}")
@@ -87,10 +88,33 @@ def rename_keys(document: Document, names: Mapping[str, str]) -> Document:
     return Document(data, lines, tuple(mistakes), tuple(warnings))
 
 
+class _TooDeepError(Exception):
+    """The text has more levels than any document of ours."""
+
+
+class _BoundedScanner(Scanner):
+    """Stops at the first level too many. ruamel.yaml looks at every open level for every token, so that 4,000 opening
+    braces would take it seconds."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803
+        self._check_depth()
+        super().fetch_flow_collection_start(TokenClass, to_push)
+
+    def add_indent(self, column: int) -> bool:
+        self._check_depth()
+        return super().add_indent(column)
+
+    def _check_depth(self) -> None:
+        if self.flow_level + len(self.indents) > MAX_DEPTH:
+            raise _TooDeepError
+
+
 def _compose(text: str) -> Node | None:
+    parser = YAML(typ="safe", pure=True)
+    parser.Scanner = _BoundedScanner
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return YAML(typ="safe", pure=True).compose(text)  # type: ignore[no-any-return]
+        return parser.compose(text)  # type: ignore[no-any-return]
 
 
 def _build_unreadable(line: int, sentence: str) -> Document:
