@@ -1,7 +1,6 @@
 """What tests share: the data folder beside the checkout, unpacked once, a PostgreSQL server, started once, and a mail
 server that only takes mail."""
 
-import asyncio
 import fcntl
 import gc
 import logging
@@ -19,12 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 import structlog
 from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
 from tests.lasting_loader import LastingLoader, end_loaders
+from tests.postgres_database import PostgresDatabase, execute
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from gatepost.logs import Bridge
@@ -235,40 +234,31 @@ def postgres_server() -> Iterator[str]:
     try:
         uri = server.get_uri()
         # No test cuts the power; what a killed client leaves behind is the same without waiting for the disk.
-        _execute(uri, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        execute(uri, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
         yield uri
     finally:
         server.cleanup()
 
 
 @pytest.fixture(scope="session")
-def postgres_database(postgres_server: str) -> str:
-    """The address of a database that tests use one after the other: to make one takes longer than to empty it."""
-    _execute(postgres_server, "CREATE DATABASE gatepost TEMPLATE template0 ENCODING 'UTF8'")
-    return postgres_server.replace("/postgres?", "/gatepost?")
+def postgres_database(postgres_server: str) -> PostgresDatabase:
+    """A database that tests use one after the other."""
+    execute(postgres_server, "CREATE DATABASE gatepost TEMPLATE template0 ENCODING 'UTF8'")
+    return PostgresDatabase(postgres_server.replace("/postgres?", "/gatepost?"))
 
 
 @pytest.fixture
-def postgres_url(postgres_database: str) -> Iterator[str]:
-    """The `storage.url` of an empty PostgreSQL database."""
-    yield postgres_database
-    _execute(
-        postgres_database,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        "DROP SCHEMA public CASCADE",
-        "CREATE SCHEMA public",
-    )
+def postgres_url(postgres_database: PostgresDatabase) -> str:
+    """The `storage.url` of a PostgreSQL database with the schema of this program and without data."""
+    postgres_database.make_new()
+    return postgres_database.url
 
 
-def _execute(url: str, *statements: str) -> None:
-    async def run() -> None:
-        connection = await asyncpg.connect(url)
-        for statement in statements:
-            await connection.execute(statement)
-        await connection.close()
-
-    asyncio.run(run())
+@pytest.fixture
+def empty_postgres_url(postgres_database: PostgresDatabase) -> str:
+    """The `storage.url` of a PostgreSQL database with nothing in it."""
+    postgres_database.make_empty()
+    return postgres_database.url
 
 
 class MailSink(socketserver.ThreadingTCPServer):

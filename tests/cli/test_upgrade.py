@@ -23,7 +23,7 @@ Usage = namedtuple("Usage", "total used free")
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def storage_url(request: pytest.FixtureRequest) -> str:
-    return "sqlite:gatepost.db" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return "sqlite:gatepost.db" if request.param == "sqlite" else str(request.getfixturevalue("empty_postgres_url"))
 
 
 @pytest.fixture

@@ -31,10 +31,18 @@ def new_record() -> NewRecord:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty storage of each engine."""
-    if request.param == "sqlite":
-        return f"sqlite:{tmp_path / 'g.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    """A storage of each engine without data."""
+    return _choose_engine(request, tmp_path, "postgres_url")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A storage of each engine with nothing in it, not even tables."""
+    return _choose_engine(request, tmp_path, "empty_postgres_url")
+
+
+def _choose_engine(request: pytest.FixtureRequest, folder: Path, postgres: str) -> str:
+    return f"sqlite:{folder / 'g.db'}" if request.param == "sqlite" else str(request.getfixturevalue(postgres))
 
 
 @pytest.fixture

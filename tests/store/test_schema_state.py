@@ -46,79 +46,79 @@ def newest(url: str) -> int:
     return schema_files(engine(url))[-1][0]
 
 
-def test_nothing_is_there_yet(storage_url: str, tmp_path: Path) -> None:
-    state = read_schema_state(storage_url, tmp_path)
-    assert (state.present, state.newest) == (0, newest(storage_url))
+def test_nothing_is_there_yet(empty_storage_url: str, tmp_path: Path) -> None:
+    state = read_schema_state(empty_storage_url, tmp_path)
+    assert (state.present, state.newest) == (0, newest(empty_storage_url))
     assert not state.needs_upgrade
     assert not state.is_newer
     assert not list(tmp_path.glob("*.db*"))
 
 
-def test_a_storage_of_this_version(storage_url: str, tmp_path: Path) -> None:
-    asyncio.run(open_store(storage_url, tmp_path).close())
-    state = read_schema_state(storage_url, tmp_path)
-    needed = usable_from(schema_files(engine(storage_url)))
-    assert state == SchemaState(newest(storage_url), newest(storage_url), state.size, False, needed, needed)
+def test_a_storage_of_this_version(empty_storage_url: str, tmp_path: Path) -> None:
+    asyncio.run(open_store(empty_storage_url, tmp_path).close())
+    state = read_schema_state(empty_storage_url, tmp_path)
+    needed = usable_from(schema_files(engine(empty_storage_url)))
+    assert state == SchemaState(newest(empty_storage_url), newest(empty_storage_url), state.size, False, needed, needed)
     assert state.size > 10_000
     assert not state.needs_upgrade
 
 
-def test_an_older_storage_stays_as_it_is(storage_url: str, tmp_path: Path) -> None:
-    make_first_schema(storage_url, tmp_path)
+def test_an_older_storage_stays_as_it_is(empty_storage_url: str, tmp_path: Path) -> None:
+    make_first_schema(empty_storage_url, tmp_path)
     for _ in range(2):
-        state = read_schema_state(storage_url, tmp_path)
+        state = read_schema_state(empty_storage_url, tmp_path)
         assert (state.present, state.needs_upgrade, state.is_newer) == (1, True, False)
 
 
-def test_entries_of_older_normal_forms(storage_url: str, tmp_path: Path) -> None:
-    asyncio.run(open_store(storage_url, tmp_path).close())
-    run_statements(storage_url, tmp_path, "DELETE FROM meta WHERE key = 'normal_forms'")
-    state = read_schema_state(storage_url, tmp_path)
+def test_entries_of_older_normal_forms(empty_storage_url: str, tmp_path: Path) -> None:
+    asyncio.run(open_store(empty_storage_url, tmp_path).close())
+    run_statements(empty_storage_url, tmp_path, "DELETE FROM meta WHERE key = 'normal_forms'")
+    state = read_schema_state(empty_storage_url, tmp_path)
     assert state.has_old_entries
     assert state.needs_upgrade
-    asyncio.run(open_store(storage_url, tmp_path).close())
-    assert not read_schema_state(storage_url, tmp_path).needs_upgrade
+    asyncio.run(open_store(empty_storage_url, tmp_path).close())
+    assert not read_schema_state(empty_storage_url, tmp_path).needs_upgrade
 
 
-def test_a_newer_storage(storage_url: str, tmp_path: Path) -> None:
-    asyncio.run(open_store(storage_url, tmp_path).close())
-    run_statements(storage_url, tmp_path, "UPDATE meta SET value = '999' WHERE key IN ('schema', 'usable_from')")
-    state = read_schema_state(storage_url, tmp_path)
+def test_a_newer_storage(empty_storage_url: str, tmp_path: Path) -> None:
+    asyncio.run(open_store(empty_storage_url, tmp_path).close())
+    run_statements(empty_storage_url, tmp_path, "UPDATE meta SET value = '999' WHERE key IN ('schema', 'usable_from')")
+    state = read_schema_state(empty_storage_url, tmp_path)
     assert (state.present, state.is_newer, state.needs_upgrade) == (999, True, False)
     with pytest.raises(StorageError, match="newer Gatepost"):
-        open_store(storage_url, tmp_path)
-    run_statements(storage_url, tmp_path, "DELETE FROM meta WHERE key = 'usable_from'")
-    assert read_schema_state(storage_url, tmp_path).is_newer, "where nothing is said, nothing may be assumed"
+        open_store(empty_storage_url, tmp_path)
+    run_statements(empty_storage_url, tmp_path, "DELETE FROM meta WHERE key = 'usable_from'")
+    assert read_schema_state(empty_storage_url, tmp_path).is_newer, "where nothing is said, nothing may be assumed"
 
 
-def test_a_storage_to_which_a_newer_program_has_only_added(storage_url: str, tmp_path: Path) -> None:
+def test_a_storage_to_which_a_newer_program_has_only_added(empty_storage_url: str, tmp_path: Path) -> None:
     """As in a rolling upgrade: this program goes on with it, starts again on it, and leaves its number alone."""
-    store = open_store(storage_url, tmp_path)
+    store = open_store(empty_storage_url, tmp_path)
     added = "ALTER TABLE tenants ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"
-    run_statements(storage_url, tmp_path, added, "UPDATE meta SET value = '999' WHERE key = 'schema'")
-    state = read_schema_state(storage_url, tmp_path)
+    run_statements(empty_storage_url, tmp_path, added, "UPDATE meta SET value = '999' WHERE key = 'schema'")
+    state = read_schema_state(empty_storage_url, tmp_path)
     assert (state.present, state.is_newer, state.needs_upgrade) == (999, False, False)
 
     async def scenario() -> None:
         await store.create_tenant("one")
         await store.close()
-        again = open_store(storage_url, tmp_path)
+        again = open_store(empty_storage_url, tmp_path)
         await again.create_tenant("two")
         assert [tenant.name for tenant in await again.tenants()] == ["one", "two"]
         await again.close()
 
     asyncio.run(scenario())
-    assert read_schema_state(storage_url, tmp_path).present == 999
+    assert read_schema_state(empty_storage_url, tmp_path).present == 999
 
 
-def test_an_upgrade_that_only_adds_says_so(storage_url: str, tmp_path: Path) -> None:
-    known = schema_files(engine(storage_url))
+def test_an_upgrade_that_only_adds_says_so(empty_storage_url: str, tmp_path: Path) -> None:
+    known = schema_files(engine(empty_storage_url))
     needed = usable_from(known)
-    assert SchemaState(needed, newest(storage_url), 1, False, needed, needed).is_additive
-    assert not SchemaState(needed - 1, newest(storage_url), 1, False, needed - 1, needed).is_additive
-    assert not SchemaState(needed, newest(storage_url), 1, True, needed, needed).is_additive
-    make_first_schema(storage_url, tmp_path)
-    assert not read_schema_state(storage_url, tmp_path).is_additive
+    assert SchemaState(needed, newest(empty_storage_url), 1, False, needed, needed).is_additive
+    assert not SchemaState(needed - 1, newest(empty_storage_url), 1, False, needed - 1, needed).is_additive
+    assert not SchemaState(needed, newest(empty_storage_url), 1, True, needed, needed).is_additive
+    make_first_schema(empty_storage_url, tmp_path)
+    assert not read_schema_state(empty_storage_url, tmp_path).is_additive
     for number, statements in known:
         if not statements.startswith(ADDITIVE):
             continue
@@ -128,10 +128,10 @@ def test_an_upgrade_that_only_adds_says_so(storage_url: str, tmp_path: Path) -> 
             assert re.match(allowed, statement, re.DOTALL), f"{number}: {statement}"
 
 
-def test_tables_of_another_program(storage_url: str, tmp_path: Path) -> None:
-    run_statements(storage_url, tmp_path, "CREATE TABLE theirs (a INTEGER)")
+def test_tables_of_another_program(empty_storage_url: str, tmp_path: Path) -> None:
+    run_statements(empty_storage_url, tmp_path, "CREATE TABLE theirs (a INTEGER)")
     with pytest.raises(StorageError, match="another program"):
-        read_schema_state(storage_url, tmp_path)
+        read_schema_state(empty_storage_url, tmp_path)
 
 
 @pytest.mark.parametrize(

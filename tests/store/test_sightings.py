@@ -234,15 +234,15 @@ def _previous_sqlite(path: Path) -> None:
     connection.close()
 
 
-def test_a_storage_without_sightings_gets_them(storage_url: str, tmp_path: Path) -> None:
-    if storage_url.startswith("sqlite:"):
+def test_a_storage_without_sightings_gets_them(empty_storage_url: str, tmp_path: Path) -> None:
+    if empty_storage_url.startswith("sqlite:"):
         _previous_sqlite(tmp_path / "g.db")
     else:
-        asyncio.run(_previous_postgres(storage_url))
+        asyncio.run(_previous_postgres(empty_storage_url))
 
     async def run() -> None:
         for day in (1, 2):
-            store = open_store(storage_url, tmp_path)
+            store = open_store(empty_storage_url, tmp_path)
             assert [tenant.name for tenant in await store.tenants()] == ["name"]
             await store.record_sightings([seen(day, KEYS[0], tenant="u")])
             assert (await store.sightings("u", KEYS))[KEYS[0]].days == day

@@ -64,15 +64,15 @@ async def _insert_postgres(connection: Any, records: list[MessageRecord]) -> Non
     await connection.executemany(statement, map(_row, records))
 
 
-def test_the_previous_schema_with_data_in_it(storage_url: str, tmp_path: Path) -> None:
-    if storage_url.startswith("sqlite:"):
+def test_the_previous_schema_with_data_in_it(empty_storage_url: str, tmp_path: Path) -> None:
+    if empty_storage_url.startswith("sqlite:"):
         _previous_sqlite(tmp_path / "g.db")
     else:
-        asyncio.run(_previous_postgres(storage_url))
+        asyncio.run(_previous_postgres(empty_storage_url))
 
     async def run() -> None:
         for _ in range(2):
-            store = open_store(storage_url, tmp_path)
+            store = open_store(empty_storage_url, tmp_path)
             assert await store.message(RECORD.ggrid) == RECORD
             tenants = await store.tenants()
             assert {tenant.uid for tenant in tenants} == {uid for uid, _, _ in TENANTS}
@@ -117,7 +117,7 @@ def _unsearched(url: str, path: Path, records: list[MessageRecord]) -> None:
 
 
 def test_messages_from_before_there_was_a_search_are_found_afterwards(
-    storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    empty_storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the newest on, in small steps; one that was kept before the upgrade is counted once."""
     monkeypatch.setattr(message_search, "STEP", 10)
@@ -130,10 +130,10 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
         )
 
     old = [made(n) for n in range(35)]
-    _unsearched(storage_url, tmp_path / "g.db", old)
+    _unsearched(empty_storage_url, tmp_path / "g.db", old)
 
     async def run() -> None:
-        store = open_store(storage_url, tmp_path)
+        store = open_store(empty_storage_url, tmp_path)
         new = made(100)
         await store.record_message(new)
         assert [row.ggrid for row in (await store.search_messages(MessageFilter())).rows] == [new.ggrid]
@@ -170,23 +170,23 @@ async def _execute(url: str, statement: str) -> None:
     await connection.close()
 
 
-def test_a_newer_schema_is_refused(postgres_url: str, tmp_path: Path) -> None:
+def test_a_newer_schema_is_refused(empty_postgres_url: str, tmp_path: Path) -> None:
     newest = sqlite_file.schema_files("postgres")[-1][0]
-    open_store(postgres_url, tmp_path)
-    asyncio.run(_execute(postgres_url, f"UPDATE meta SET value = '{newest + 1}' WHERE key <> 'normal_forms'"))
+    open_store(empty_postgres_url, tmp_path)
+    asyncio.run(_execute(empty_postgres_url, f"UPDATE meta SET value = '{newest + 1}' WHERE key <> 'normal_forms'"))
     with pytest.raises(StorageError, match=rf"newer Gatepost \(schema {newest + 1}, this one knows {newest}\)"):
-        open_store(postgres_url, tmp_path)
+        open_store(empty_postgres_url, tmp_path)
 
 
-def test_tables_of_another_program_are_refused(postgres_url: str, tmp_path: Path) -> None:
-    asyncio.run(_execute(postgres_url, "CREATE TABLE bookmarks (x int)"))
+def test_tables_of_another_program_are_refused(empty_postgres_url: str, tmp_path: Path) -> None:
+    asyncio.run(_execute(empty_postgres_url, "CREATE TABLE bookmarks (x int)"))
     with pytest.raises(StorageError, match="another program"):
-        open_store(postgres_url, tmp_path)
+        open_store(empty_postgres_url, tmp_path)
 
 
-def test_stores_that_open_at_the_same_time_apply_it_once(postgres_url: str, tmp_path: Path) -> None:
+def test_stores_that_open_at_the_same_time_apply_it_once(empty_postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
-        opened = await asyncio.gather(*(asyncio.to_thread(open_store, postgres_url, tmp_path) for _ in range(4)))
+        opened = await asyncio.gather(*(asyncio.to_thread(open_store, empty_postgres_url, tmp_path) for _ in range(4)))
         assert [await store.tenants() for store in opened] == [()] * 4
         for store in opened:
             await store.close()
