@@ -53,6 +53,8 @@ def execute(url: str, *statements: str) -> None:
 
 
 async def _execute(url: str, statements: tuple[str, ...]) -> str | None:
+    """Return the first value of the last statement."""
+    found: str | None = None
     connection = await asyncpg.connect(url)
     try:
         for statement in statements:

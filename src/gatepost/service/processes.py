@@ -201,7 +201,7 @@ class _Node:
         if self._unforgotten:
             pauses.append(PAUSE_SECONDS[0])
         if self._watchdog_pause and self._all_ready:
-            systemd.notify("WATCHDOG=1")
+            systemd.feed_watchdog()
             pauses.append(self._watchdog_pause)
         for key, _ in self._selector.select(min(pauses)):
             if key.fileobj is self._signalled:

@@ -63,5 +63,5 @@ def run_single(plan: Plan, bound: Bound, started: Started) -> bool:
 async def _feed_watchdog() -> None:
     """Tell the service manager, if it asks, that the event loop turns."""
     while seconds := systemd.watchdog_seconds():
-        systemd.notify("WATCHDOG=1")
+        systemd.feed_watchdog()
         await asyncio.sleep(seconds)

@@ -8,6 +8,7 @@ that connections wait in their queues and none is refused.
 
 import os
 import socket
+import struct
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -16,20 +17,34 @@ from typing import NoReturn
 import structlog
 
 FIRST_DESCRIPTOR = 3
+_WAIT_SECONDS = 1
 
 log = structlog.get_logger("gatepost")
 
 
 def notify(*lines: str) -> None:
-    """Tell the service manager; without one, or if it does not listen, nothing happens."""
+    """Tell the service manager; without one, or if it does not listen, nothing happens.
+
+    A manager that does not read has a full queue. A change of state waits a second for it, in the kernel: Python's own
+    time limit would ask again and again, since poll(2) calls a socket that sends datagrams ready whoever they are for.
+    """
+    _send(lines, 0)
+
+
+def feed_watchdog() -> None:
+    """Say that the event loop turns. It does not wait: the next time comes soon, and mail is waiting."""
+    _send(("WATCHDOG=1",), socket.MSG_DONTWAIT)
+
+
+def _send(lines: Sequence[str], flags: int) -> None:
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address or address[0] not in "/@":
         return
     target = "\0" + address[1:] if address[0] == "@" else address
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            sender.settimeout(1.0)
-            sender.sendto("\n".join(lines).encode(), target)
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", _WAIT_SECONDS, 0))
+            sender.sendto("\n".join(lines).encode(), flags, target)
     except OSError as fault:
         log.debug("the service manager could not be told", reason=fault.strerror)
 
