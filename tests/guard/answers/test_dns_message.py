@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 from bench.ports import free_port
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,9 +193,9 @@ def test_servers_of_the_system(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -
 class NameServer:
     """A name server whose answers a test makes by hand. What comes is (query, address); ports that asked are kept."""
 
-    def __init__(self, respond: Callable[[bytes, int], list[bytes]]) -> None:
+    def __init__(self, respond: Callable[[bytes, int], list[bytes]], port: int = 0) -> None:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.bind(("127.0.0.1", free_port()))
+        self.sock.bind(("127.0.0.1", port or free_port()))
         self.sock.setblocking(False)
         self.respond = respond
         self.ports: list[int] = []
@@ -292,6 +293,43 @@ def test_silence_is_followed_by_another_attempt() -> None:
         assert await ask([NameServer(lambda query, _: [])], seconds=0.05) == ["failed"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_server_that_was_away_is_heard_again(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """The system tells a socket that nobody listens there. uvloop does not look at such a socket again, so that none
+    may be used after it: each would cost the time of an attempt, which is longer than this test may take."""
+
+    async def main() -> None:
+        got: list[str] = []
+        heard = asyncio.Event()
+
+        def on_reply(_question: Dns, said: Reply) -> None:
+            got.append(said.status)
+            heard.set()
+
+        async def ask_many(count: int) -> list[str]:
+            got.clear()
+            for number in range(count):
+                transport.ask(Dns(f"n{number}.test", "A"))
+            while len(got) < count:
+                heard.clear()
+                await heard.wait()
+            return got
+
+        place = Server("127.0.0.1", free_port())
+        transport = DnsTransport([place], 3_600, on_reply)
+        async with asyncio.timeout(180):
+            for _ in range(2):
+                assert await ask_many(50) == ["failed"] * 50
+                server = NameServer(lambda query, _: [answered(query)], place.port)
+                assert await ask_many(50) == ["no-name"] * 50
+                assert len(server.ports) == 50, "each was asked once"
+                server.close()
+        await transport.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 def test_a_server_that_knows_no_edns_is_asked_without() -> None:

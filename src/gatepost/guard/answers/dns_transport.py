@@ -102,8 +102,9 @@ class DnsTransport:
                         break
                     late.append(query)
                 for query in late:
-                    del port.pending[query.number]
-                    self._send_again(query)
+                    # Sending another one may have shown that the port is lost, and all of its questions with it.
+                    if port.pending.pop(query.number, None):
+                        self._send_again(query)
                 self._close_if_used_up(ports, port)
 
     async def close(self) -> None:
@@ -125,14 +126,19 @@ class DnsTransport:
         server = query.attempt % len(self._servers)
         try:
             port = self._choose_port(server, chance[0])
-            query.number = _choose_number(port.pending, chance)
-            query.deadline = self._loop.time() + self._seconds
-            port.sock.send(build_query(query.number, query.section, edns=query.edns))
         except OSError:
             self._loop.call_soon(self._send_again, query)
             return
+        query.number = _choose_number(port.pending, chance)
+        query.deadline = self._loop.time() + self._seconds
         port.uses += 1
         port.pending[query.number] = query
+        try:
+            port.sock.send(build_query(query.number, query.section, edns=query.edns))
+        except BlockingIOError:
+            pass  # there is no room for it now: as if it were lost on the way
+        except OSError:
+            self._give_up(server, port)
 
     def _send_again(self, query: _Query) -> None:
         query.attempt += 1
@@ -170,12 +176,24 @@ class DnsTransport:
                 self._take(port, port.sock.recv(_READ_SIZE))
         except BlockingIOError:
             pass
-        except OSError:  # the server's machine says that nobody listens there
-            lost = list(port.pending.values())
-            port.pending.clear()
-            for query in lost:
-                self._send_again(query)
+        except OSError:
+            self._give_up(server, port)
+            return
         self._close_if_used_up(self._ports[server], port)
+
+    def _give_up(self, server: int, port: _UdpPort) -> None:
+        """Send again, from other ports, what was sent from this one: the server's machine says that nobody listens.
+
+        The system tells this once, to whatever uses the socket next, which may be another question than the one that
+        was lost. uvloop never looks at the socket again after it. So the port goes, and nothing waits on it.
+        """
+        if port not in self._ports[server]:
+            return
+        self._ports[server].remove(port)
+        self._close_port(port)
+        for query in port.pending.values():
+            self._loop.call_soon(self._send_again, query)
+        port.pending.clear()
 
     def _take(self, port: _UdpPort, data: bytes) -> None:
         number = int.from_bytes(data[:2])
