@@ -10,7 +10,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
+.PHONY: help serve test test-wide test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -21,7 +21,10 @@ serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on
 test: $(VENV)/dev.ready ## Set up and run the tests, two workers for each core, since many wait (WORKERS=0 for none, ARGS=… is passed to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-test-long: $(VENV)/dev.ready ## Run what `make test` leaves out: many kills, thousands of generated attacks, whole suites, more examples of properties
+test-wide: $(VENV)/dev.ready ## Run further ways of what `make test` shows: other engines, pages, formats and programs
+	$(BIN)/python -m pytest -n $(WORKERS) -m "wide and not long" $(or $(ARGS),$$(grep -rlE --include='test_*.py' 'mark\.wide|\bWAYS\b' tests))
+
+test-long: $(VENV)/dev.ready ## Run what neither of them does: many kills, thousands of generated attacks, whole suites, more examples of properties
 	$(BIN)/python -m pytest -n $(WORKERS) -m "long or hypothesis" --hypothesis-profile=long \
 		$(or $(ARGS),$$(grep -rlE --include='test_*.py' 'mark\.long|^from hypothesis' tests))
 

@@ -32,8 +32,10 @@ from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
 
 _FAILED = pytest.StashKey[bool]()
-# How many tests were left to `make test-long`; a worker of a parallel run tells it to the process that sums up.
-_LEFT = pytest.StashKey[int]()
+# How many tests were left to `make test-wide` and `make test-long`; a worker of a parallel run tells it to the process
+# that sums up.
+_LEFT = pytest.StashKey[dict[str, int]]()
+_LEFT_OUT = ("wide", "long")
 _LOGGING = structlog.get_config()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
@@ -97,28 +99,28 @@ def place(item: pytest.Item) -> tuple[int, str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The order in which workers take files is the order of the tests. Long tests run where somebody asks for them: by
-    `-m`, or by the name of a test."""
+    """The order in which workers take files is the order of the tests. Wide and long tests run where somebody asks for
+    them: by `-m`, or by the name of a test."""
     items.sort(key=place)
     if config.option.markexpr or any("::" in argument for argument in config.args):
         return
-    left = [item for item in items if item.get_closest_marker("long")]
-    config.stash[_LEFT] = len(left)
+    left = {item: name for name in _LEFT_OUT for item in items if item.get_closest_marker(name)}
+    config.stash[_LEFT] = dict(Counter(left.values()))
     if left:
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=list(left))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    output: dict[str, int] | None = getattr(session.config, "workeroutput", None)
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["left"] = session.config.stash.get(_LEFT, 0)
+        output["left"] = session.config.stash.get(_LEFT, {})
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Each worker has collected all tests, so that one number stands for all of them."""
-    node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", node.config.stash.get(_LEFT, 0))
+    node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", node.config.stash.get(_LEFT, {}))
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -155,8 +157,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.section(f"NOT RUN: {reasons.total()}", yellow=True, bold=True)
         for reason, number in reasons.most_common():
             terminalreporter.line(f"{number:>5}  {reason.removeprefix('Skipped: ').removeprefix('not run: ')}")
-    if left := terminalreporter.config.stash.get(_LEFT, 0):
-        terminalreporter.section(f"LEFT TO make test-long: {left}", yellow=True, bold=True)
+    if left := terminalreporter.config.stash.get(_LEFT, {}):
+        words = ", ".join(f"make test-{name}: {left[name]}" for name in _LEFT_OUT if name in left)
+        terminalreporter.section(f"LEFT TO {words}", yellow=True, bold=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

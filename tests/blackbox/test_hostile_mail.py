@@ -141,7 +141,9 @@ def of_size(size: int) -> bytes:
     return head + (line * (room // len(line) + 1))[:room]
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])
+@pytest.mark.parametrize(
+    "chunked", [pytest.param(False, id="announced", marks=pytest.mark.wide), pytest.param(True, id="chunked")]
+)
 def test_fifty_mebibytes_among_nineteen_others(patient_service: Service, chunked: bool) -> None:
     service = patient_service
     largest, too_large = of_size(LIMIT), of_size(LIMIT + 1)
@@ -167,7 +169,7 @@ def test_fifty_mebibytes_among_nineteen_others(patient_service: Service, chunked
     assert 50 < peak[0] < 600, f"{peak[0]:.0f} MB"
 
 
-@pytest.mark.parametrize("deed", ["spin", "grow", "die"])
+@pytest.mark.parametrize("deed", [pytest.param("spin", marks=pytest.mark.wide), "grow", "die"])
 def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) -> None:
     with others(service, 5) as answers:
         answer = service.scan(f"X-Gatepost-Fault: check:{deed}\r\n".encode() + SMALL)

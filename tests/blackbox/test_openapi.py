@@ -139,6 +139,7 @@ def call_lists(case: Any, lists: Any) -> None:
         assert not wrong, wrong
 
 
+@pytest.mark.parametrize("lists", ["sqlite", pytest.param("postgresql", marks=pytest.mark.wide)], indirect=True)
 @pytest.mark.parametrize("label", LISTS)
 def test_the_list_api_does_what_it_says(label: str, patient_lists: Any) -> None:
     try_operation(label, lambda case: call_lists(case, patient_lists), SOME, 4)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-
-WAYS = [("desktop", True), ("desktop", False), ("phone", True), ("phone", False)]
+from tests.browser.ways import WAYS
 
 
 def makes(page: Page, name: str) -> None:

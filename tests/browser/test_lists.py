@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from bench.sample import MAILS, written
 from playwright.sync_api import Page, expect
+from tests.browser.ways import WAYS
 
-WAYS = [("desktop", True), ("desktop", False), ("phone", True), ("phone", False)]
 SENDERS = "/lists/global/blocked-senders"
 
 

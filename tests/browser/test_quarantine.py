@@ -7,12 +7,11 @@ import msgspec
 import pytest
 from bench.sample import open_digest
 from playwright.sync_api import Page, expect
+from tests.browser.ways import WAYS
 
 from gatepost.ids import new_id
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.store import Store
-
-WAYS = [("desktop", True), ("desktop", False), ("phone", True), ("phone", False)]
 
 
 def reached(next_hop: Any, subject: str) -> bool:
@@ -162,7 +161,7 @@ def test_letters_in_a_field_are_letters(browser: Any, service: Any, virus: Any) 
     assert browser.asked == []
 
 
-@pytest.mark.parametrize("script", [True, False])
+@pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.wide)])
 def test_all_that_match_are_deleted_once_that_is_confirmed(
     browser: Any, service: Any, virus: Any, script: bool
 ) -> None:

@@ -96,7 +96,9 @@ def test_feedback_says_what_it_was(mail: list[Path], tmp_path: Path) -> None:
     run("feedback", mail[0], "--ham", "--spam", "--data", tmp_path, fails=True)
 
 
-@pytest.mark.parametrize("mode", ["leave-out", "folds", "as-is"])
+@pytest.mark.parametrize(
+    "mode", ["leave-out", *(pytest.param(mode, marks=pytest.mark.wide) for mode in ("folds", "as-is"))]
+)
 def test_an_evaluation_counts_every_message(mode: str, mail: list[Path], tmp_path: Path) -> None:
     said = run("evaluate", "--corpus", mail[0], "--corpus", mail[1], "--mode", mode, "--out", tmp_path / "out")
     assert "| ham | all | 40 * |" in said

@@ -130,6 +130,7 @@ def test_a_program_scans(block: CodeBlock, service: Service, folder: Path) -> No
     assert "clean" in ended.stdout
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("block", blocks_of(*LANGUAGES), ids=lambda block: block.language)
 def test_a_program_ends_with_an_error_where_the_token_is_wrong(
     block: CodeBlock, service: Service, folder: Path

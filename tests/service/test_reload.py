@@ -140,7 +140,10 @@ class Node:
             self.manager.close()
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two fronts"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(1, id="one process", marks=pytest.mark.wide), pytest.param(2, id="two fronts")],
+)
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     running = Node(tmp_path_factory.mktemp("node"), request.param)
     yield running

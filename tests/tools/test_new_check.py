@@ -78,7 +78,9 @@ def test_everything_is_written_and_fits_together(root: Path, name: str, kind: st
     assert len(list((root / "tests/golden/twins").glob("*.eml"))) == 1
 
 
-@pytest.mark.parametrize("name", ["links/shown.some_trick", "text/some_subject.some_trick"])
+@pytest.mark.parametrize(
+    "name", ["text/some_subject.some_trick", pytest.param("links/shown.some_trick", marks=pytest.mark.wide)]
+)
 def test_the_tests_run_and_the_style_is_right(root: Path, name: str) -> None:
     main([name, "--strength"], root)
     area, _, module = name.partition(".")[0].partition("/")

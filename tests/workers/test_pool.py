@@ -27,7 +27,9 @@ from gatepost.workers import warmup
 from gatepost.workers.jobs import WHAT_HAPPENED, AnalysisJob, PoolCounters
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
-LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+LOOPS = pytest.mark.parametrize(
+    "run", [pytest.param(asyncio.run, id="asyncio", marks=pytest.mark.wide), pytest.param(uvloop.run, id="uvloop")]
+)
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Answer = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
 
@@ -237,7 +239,9 @@ def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
     assert counters.kills == kills(deadline=1)
 
 
-@pytest.mark.parametrize("leaves", [False, True], ids=["caller waits", "caller leaves"])
+@pytest.mark.parametrize(
+    "leaves", [pytest.param(False, id="caller waits", marks=pytest.mark.wide), pytest.param(True, id="caller leaves")]
+)
 def test_a_worker_that_lies_on_its_page_is_killed_at_the_deadline(leaves: bool) -> None:
     """Whatever it writes there: guard's own clock decides, also for a job whose caller no longer waits."""
 

@@ -116,16 +116,15 @@ N = 1_200_000
 @pytest.mark.parametrize(
     ("literal", "marks"),
     [
-        ("A" * N, "''"),
-        ("41" * (N // 2), "''"),
-        ("%41" * (N // 3), "''"),
-        ("\\x41" * (N // 4), "''"),
-        ("QUJD\\n" * (N // 6), "''"),
-        ("','" * (N // 3), "[]"),
-        ("65," * (N // 3), "[]"),
-        ("65," * (N // 3), "()"),
+        pytest.param("A" * N, "''", id="base64"),
+        pytest.param("41" * (N // 2), "''", id="hexadecimal"),
+        pytest.param("%41" * (N // 3), "''", id="percent"),
+        pytest.param("\\x41" * (N // 4), "''", id="escapes", marks=pytest.mark.wide),
+        pytest.param("QUJD\\n" * (N // 6), "''", id="line ends", marks=pytest.mark.wide),
+        pytest.param("','" * (N // 3), "[]", id="texts", marks=pytest.mark.wide),
+        pytest.param("65," * (N // 3), "[]", id="numbers", marks=pytest.mark.wide),
+        pytest.param("65," * (N // 3), "()", id="arguments"),
     ],
-    ids=["base64", "hexadecimal", "percent", "escapes", "line ends", "texts", "numbers", "arguments"],
 )
 def test_giant_literals_cost_little_memory(literal: str, marks: str) -> None:
     """Each is read with a few copies of its text; anything that costs memory for each character would show."""
