@@ -180,7 +180,7 @@ def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) ->
     assert service.status() == "GREEN"
 
 
-@pytest.mark.parametrize("deed", ["spin", "grow", "die"])
+@pytest.mark.parametrize("deed", [pytest.param("spin", marks=pytest.mark.wide), "grow", "die"])
 def test_a_message_that_breaks_the_parser_is_undecided(service: Service, deed: str) -> None:
     with others(service, 5) as answers:
         answer = service.scan(f"X-Gatepost-Fault: parse:{deed}\r\n".encode() + SMALL)

@@ -118,7 +118,9 @@ def call_records(case: Any, lists: Any) -> None:
 
 # One engine will do: what is tried is how requests are read. PostgreSQL takes less than SQLite does.
 @pytest.mark.parametrize("lists", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("label", RECORDS)
+@pytest.mark.parametrize(
+    "label", [*RECORDS[::2], *(pytest.param(label, marks=pytest.mark.wide) for label in RECORDS[1::2])]
+)
 def test_operations_on_messages_do_what_they_say(label: str, patient_lists: Any) -> None:
     try_operation(label, lambda case: call_records(case, patient_lists), SOME, 3)
 

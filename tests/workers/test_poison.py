@@ -113,6 +113,7 @@ def test_slow_messages_do_not_hold_up_others() -> None:
     assert counters.queued == 0
 
 
+@pytest.mark.wide
 def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "MAX_RELIEVED", 1)
 
