@@ -40,10 +40,9 @@ _LOGGING = structlog.get_config()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
 FIRST = tuple(f"tests/{name}/" for name in "browser blackbox service workers guard store web abby".split())
-# Files of which one worker takes all, since they share what is slow to start: the service that Chromium looks at (one
-# for what only looks, which is half of it), and the List API on both engines.
+# Files of which one worker takes all, since they share what is slow to start: the service that Chromium looks at, and
+# the List API on both engines.
 TOGETHER = {
-    "browser that looks": ("tests/browser/test_pages.py", "tests/browser/test_walk.py"),
     "browser": ("tests/browser/",),
     "List API": tuple(f"tests/blackbox/test_{name}.py" for name in ("lists", "lists_cli", "dry_run", "openapi")),
 }

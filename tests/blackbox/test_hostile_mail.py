@@ -238,6 +238,7 @@ def walk_pages(service: Service) -> list[tuple[str, int]]:
         return walker.answers
 
 
+@pytest.mark.wide
 def test_a_core_that_is_killed_in_the_middle_is_not_noticed(tmp_path: Path) -> None:
     """Two cores and an abby, three processes; the core that has the message is killed while it works on it."""
     port, cores = free_port(), (free_port(), free_port())

@@ -118,7 +118,13 @@ def test_a_page_runs_as_printed(page: Path, service: Service, folder: Path) -> N
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("block", blocks_of(*LANGUAGES), ids=lambda block: block.language)
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=block.language, marks=pytest.mark.wide if block.language == "java" else [])
+        for block in blocks_of(*LANGUAGES)
+    ],
+)
 def test_a_program_scans(block: CodeBlock, service: Service, folder: Path) -> None:
     program, name, extra = LANGUAGES[block.language]
     if not shutil.which(program[0]):

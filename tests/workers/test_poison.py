@@ -130,6 +130,7 @@ def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= counters.relieved <= 3
 
 
+@pytest.mark.wide
 def test_more_endless_messages_than_stand_ins_do_not_starve_another_tenant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
