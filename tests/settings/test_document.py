@@ -33,7 +33,7 @@ def test_lines_of_keys_and_items() -> None:
         (b"a: 1\n---\nb: 2", 2, "not YAML"),
         (b"a: *nobody", 1, "not YAML"),
         (b"[" * 5000, 1, "nested too deeply"),
-        # The scanner looks at every open level for every token: a megabyte of them would take days.
+        # The scanner looks at every open level for every token: 4,096 braces took 3 s.
         (b"{" * (1 << 20), 1, "nested too deeply"),
         (b"- " * (1 << 19), 1, "nested too deeply"),
         (b"? " * (1 << 19), 1, "nested too deeply"),

@@ -135,7 +135,7 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
     yield from (opened, reused, failures, up)
 
 
-class BuildInfo(Collector):
+class ProcessInfo(Collector):
     """Which version runs, on what, and whether its log is complete."""
 
     def collect(self) -> Iterator[Metric]:
@@ -148,8 +148,8 @@ class BuildInfo(Collector):
 
 
 def build_registry() -> CollectorRegistry:
-    """Return a registry with what every process tells: its build, and its memory, CPU time and descriptors."""
+    """Return a registry with what every process tells: its build, lost log lines, memory, CPU time and descriptors."""
     registry = CollectorRegistry()
-    registry.register(BuildInfo())
+    registry.register(ProcessInfo())
     ProcessCollector(registry=registry)
     return registry
