@@ -57,56 +57,8 @@ PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure funct
 # The worker's own modules: guard starts them in other processes and never imports them.
 WORKER = {"workers.worker", "workers.loader", "workers.warmup"}
 
-# The registry of findings has a line for each kind; it is read as a table.
-TABLES = {"kinds": 600}
-MAX_LINES, MIN_CODE_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 400, 40, 80, 3
+MAX_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 800, 80, 3
 MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
-# Small on purpose: each is one subject that several layers share, or that nothing else belongs to.
-SMALL = {
-    "store.header_sections": "the raw header section of a record: where it ends, how it is stored and read",
-    "__init__": "the version",
-    "__main__": "python -m gatepost",
-    "background_work": "the rests of threads; storage and judging again share it",
-    "auth.dns_names": "names and addresses as DNS is asked for them; every standard uses it",
-    "cli.doctor": "one module for each command",
-    "cli.flow": "one module for each command",
-    "cli.upgrade": "one module for each command",
-    "cli.printing": "every command prints through it, and it has to load fast",
-    "digests.languages": "reading of the texts, which are data; pages and mail share it",
-    "events.metrics": "counters of the stream; its outputs do not need Prometheus",
-    "files.file_names": "how a name is understood; readers of files, lists and checks share it",
-    "ids": "UUIDv7",
-    "lists.subjects": "plain data of the report; what finds subjects loads parsers",
-    "mail.attached_messages": "what people forward as a report, apart from what is read of every message",
-    "mail.html.source": "what lexbor writes out; the walk over it is native",
-    "metrics": "the exposition format, below both services",
-    "near_duplicates": "the comparison, without the text model",
-    "store.recovery_codes": "one module for each subject of the store",
-    "store.saved_searches": "one module for each subject of the store",
-    "store.token_uses": "one module for each subject of the store",
-    "web.sign_in_rules": "who may sign in and what comes first; routing and pages share it",
-    "web.bulk_work": "tasks of the process; pages see only the record of the work",
-    "settings.digests": "one section of guard.yml, beside those of feeds and reputation",
-    "settings.learning": "one section of guard.yml, beside those of feeds and reputation",
-    "settings.section": "the base of all sections, in a module that no section is in",
-    "service.doctor.rows": "the value that the web interface and the command line share",
-    "service.heap": "the allocator of the C library, which nothing else touches",
-    "service.running": "the life of one process, from bound ports to the last request",
-    "settings.outbound": "one section of guard.yml, beside those of feeds and reputation",
-    "settings.signing": "one section of guard.yml, beside those of feeds and reputation",
-    "smtp.subject_marks": "how a mark is written before a subject; nothing else of the header is changed",
-    "scanning.edits": "places and replacements, which workers, guard and SMTP share",
-    "smtp.hop_access": "address and TLS of a next hop, which the relay and the builder of routes share",
-    "smtp.seen_features": "the file of what next hops can do; relays know it by two calls",
-    "speedups": "whether the native module is there; every twin asks it",
-    "store.deferred_deletes": "tenants and lists both use it",
-    "store.errors": "callers import it without loading storage",
-    "store.feedback": "reports of wrong decisions, over the audit trail and held mail",
-    "store.record_packing": "the packed value of a record; results, held mail and searches read it",
-    "store.store": "the composition of all subjects",
-    "textmodel.rows": "what is stored of a message for learning; workers, training and storage agree on it",
-    "times": "times on the wire",
-}
 
 
 def _name(path: Path) -> str:
@@ -263,33 +215,7 @@ def test_modules_have_a_size_and_a_name() -> None:
     for name, path in MODULES.items():
         assert not MEANINGLESS & set(name.split(".")), f"{name} says nothing about what is inside"
         assert name.count(".") < MAX_DEPTH, f"{name} lies too deep"
-        most = TABLES.get(name, MAX_LINES)
-        assert path.read_text("utf-8").count("\n") <= most, f"{name} has over {most} lines"
-
-
-def test_no_module_is_a_fragment() -> None:
-    """A module below the floor needs its reason in `SMALL`."""
-    fragments = [
-        f"{name} ({lines})"
-        for name, path in MODULES.items()
-        if name not in SMALL and path.name != "__init__.py"
-        if (lines := _code_lines(name)) < MIN_CODE_LINES
-    ]
-    assert not fragments
-    assert all(name in MODULES and reason for name, reason in SMALL.items())
-
-
-def _code_lines(name: str) -> int:
-    """Lines that are neither blank, comment nor docstring."""
-    text = MODULES[name].read_text("utf-8")
-    documented: set[int] = set()
-    for node in _nodes(name):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return sum(
-        bool(line.strip()) and not line.strip().startswith("#") and number not in documented
-        for number, line in enumerate(text.splitlines(), 1)
-    )
+        assert path.read_text("utf-8").count("\n") <= MAX_LINES, f"{name} has over {MAX_LINES} lines"
 
 
 def test_functions_are_short() -> None:
