@@ -16,8 +16,8 @@ from gatepost.events.file_output import FileOutput
 from gatepost.events.schema import UserSignInFailed, encode_event
 from gatepost.events.spool import EventSpool, read_segment
 from gatepost.events.webhook import spool_name
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import GUARD_FILE
 
 Run = Callable[..., tuple[int, str, str]]
