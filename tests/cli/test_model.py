@@ -97,7 +97,7 @@ def test_feedback_says_what_it_was(mail: list[Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "mode", ["leave-out", *(pytest.param(mode, marks=pytest.mark.wide) for mode in ("folds", "as-is"))]
+    "mode", ["leave-out", *(pytest.param(mode, marks=pytest.mark.variant) for mode in ("folds", "as-is"))]
 )
 def test_an_evaluation_counts_every_message(mode: str, mail: list[Path], tmp_path: Path) -> None:
     said = run("evaluate", "--corpus", mail[0], "--corpus", mail[1], "--mode", mode, "--out", tmp_path / "out")
