@@ -171,6 +171,6 @@ def _describe_feed(feed: FeedSettings) -> FeedLine:
 
 def _save_feedback(data: Path, raw: bytes, wanted: bool) -> None:
     """Keep a message that was judged wrongly for the next training; the text model is loaded only then."""
-    from gatepost.textmodel.deployed import save_feedback
+    from gatepost.textmodel.model import save_feedback
 
     save_feedback(data, raw, wanted)
