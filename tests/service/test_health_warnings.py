@@ -26,7 +26,7 @@ from gatepost.service.plan import Plan
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.store import open_store
-from gatepost.web.health_notes import note_for, worst_of_cores
+from gatepost.web.rendering import note_for, worst_of_cores
 
 
 @pytest.fixture

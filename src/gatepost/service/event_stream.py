@@ -15,12 +15,10 @@ from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
 from gatepost.events.alerts import AlertOutput, SendsMail
-from gatepost.events.metrics import EventMetrics
-from gatepost.events.open_stream import OutputError, node_name, open_stream
 from gatepost.events.output import DeliveryError, OutputCounters
 from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.events.sources import describe_scan
-from gatepost.events.stream import EventStream
+from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.event_keys import AlertMailSettings, AlertSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings

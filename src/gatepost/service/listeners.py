@@ -27,8 +27,7 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gatepost.api.accepting import AcceptBalance, accept_connections
-from gatepost.api.connection_limits import ConnectionLimits, CountedProtocol
+from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
 from gatepost.api.server import server_config
 from gatepost.node_memory import Tally
 from gatepost.service.certificates import check_pair, find_pair, load_pair
