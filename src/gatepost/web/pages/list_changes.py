@@ -15,8 +15,8 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.api.list_files import split_comment
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
-from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import PHRASE, ListRefusal
+from gatepost.lists.catalogue import KINDS, ListDefinition
+from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.rejudge.look_back import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, look_back
 from gatepost.report import shown_sender
@@ -94,7 +94,7 @@ def _parse_line(row: str, definition: ListDefinition, comment: str) -> NewListEn
     text = row.strip()
     if not text or text.startswith("#"):
         return None
-    entry, own = split_comment(text, phrases=definition.kind == PHRASE.name)
+    entry, own = split_comment(text, is_free_text=KINDS[definition.kind].is_free_text)
     return NewListEntry(entry, own or comment)
 
 

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.api.list_files import FORMATS, ListFileError, ListFileFormat, format_of, records
 from gatepost.api.lists import MAX_ENTRIES, DryRun
-from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import PHRASE, ListRefusal
+from gatepost.lists.catalogue import KINDS, ListDefinition
+from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor
@@ -69,7 +69,7 @@ def _check_length(line: bytes, number: int) -> bytes:
 
 def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: ListDefinition) -> Iterator[Batch]:
     """Read the entries of a file in batches of one call, with the rejected lines."""
-    found = records(split_lines(chunks), kind, phrases=definition.kind == PHRASE.name)
+    found = records(split_lines(chunks), kind, is_free_text=KINDS[definition.kind].is_free_text)
     last = 0
     while True:
         entries: list[NewEntry] = []

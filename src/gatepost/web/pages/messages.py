@@ -24,8 +24,8 @@ from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, NOT_FOUND, Failure
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.entries import Role
 from gatepost.lists.links import split_url
-from gatepost.lists.subjects import Role
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record
 from gatepost.report import ListNote, Report, shown_sender
