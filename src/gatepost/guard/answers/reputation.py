@@ -16,7 +16,7 @@ import structlog
 from gatepost.guard.answers.dns import NEGATIVE_TTL
 from gatepost.guard.answers.lists import AnswersLookups
 from gatepost.guard.answers.zones import Zone, ZoneFaultError
-from gatepost.lists.subjects import make_subject
+from gatepost.lists.rulings import make_subject
 from gatepost.questions import (
     AskReputation,
     Dns,
