@@ -28,7 +28,7 @@ class LearntModelSnapshots:
     """The current learnt models of a deployment, packed by tenant."""
 
     def __init__(self, store: LearntModelStore, poll: float = POLL_SECONDS) -> None:
-        self._store, self._poll = store, poll
+        self._store = store
         self._current: dict[str, int] = {}
         self._cached: dict[str, LearntSnapshot] = {}
         failed = "learnt models could not be asked for"
