@@ -23,7 +23,7 @@ from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
 from gatepost.api.server import server_config
 from gatepost.ids import new_id
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Line, Report
 from gatepost.scanning.held_mail import (

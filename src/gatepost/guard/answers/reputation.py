@@ -25,9 +25,17 @@ import structlog
 
 from gatepost.guard.answers.dns import NEGATIVE_TTL
 from gatepost.guard.answers.lists import AnswersLookups
-from gatepost.lists.subjects import make_subject
+from gatepost.lists.rulings import make_subject
 from gatepost.names import is_ip, normal_domain, org_domain
-from gatepost.questions import AskReputation, Dns, DnsAnswer, Listing, Lookup, Reputation, ReputationValue
+from gatepost.questions import (
+    AskReputation,
+    Dns,
+    DnsAnswer,
+    Listing,
+    Lookup,
+    Reputation,
+    ReputationValue,
+)
 from gatepost.settings.reputation import KEY, REFUSALS, ZoneSettings, parse_codes
 
 # Answers that are looked at: a zone has a handful for one value.
