@@ -127,9 +127,9 @@ class Generations(Collector):
         if generation.health_source:
             self._health_watch.watch_queue(generation.health_source.probe)
         for schedule in before.schedules if before else ():
-            schedule.cancel()
+            schedule.periodic.cancel()
         for schedule in generation.schedules:
-            schedule.start()
+            schedule.periodic.start()
         self._listeners.use_tls(generation.contexts)
         idle = self._listeners.use(generation.plan, generation.apps, generation.smtp, generation.milter)
         if before:
@@ -170,7 +170,7 @@ class Generations(Collector):
         generation.schedules = build_schedules(plan, shared, core.routing if core else None)
         for schedule in generation.schedules:
             shared.registry.register(schedule)
-            generation.stack.push_async_callback(schedule.stop)
+            generation.stack.push_async_callback(schedule.periodic.stop)
         if pages:
             await pages
         metrics = build_metrics_app(shared.metrics)

@@ -35,7 +35,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.service.event_stream import WebAlerts, open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch
-from gatepost.service.heap import trim_forever
+from gatepost.service.heap import build_trimming
 from gatepost.service.listeners import Listeners, Serves
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
@@ -88,8 +88,9 @@ async def run_plan(
         health.watch_warnings(shared.condition)
         conditions, warnings = _watch_condition(plan, shared, generations)
         await conditions.look()
-        for run in (watch.run, conditions.run, warnings.run, trim_forever):
-            stack.callback(asyncio.create_task(run()).cancel)
+        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, build_trimming()):
+            periodic.start()
+            stack.callback(periodic.cancel)
         control.attach(generations)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
         if node.is_first and plan.local:
@@ -98,14 +99,14 @@ async def run_plan(
             follower = Follower(store, plan, name, control, generations.health)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
-        for task in node.start():
-            stack.callback(task.cancel)
+        for end in node.start():
+            stack.callback(end)
 
         async def announce_start() -> None:
             await started(port, store)
             if node.is_first:
                 events.emit(_describe_state, plan, "started")
-                health.start()
+                health.periodic.start()
 
         try:
             await serve(listeners.servers, stop, announce_start)
@@ -130,10 +131,12 @@ async def _watch_health(
 ) -> HealthWatch:
     """Have changes in storage become events, and the health watched, for whoever gets events."""
     await alerts.look(store)
-    stack.callback(asyncio.create_task(alerts.follow(store)).cancel)
+    following = alerts.build_following(store)
+    following.start()
+    stack.callback(following.cancel)
     store.observe_changes(observe_audit(events))
     health = HealthWatch(events, store)
-    stack.push_async_callback(health.stop)
+    stack.push_async_callback(health.periodic.stop)
     return health
 
 
