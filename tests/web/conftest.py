@@ -41,7 +41,7 @@ from gatepost.scanning.held_mail import (
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.publishing.drafts import NodePublisher
+from gatepost.service.publishing import NodePublisher
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store import open_store
