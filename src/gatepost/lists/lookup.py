@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 
 from gatepost.auth.results import Authentication
-from gatepost.files.file_names import list_extensions
-from gatepost.files.file_types import MIME_TYPES
+from gatepost.files.file_types import MIME_TYPES, list_extensions
 from gatepost.files.values import File
 from gatepost.lists.subjects import Role, Subject
 from gatepost.mail.addresses import parse_addresses

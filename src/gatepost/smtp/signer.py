@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
-from gatepost.auth.header import format_header
+from gatepost.auth.results import format_header
 from gatepost.auth.signing import SigningKey, hash_body, make_arc_set, make_dkim_signature
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
