@@ -10,10 +10,10 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-wide test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
+.PHONY: help serve test test-variants test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
 
 help: ## Show what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
 
 serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere)
 	@exec $(BIN)/gatepost serve --data $(DATA)
@@ -21,8 +21,8 @@ serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on
 test: $(VENV)/dev.ready ## Set up and run the tests, two workers for each core, since many wait (WORKERS=0 for none, ARGS=… is passed to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-test-wide: $(VENV)/dev.ready ## Run further ways of what `make test` shows: other engines, pages, formats and programs
-	$(BIN)/python -m pytest -n $(WORKERS) -m "wide and not long" $(or $(ARGS),$$(grep -rlE --include='test_*.py' 'mark\.wide|\bWAYS\b' tests))
+test-variants: $(VENV)/dev.ready ## Run variants of what `make test` shows: the same behaviour on other engines, pages, formats and programs
+	$(BIN)/python -m pytest -n $(WORKERS) -m "variant and not long" $(or $(ARGS),$$(grep -rlE --include='test_*.py' 'mark\.variant|\bVISITS\b' tests))
 
 test-long: $(VENV)/dev.ready ## Run what neither of them does: many kills, thousands of generated attacks, whole suites, more examples of properties
 	$(BIN)/python -m pytest -n $(WORKERS) -m "long or hypothesis" --hypothesis-profile=long \

@@ -32,10 +32,10 @@ from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
 
 _FAILED = pytest.StashKey[bool]()
-# How many tests were left to `make test-wide` and `make test-long`; a worker of a parallel run tells it to the process
-# that sums up.
+# How many tests were left to `make test-variants` and `make test-long`; a worker of a parallel run tells it to the
+# process that sums up.
 _LEFT = pytest.StashKey[dict[str, int]]()
-_LEFT_OUT = ("wide", "long")
+_LEFT_OUT = {"variant": "make test-variants", "long": "make test-long"}
 _LOGGING = structlog.get_config()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
@@ -98,8 +98,8 @@ def place(item: pytest.Item) -> tuple[int, str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The order in which workers take files is the order of the tests. Wide and long tests run where somebody asks for
-    them: by `-m`, or by the name of a test."""
+    """The order in which workers take files is the order of the tests. Variants and long tests run where somebody asks
+    for them: by `-m`, or by the name of a test."""
     items.sort(key=place)
     if config.option.markexpr or any("::" in argument for argument in config.args):
         return
@@ -157,7 +157,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         for reason, number in reasons.most_common():
             terminalreporter.line(f"{number:>5}  {reason.removeprefix('Skipped: ').removeprefix('not run: ')}")
     if left := terminalreporter.config.stash.get(_LEFT, {}):
-        words = ", ".join(f"make test-{name}: {left[name]}" for name in _LEFT_OUT if name in left)
+        words = ", ".join(f"{target}: {left[name]}" for name, target in _LEFT_OUT.items() if name in left)
         terminalreporter.section(f"LEFT TO {words}", yellow=True, bold=True)
 
 

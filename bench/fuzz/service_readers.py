@@ -24,10 +24,15 @@ from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store.message_terms import match_rows, parse_term
 from gatepost.store.security_keys import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
-from gatepost.web.openid.claims import describe_identity, find_access
-from gatepost.web.openid.provider import SigningKey
-from gatepost.web.openid.tokens import TokenError, verify_id_token, verify_logout_token
-from gatepost.web.webauthn import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
+from gatepost.web.openid import (
+    SigningKey,
+    TokenError,
+    describe_identity,
+    find_access,
+    verify_id_token,
+    verify_logout_token,
+)
+from gatepost.web.second_factors import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
 
 _FEED_LISTS = ("blocked-urls", "blocked-senders", "blocked-ips", "blocked-files", "blocked-phrases")
 

@@ -59,9 +59,9 @@ from gatepost.sender_history import (
     list_organisations,
     read_history,
 )
-from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels
+from gatepost.textmodel.model import DeployedModels, load_shipped_models
 
 T = TypeVar("T")
 

@@ -142,7 +142,7 @@ def of_size(size: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "chunked", [pytest.param(False, id="announced", marks=pytest.mark.wide), pytest.param(True, id="chunked")]
+    "chunked", [pytest.param(False, id="announced", marks=pytest.mark.variant), pytest.param(True, id="chunked")]
 )
 def test_fifty_mebibytes_among_nineteen_others(patient_service: Service, chunked: bool) -> None:
     service = patient_service
@@ -169,7 +169,7 @@ def test_fifty_mebibytes_among_nineteen_others(patient_service: Service, chunked
     assert 50 < peak[0] < 600, f"{peak[0]:.0f} MB"
 
 
-@pytest.mark.parametrize("deed", [pytest.param("spin", marks=pytest.mark.wide), "grow", "die"])
+@pytest.mark.parametrize("deed", [pytest.param("spin", marks=pytest.mark.variant), "grow", "die"])
 def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) -> None:
     with others(service, 5) as answers:
         answer = service.scan(f"X-Gatepost-Fault: check:{deed}\r\n".encode() + SMALL)
@@ -180,7 +180,7 @@ def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) ->
     assert service.status() == "GREEN"
 
 
-@pytest.mark.parametrize("deed", [pytest.param("spin", marks=pytest.mark.wide), "grow", "die"])
+@pytest.mark.parametrize("deed", [pytest.param("spin", marks=pytest.mark.variant), "grow", "die"])
 def test_a_message_that_breaks_the_parser_is_undecided(service: Service, deed: str) -> None:
     with others(service, 5) as answers:
         answer = service.scan(f"X-Gatepost-Fault: parse:{deed}\r\n".encode() + SMALL)
@@ -238,7 +238,7 @@ def walk_pages(service: Service) -> list[tuple[str, int]]:
         return walker.answers
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_a_core_that_is_killed_in_the_middle_is_not_noticed(tmp_path: Path) -> None:
     """Two cores and an abby, three processes; the core that has the message is killed while it works on it."""
     port, cores = free_port(), (free_port(), free_port())

@@ -52,7 +52,7 @@ def started(service: str, folder: Path, storage: str, api_key: str) -> Node:
     return Node(process, Client(url, "t", api_key=api_key, ca=ca, timeout=60, retries=Retries(attempts=1)))
 
 
-@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.wide), "postgresql"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.variant), "postgresql"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")

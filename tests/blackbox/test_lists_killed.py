@@ -118,7 +118,7 @@ async def _kept(url: str) -> tuple[list[str], int, int]:
     return found, size, total
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.wide)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")

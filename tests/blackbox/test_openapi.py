@@ -119,7 +119,7 @@ def call_records(case: Any, lists: Any) -> None:
 # One engine will do: what is tried is how requests are read. PostgreSQL takes less than SQLite does.
 @pytest.mark.parametrize("lists", ["postgresql"], indirect=True)
 @pytest.mark.parametrize(
-    "label", [*RECORDS[::2], *(pytest.param(label, marks=pytest.mark.wide) for label in RECORDS[1::2])]
+    "label", [*RECORDS[::2], *(pytest.param(label, marks=pytest.mark.variant) for label in RECORDS[1::2])]
 )
 def test_operations_on_messages_do_what_they_say(label: str, patient_lists: Any) -> None:
     try_operation(label, lambda case: call_records(case, patient_lists), SOME, 3)
@@ -141,7 +141,7 @@ def call_lists(case: Any, lists: Any) -> None:
         assert not wrong, wrong
 
 
-@pytest.mark.parametrize("lists", ["sqlite", pytest.param("postgresql", marks=pytest.mark.wide)], indirect=True)
+@pytest.mark.parametrize("lists", ["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)], indirect=True)
 @pytest.mark.parametrize("label", LISTS)
 def test_the_list_api_does_what_it_says(label: str, patient_lists: Any) -> None:
     try_operation(label, lambda case: call_lists(case, patient_lists), SOME, 4)

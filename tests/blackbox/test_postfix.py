@@ -198,7 +198,7 @@ def milter() -> Iterator[MilterChain]:
         yield MilterChain({"inet": outer, "unix": local}, sink, gateway, folder / "postfix")
 
 
-@pytest.mark.parametrize("kind", ["inet", pytest.param("unix", marks=pytest.mark.wide)])
+@pytest.mark.parametrize("kind", ["inet", pytest.param("unix", marks=pytest.mark.variant)])
 def test_the_milter_recipe_delivers_holds_and_releases(milter: MilterChain, kind: str) -> None:
     sink, gateway = milter.sink, milter.gateway
     clean, virus, dots = (f"{name}-{kind}@x" for name in ("clean", "virus", "dots"))

@@ -92,7 +92,7 @@ def test_a_large_message_goes_through_unchanged(gateway: Gateway, sink: Sink) ->
 
 
 @pytest.mark.parametrize(
-    "chunked", [pytest.param(False, id="DATA"), pytest.param(True, id="BDAT", marks=pytest.mark.wide)]
+    "chunked", [pytest.param(False, id="DATA"), pytest.param(True, id="BDAT", marks=pytest.mark.variant)]
 )
 def test_the_largest_message_is_spooled_to_disk(chunked: bool, tmp_path: Path) -> None:
     with closing(Sink()) as sink, Gateway(tmp_path, sink.port, more=large.PATIENT) as gateway:

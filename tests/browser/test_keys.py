@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.ways import WAYS
+from tests.browser.visits import VISITS
 
 
 def makes(page: Page, name: str) -> None:
@@ -19,7 +19,7 @@ def makes(page: Page, name: str) -> None:
     expect(page.get_by_role("heading", name=f"Key {name} created")).to_be_visible()
 
 
-@pytest.mark.parametrize(("size", "script"), WAYS)
+@pytest.mark.parametrize(("size", "script"), VISITS)
 def test_made_and_revoked(browser: Any, service: Any, size: str, script: bool) -> None:
     name = f"playbook {size} {script}"
     page = browser.page(size=size, script=script)

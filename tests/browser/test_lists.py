@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bench.sample import MAILS, written
 from playwright.sync_api import Page, expect
-from tests.browser.ways import WAYS
+from tests.browser.visits import VISITS
 
 SENDERS = "/lists/global/blocked-senders"
 
@@ -17,7 +17,7 @@ def adds(page: Page, text: str) -> None:
     page.get_by_role("button", name="Preview").click()
 
 
-@pytest.mark.parametrize(("size", "script"), WAYS)
+@pytest.mark.parametrize(("size", "script"), VISITS)
 def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: str, script: bool) -> None:
     name = f"{size}-{script}.lists.example".lower()
     service.scan(mail("Seen before"), f"ann@{name}")

@@ -81,7 +81,8 @@ def check_page(page: Page, chromium: Browser, service: Any, sample: Any, name: s
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if "-" not in name or name in FURTHER else pytest.mark.wide) for name in PAGES]
+    "name",
+    [pytest.param(name, marks=[] if "-" not in name or name in FURTHER else pytest.mark.variant) for name in PAGES],
 )
 def test_everybody_can_use_it(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
     ways: Ways = (("desktop", "light", ALL), ("phone", "dark", COLOURS))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from bench.sample import open_digest
 from playwright.sync_api import Page, expect
-from tests.browser.ways import WAYS
+from tests.browser.visits import VISITS
 
 from gatepost.ids import new_id
 from gatepost.store.held_search import HeldFilter
@@ -23,7 +23,7 @@ def opened(page: Page, subject: str) -> None:
     page.goto(f"/quarantine?subject={subject.replace(' ', '+')}")
 
 
-@pytest.mark.parametrize(("size", "script"), WAYS)
+@pytest.mark.parametrize(("size", "script"), VISITS)
 def test_a_release_reaches_the_next_hop(
     browser: Any, service: Any, virus: Any, lasting_next_hop: Any, size: str, script: bool
 ) -> None:
@@ -161,7 +161,7 @@ def test_letters_in_a_field_are_letters(browser: Any, service: Any, virus: Any) 
     assert browser.asked == []
 
 
-@pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.wide)])
+@pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.variant)])
 def test_all_that_match_are_deleted_once_that_is_confirmed(
     browser: Any, service: Any, virus: Any, script: bool
 ) -> None:

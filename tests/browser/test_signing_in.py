@@ -8,13 +8,13 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 from playwright.sync_api import Page, expect
 from tests.browser.test_pages import ALL, faults
-from tests.browser.ways import WAYS
+from tests.browser.visits import VISITS
 from tests.web.test_openid import ProviderProcess
 
 from gatepost.web import credentials
 
 
-@pytest.mark.parametrize(("size", "script"), WAYS)
+@pytest.mark.parametrize(("size", "script"), VISITS)
 def test_in_and_out(browser: Any, size: str, script: bool) -> None:
     page = browser.page(size=size, script=script, fresh=True)
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
@@ -44,7 +44,7 @@ def test_one_comes_back_to_the_page_that_was_asked_for(browser: Any, service: An
     expect(page).to_have_url(re.compile(r"/messages\?verdict=spam$"))
 
 
-@pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.wide)])
+@pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.variant)])
 def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     name = f"second-factor-{script}"
     password = service.user(name, "analyst")

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.api.list_files import FileRecord, ListFileFormat
-from gatepost.api.lists import ListChange, NewListEntry, PublicListsEntry
+from gatepost.api.lists import FileRecord, ListChange, ListFileFormat, NewListEntry, PublicListsEntry
 from gatepost.cli import list_changes, main
 from gatepost.cli.list_files import format_of, read_records, render_entries
 from gatepost.service.data_folder import DataFolder, StartError

@@ -25,7 +25,7 @@ from gatepost.store.flow_counts import FlowCount
 from gatepost.store.messages import MessageRecord
 from gatepost.store.personal_data import Person
 from gatepost.store.store import Store
-from gatepost.textmodel.deployed import save_feedback
+from gatepost.textmodel.model import save_feedback
 
 ANN = "ann@example.org"
 

@@ -88,7 +88,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], UnreadReason]] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.wide if name in ("gzip", "cab") else []) for name in BOMBS]
+    "name", [pytest.param(name, marks=pytest.mark.variant if name in ("gzip", "cab") else []) for name in BOMBS]
 )
 def test_a_gigabyte_of_zeros(name: str) -> None:
     make, reason = BOMBS[name]

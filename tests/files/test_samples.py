@@ -146,7 +146,7 @@ def test_documents_are_recognised(shared: Shared, folder: str, least: set[str]) 
         assert wanted or not seen, name
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_protected_documents_are_recognised(shared: Shared) -> None:
     found = {name: traits(content, "report") for name, content in samples(shared("files") / "office/encrypted")}
     assert len(found) == 17

@@ -94,7 +94,7 @@ def test_an_input_is_made_shorter() -> None:
     )
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_the_command_runs_a_target_and_says_so_in_json(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.fuzz", "--target", "dmarc", "--executions", "300", "--seed", "1", "--json"]
     done = subprocess.run([*command, "--plain"], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gatepost.api.connection_limits import ConnectionLimits
+from gatepost.api.connections import ConnectionLimits
 from gatepost.api.server import server_config
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.http_servers import Server

@@ -121,7 +121,7 @@ def test_a_page_runs_as_printed(page: Path, service: Service, folder: Path) -> N
 @pytest.mark.parametrize(
     "block",
     [
-        pytest.param(block, id=block.language, marks=pytest.mark.wide if block.language == "java" else [])
+        pytest.param(block, id=block.language, marks=pytest.mark.variant if block.language == "java" else [])
         for block in blocks_of(*LANGUAGES)
     ],
 )
@@ -136,7 +136,7 @@ def test_a_program_scans(block: CodeBlock, service: Service, folder: Path) -> No
     assert "clean" in ended.stdout
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 @pytest.mark.parametrize("block", blocks_of(*LANGUAGES), ids=lambda block: block.language)
 def test_a_program_ends_with_an_error_where_the_token_is_wrong(
     block: CodeBlock, service: Service, folder: Path

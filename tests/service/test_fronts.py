@@ -376,7 +376,7 @@ def test_a_stop_finishes_what_is_in_flight(node: Node) -> None:
         node.scan()
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_fronts_share_postgresql(tmp_path: Path, postgres_url: str, next_hop: Any) -> None:
     node = Node(tmp_path, postgres_url, next_hop.url)
     try:

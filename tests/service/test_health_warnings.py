@@ -20,7 +20,7 @@ from gatepost.service.smtp_deferrals import LOOKS, REASONS, DeferralWatch, SmtpC
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.store import open_store
-from gatepost.web.health_notes import note_for, worst_of_cores
+from gatepost.web.rendering import note_for, worst_of_cores
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_users_get_none_of_the_tools(metadata: Message) -> None:
     assert not [tool for tool in tools - {"hatchling"} if re.search(rf"^{tool}==", locked, re.MULTILINE)]
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_the_installed_wheel_answers(wheel: Path, tmp_path: Path) -> None:
     target = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as archive:

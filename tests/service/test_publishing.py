@@ -137,7 +137,7 @@ BEGUN, LEAVING = "version is taken over", "version needs a restart"
 @pytest.mark.parametrize(
     ("slots", "moments"),
     [
-        pytest.param(9, (None, LEAVING, None), id="one node", marks=pytest.mark.wide),
+        pytest.param(9, (None, LEAVING, None), id="one node", marks=pytest.mark.variant),
         pytest.param(10, (BEGUN, LEAVING, BEGUN), id="every node", marks=pytest.mark.long),
     ],
 )

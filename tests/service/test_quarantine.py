@@ -176,7 +176,7 @@ def test_messages_over_the_api(apart: tuple[Machine, Any], tmp_path: Path) -> No
         place.command("search", "--token-file", str(place.data / "nothing"), group="messages", code=1)
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_held_by_one_process_and_released_through_another(apart: tuple[Machine, Any]) -> None:
     machine, guard = apart
     place, before = machine.place, len(machine.next_hop.mail)

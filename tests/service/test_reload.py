@@ -142,7 +142,7 @@ class Node:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(1, id="one process", marks=pytest.mark.wide), pytest.param(2, id="two fronts")],
+    params=[pytest.param(1, id="one process", marks=pytest.mark.variant), pytest.param(2, id="two fronts")],
 )
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     running = Node(tmp_path_factory.mktemp("node"), request.param)

@@ -262,7 +262,7 @@ def test_one_process_each_with_https_between_them(start: Start, tmp_path: Path) 
     assert (core.stop(), api.stop()) == (0, 0)
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_without_rest_source_scanning_is_disabled(start: Start, tmp_path: Path) -> None:
     guard_port, abby_port = free_ports(2)
     configure(tmp_path, "workerProcesses: 1\n", abby_yml(abby_port, guard_port))

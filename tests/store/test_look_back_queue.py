@@ -10,7 +10,7 @@ from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.subjects import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import unchanged_policies
-from gatepost.rejudge.look_back import run_waiting
+from gatepost.rejudge.dry_run import run_waiting
 from gatepost.report import Report
 from gatepost.store import look_back_queue
 from gatepost.store.audit import CLI, Actor, AuditFilter
@@ -150,7 +150,7 @@ def test_a_run_that_breaks_off_forgets_nothing(use: Use, monkeypatch: pytest.Mon
         async def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("killed")
 
-        monkeypatch.setattr("gatepost.rejudge.look_back.look_back", broken)
+        monkeypatch.setattr("gatepost.rejudge.dry_run.look_back", broken)
         with pytest.raises(RuntimeError):
             [each async for each in run_waiting(store, unchanged_policies(), 7)]
         later = now() + look_back_queue.LEASE + 1

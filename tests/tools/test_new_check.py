@@ -79,7 +79,7 @@ def test_everything_is_written_and_fits_together(root: Path, name: str, kind: st
 
 
 @pytest.mark.parametrize(
-    "name", ["text/some_subject.some_trick", pytest.param("links/shown.some_trick", marks=pytest.mark.wide)]
+    "name", ["text/some_subject.some_trick", pytest.param("links/shown.some_trick", marks=pytest.mark.variant)]
 )
 def test_the_tests_run_and_the_style_is_right(root: Path, name: str) -> None:
     main([name, "--strength"], root)

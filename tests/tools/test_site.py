@@ -58,7 +58,7 @@ def read_page(page: Path) -> Fetched:
     return parser
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_it_is_built_without_a_warning(built: tuple[Path, str]) -> None:
     site, said = built
     assert "No issues found" in said
@@ -67,7 +67,7 @@ def test_it_is_built_without_a_warning(built: tuple[Path, str]) -> None:
     assert not [page for page in pages if not (site / page).is_file()]
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_no_page_and_no_style_fetches_from_elsewhere(built: tuple[Path, str]) -> None:
     site, _ = built
     for page in site.rglob("*.html"):
@@ -161,7 +161,7 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_search_finds_a_page_without_asking_anyone_else(page: Page, address: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

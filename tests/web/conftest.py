@@ -51,10 +51,9 @@ from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 from gatepost.web import credentials
 from gatepost.web.configuration import Publisher
-from gatepost.web.context import FeedLine, Installation
-from gatepost.web.openid.client import OpenidClient
+from gatepost.web.context import FeedLine, Installation, SignInRules
+from gatepost.web.openid import OpenidClient
 from gatepost.web.registry import build_site
-from gatepost.web.sign_in_rules import SignInRules
 
 PASSWORD = "four quiet words here"
 _quick_hasher = partial(PasswordHasher, time_cost=1, memory_cost=64)

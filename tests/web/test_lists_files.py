@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from gatepost.api.call_limits import LIMITS, CallLimit
-from gatepost.api.list_files import ListFileError
+from gatepost.api.lists import ListFileError
 from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, ListDefinition
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import ListEntry, NewEntry
-from gatepost.web.pages import list_import
-from gatepost.web.pages.list_import import MAX_LINE
-from gatepost.web.pages.list_import import split_lines as lines_of
+from gatepost.web.pages import list_changes
+from gatepost.web.pages.list_changes import MAX_LINE
+from gatepost.web.pages.list_changes import split_lines as lines_of
 
 URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}
@@ -140,7 +140,7 @@ def test_a_watched_import_of_another_session_is_refused(site: Any, tenant: str) 
 def test_a_file_over_the_limit_is_refused(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = site.visitor(tenant=tenant)
     # The limit of a row is fixed; what a form may have beside its file comes on top of it.
-    monkeypatch.setattr("gatepost.web.forms.MAX_FORM", (1 << 20) - list_import.MAX_FILE)
+    monkeypatch.setattr("gatepost.web.forms.MAX_FORM", (1 << 20) - list_changes.MAX_FILE)
     answer = visitor.upload(f"/lists/{tenant}/blocked-urls/import", "a.txt", b"a.example\n" * 200_000, SAVE)
     assert answer.status_code == 413
     assert entries(site, tenant) == ()
@@ -159,7 +159,7 @@ def test_a_line_without_an_end_is_not_gathered() -> None:
     def endless() -> Any:
         while True:
             taken.append(1)
-            yield b"x" * list_import.CHUNK
+            yield b"x" * list_changes.CHUNK
 
     with pytest.raises(ListFileError):
         list(lines_of(endless()))

@@ -113,7 +113,7 @@ def test_slow_messages_do_not_hold_up_others() -> None:
     assert counters.queued == 0
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "MAX_RELIEVED", 1)
 
@@ -130,7 +130,7 @@ def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= counters.relieved <= 3
 
 
-@pytest.mark.wide
+@pytest.mark.variant
 def test_more_endless_messages_than_stand_ins_do_not_starve_another_tenant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -28,7 +28,7 @@ from gatepost.workers.jobs import WHAT_HAPPENED, AnalysisJob, PoolCounters
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
 LOOPS = pytest.mark.parametrize(
-    "run", [pytest.param(asyncio.run, id="asyncio", marks=pytest.mark.wide), pytest.param(uvloop.run, id="uvloop")]
+    "run", [pytest.param(asyncio.run, id="asyncio", marks=pytest.mark.variant), pytest.param(uvloop.run, id="uvloop")]
 )
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Answer = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
@@ -113,7 +113,7 @@ def test_a_sealed_worker_reads_every_specimen_as_an_open_process_does(run: Run) 
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.wide)], ids=["some", "more"])
+@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.variant)], ids=["some", "more"])
 def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(shared: Callable[[str], Path], share: int) -> None:
     files = sorted(path for path in shared("mail-dev").rglob("*.eml") if path.stat().st_size < 200_000)[:: 67 * share]
     files += sorted(path for path in shared("attack-dev").rglob("*.eml"))[:: 5 * share]
@@ -241,7 +241,8 @@ def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
 
 
 @pytest.mark.parametrize(
-    "leaves", [pytest.param(False, id="caller waits", marks=pytest.mark.wide), pytest.param(True, id="caller leaves")]
+    "leaves",
+    [pytest.param(False, id="caller waits", marks=pytest.mark.variant), pytest.param(True, id="caller leaves")],
 )
 def test_a_worker_that_lies_on_its_page_is_killed_at_the_deadline(leaves: bool) -> None:
     """Whatever it writes there: guard's own clock decides, also for a job whose caller no longer waits."""

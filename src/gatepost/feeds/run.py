@@ -22,7 +22,7 @@ from gatepost.feeds.reading import Reading, read_source
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.policy.layers import Policies
-from gatepost.rejudge.look_back import can_look_back, look_back
+from gatepost.rejudge.dry_run import can_look_back, look_back
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.audit import Actor
 from gatepost.store.entries import NewEntry

@@ -16,9 +16,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of
-from gatepost.events.open_stream import node_name
 from gatepost.events.sources import describe_scan
-from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.events.stream import NO_EVENTS, Emits, node_name
 from gatepost.guard.actions import ActionPlanner
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns

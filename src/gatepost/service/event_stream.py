@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from gatepost.events.alerts import SendsMail
-from gatepost.events.metrics import EventMetrics
-from gatepost.events.open_stream import OutputError, node_name, open_stream
 from gatepost.events.output import DeliveryError
 from gatepost.events.sources import describe_scan
-from gatepost.events.stream import EventStream
+from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.web_alerts import WebAlerts
 from gatepost.settings.event_keys import AlertMailSettings, AlertSettings

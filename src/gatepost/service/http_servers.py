@@ -19,8 +19,7 @@ import structlog
 import uvicorn
 import uvloop
 
-from gatepost.api.accepting import AcceptBalance, accept_connections
-from gatepost.api.connection_limits import ConnectionLimits, CountedProtocol
+from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
 from gatepost.api.server import server_config, tls_context
 from gatepost.node_memory import Tally
 from gatepost.service.certificates import check_pair

@@ -12,7 +12,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessMemory
-from gatepost.api.accepting import AcceptBalance, ConnectionCells
+from gatepost.api.connections import AcceptBalance, ConnectionCells
 from gatepost.guard.admission import Admission, AdmissionCells, SharedAdmission
 from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally

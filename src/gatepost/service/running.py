@@ -14,9 +14,8 @@ from typing import Literal, Protocol
 import structlog
 
 from gatepost import __version__
-from gatepost.events.open_stream import node_name, observe_audit
 from gatepost.events.schema import NodeState
-from gatepost.events.stream import Emits
+from gatepost.events.stream import Emits, node_name, observe_audit
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool

@@ -34,11 +34,10 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.service.signing import write_key
-from gatepost.smtp.content import normalise_line_ends
+from gatepost.smtp.connection import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signer import Signer
-from gatepost.smtp.signing_keys import KeyFile, SigningKeys
+from gatepost.smtp.signing import KeyFile, Signer, SigningKeys
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
@@ -319,8 +318,8 @@ from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.service.signing import write_key
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signer import Signer
-from gatepost.smtp.signing_keys import KeyFile, SigningKeys
+from gatepost.smtp.signing import Signer
+from gatepost.smtp.signing import KeyFile, SigningKeys
 from gatepost.scanning.spool import Spool
 from gatepost.mail.message import Envelope
 from gatepost.report import Report

@@ -42,7 +42,7 @@ from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signer import Signer
+from gatepost.smtp.signing import Signer
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMessage
 from gatepost.store.messages import MessageRecord

@@ -39,12 +39,12 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
-from gatepost.smtp.content import is_sound, normalise_line_ends
+from gatepost.smtp.connection import is_sound, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signer import Signer, UnsignedError
+from gatepost.smtp.signing import Signer, UnsignedError
 from gatepost.smtp.trace import PIECE, Arrival, BytesInPieces, build_release_fields, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.deliveries import Delivery

@@ -1,29 +1,10 @@
-"""Rates with their bounds, curves and calibration, against values worked out by hand."""
+"""Curves and calibration, against values worked out by hand."""
 
 import xml.etree.ElementTree as ET
 
-import pytest
+from tools.diagrams import compute_curve, compute_reliability, draw_reliability, draw_roc, find_catch_rate
 
-from gatepost.textmodel.figures import (
-    Rate,
-    compute_curve,
-    compute_reliability,
-    draw_reliability,
-    draw_roc,
-    find_catch_rate,
-)
-
-
-@pytest.mark.parametrize(
-    ("count", "total", "low", "high"),
-    [(0, 10, 0.0, 0.2775), (3, 143, 0.0072, 0.0599), (10, 10, 0.7225, 1.0), (50, 100, 0.4038, 0.5962)],
-)
-def test_wilson(count: int, total: int, low: float, high: float) -> None:
-    assert Rate(count, total).bounds == pytest.approx((low, high), abs=2e-4)
-
-
-def test_nothing_tells_nothing() -> None:
-    assert Rate(0, 0).bounds == (0.0, 1.0)
+from gatepost.cli.evaluation import Rate
 
 
 def test_caught_at_a_fixed_rate_of_alarms() -> None:

@@ -5,101 +5,61 @@ from strangers: they are escaped, characters that would change the direction of 
 stands in an element of its own direction (`bdi`).
 """
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from gatepost.cli.evaluation import (
-    Judged,
+    FEW,
+    HELD,
+    MISSED,
     Row,
-    catch_at_fixed_alarms,
-    count_all,
     count_by_group,
+    describe_evaluation,
+    describe_row,
     find_worst,
+    group_mail,
     measure_cost,
-    size_of,
-    trace_corpus_curves,
-    trace_curve,
+    render_evaluation,
+    render_table,
+    show_foreign,
 )
-from gatepost.textmodel.figures import compute_reliability, draw_reliability, draw_roc
+from tools.diagrams import compute_reliability, draw_reliability, draw_roc
+from tools.evaluation import Measured, catch_at_fixed_alarms, trace_corpus_curves, trace_curve
 
-FEW = 500
 MAX_POINTS = 200
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_MISSED, _HELD = "Unwanted mail with the fewest points", "Other mail with the most points"
 
 
-def render_report(found: Sequence[Judged]) -> Iterator[str]:
+def render_measured(found: Sequence[Measured]) -> Iterator[str]:
     """Yield the whole evaluation as lines of Markdown."""
-    for title, rows in _group(found):
-        yield from _render_table(title, rows)
-        yield ""
+    yield from render_evaluation(found)
+    yield ""
+    yield from render_table("Language", _count_languages(found))
+    yield ""
     yield "| Ham held, threshold chosen after the fact | Unwanted held |"
     yield "|---|---|"
     for alarms, rate in catch_at_fixed_alarms(found):
         yield f"| {alarms:.1%} | {rate} |"
-    cost = measure_cost(found)
-    yield ""
-    yield f"Cost of a message, in ms: {cost.mean:.1f} (median {cost.median:.1f}, p99 {cost.p99:.1f})."
-    for title, unwanted in ((_MISSED, True), (_HELD, False)):
-        yield ""
-        yield f"{title}:"
-        for each in find_worst(found, unwanted):
-            yield f"  {each.score:6.2f}  {_show(each.path)}  {_show(each.subject[:80])}"
 
 
-def _group(found: Sequence[Judged]) -> Iterator[tuple[str, list[Row]]]:
-    yield "Corpus", [*count_all(found), *count_by_group(found, lambda each: each.corpus)]
-    yield "Year", count_by_group(found, lambda each: each.year or "unknown")
-    yield "Language", count_by_group(found, lambda each: each.language)
-    yield "Size", count_by_group(found, size_of)
+def _count_languages(found: Sequence[Measured]) -> list[Row]:
+    return count_by_group(found, lambda each: each.language)
 
 
-def _render_table(title: str, rows: Sequence[Row]) -> Iterator[str]:
-    yield f"| Label | {title} | Messages | Held | Share (95 %) |"
-    yield "|---|---|---|---|---|"
-    for row in rows:
-        small = "" if row.held.total >= FEW else " *"
-        yield f"| {row.label} | {_show(row.group)} | {row.held.total:,}{small} | {row.held.count:,} | {row.held} |"
-
-
-def _show(text: str) -> str:
-    """Return foreign text without characters that are not seen and change how others are."""
-    return "".join(f"\\u{ord(char):04x}" if unicodedata.category(char) in _UNSEEN else char for char in text)
-
-
-def describe_evaluation(found: Sequence[Judged]) -> dict[str, Any]:
+def describe_measured(found: Sequence[Measured]) -> dict[str, Any]:
     """Return the whole evaluation for programs."""
-    tables = {title.lower(): [_describe_row(row) for row in rows] for title, rows in _group(found)}
     points = trace_curve(found)
     step = max(1, len(points) // MAX_POINTS)
-    cost = measure_cost(found)
+    described = describe_evaluation(found)
+    described["tables"]["language"] = [describe_row(row) for row in _count_languages(found)]
     return {
-        "messages": len(found),
-        "tables": tables,
+        **described,
         "atFixedAlarms": [
             {"hamHeld": alarms, "held": rate.count, "of": rate.total} for alarms, rate in catch_at_fixed_alarms(found)
         ],
         "roc": [{"hamHeld": round(p.wanted, 6), "unwantedHeld": round(p.unwanted, 6)} for p in points[::step]],
-        "milliseconds": {"mean": cost.mean, "median": cost.median, "p99": cost.p99},
-        "worst": {
-            "missed": [_describe_message(each) for each in find_worst(found, unwanted=True)],
-            "held": [_describe_message(each) for each in find_worst(found, unwanted=False)],
-        },
     }
-
-
-def _describe_row(row: Row) -> dict[str, Any]:
-    low, high = row.held.bounds
-    held = {"held": row.held.count, "of": row.held.total, "low": round(low, 6), "high": round(high, 6)}
-    return {"group": row.group, "label": row.label, **held}
-
-
-def _describe_message(each: Judged) -> dict[str, Any]:
-    shown = {name: getattr(each, name) for name in ("path", "corpus", "label", "verdict", "held", "subject", "sender")}
-    return {**shown, "score": round(each.score, 2), "probability": round(each.probability, 4), "findings": each.kinds}
 
 
 _STYLE = """
@@ -114,16 +74,16 @@ th { background: #f2f5f9; font-weight: 600; } .number { text-align: right; font-
 """
 
 
-def write_page(found: Sequence[Judged], title: str) -> str:
+def write_page(found: Sequence[Measured], title: str) -> str:
     """Return the whole evaluation as one page that needs nothing else."""
     return "\n".join(_write_page(found, title)) + "\n"
 
 
-def _write_page(found: Sequence[Judged], title: str) -> Iterator[str]:
+def _write_page(found: Sequence[Measured], title: str) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{escape(_show(title))}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
+    yield f"<title>{escape(show_foreign(title))}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
     cost = measure_cost(found)
     yield f"<h1>{_isolate(title)}</h1>"
     yield (
@@ -141,12 +101,12 @@ def _write_page(found: Sequence[Judged], title: str) -> Iterator[str]:
     yield draw_roc([("all", trace_curve(found)), *trace_corpus_curves(found)])
     yield draw_reliability(compute_reliability((each.probability, each.unwanted) for each in found))
     yield "</div>"
-    for name, table in _group(found):
+    for name, table in (*group_mail(found), ("Language", _count_languages(found))):
         yield f"<h2>By {name.lower()}</h2>"
         yield from _write_table(
             ("Label", name, "Messages", "Held", "Share (95 %)"), map(_write_row, table), numbers=(2, 3)
         )
-    for heading, unwanted in ((_MISSED, True), (_HELD, False)):
+    for heading, unwanted in ((MISSED, True), (HELD, False)):
         yield f"<h2>{heading}</h2>"
         worst = map(_write_message, find_worst(found, unwanted))
         yield from _write_table(("Score", "Verdict", "Message", "Findings"), worst, numbers=(0,))
@@ -159,7 +119,7 @@ def _write_row(row: Row) -> list[str]:
     return [escape(row.label), _isolate(row.group), total, count, escape(str(row.held))]
 
 
-def _write_message(each: Judged) -> list[str]:
+def _write_message(each: Measured) -> list[str]:
     message = (
         f'<div class="subject">{_isolate(each.subject or "(no subject)")}</div><div>{_isolate(each.sender)}</div>'
         f'<div class="path">{_isolate(each.path)}</div>'
@@ -170,7 +130,7 @@ def _write_message(each: Judged) -> list[str]:
 
 def _isolate(text: str) -> str:
     """Return foreign text for the page: escaped, and in a direction of its own."""
-    return f"<bdi>{escape(_show(text))}</bdi>"
+    return f"<bdi>{escape(show_foreign(text))}</bdi>"
 
 
 def _write_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> Iterator[str]:
@@ -182,7 +142,7 @@ def _write_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Se
     yield "</table>"
 
 
-def write_files(found: Sequence[Judged], folder: Path) -> list[Path]:
+def write_files(found: Sequence[Measured], folder: Path) -> list[Path]:
     """Write diagrams and the list of wrongly judged messages to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -195,7 +155,7 @@ def write_files(found: Sequence[Judged], folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _list_wrong(found: Sequence[Judged]) -> Iterator[str]:
+def _list_wrong(found: Sequence[Measured]) -> Iterator[str]:
     yield "path\tcorpus\tlabel\tverdict\tscore\tprobability\tfindings"
     for each in found:
         if each.held != each.unwanted:

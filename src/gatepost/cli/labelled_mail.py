@@ -23,8 +23,8 @@ from gatepost.cli.scanners import messages_in
 from gatepost.cli.sealed_analysis import open_extractor
 from gatepost.mail.message import Envelope
 from gatepost.service.data_folder import StartError
-from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.features import Features
+from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import Example, TrainingError, family_of, learn
 
@@ -50,6 +50,13 @@ def read_labelled(folders: Iterable[Path]) -> Iterator[LabelledMail]:
     """Yield every message of these corpora; each is read when it is asked for."""
     for folder in folders:
         yield from _read_indexed(folder) if (folder / INDEX).is_file() else _read_sorted(folder)
+
+
+def read_chosen(folders: Iterable[Path], without: Sequence[str]) -> Iterator[LabelledMail]:
+    """Yield every message of these corpora, except for the corpora or collections that are left out."""
+    for mail in read_labelled(folders):
+        if mail.corpus not in without and family_of(mail.corpus) not in without:
+            yield mail
 
 
 def count_messages(folders: Iterable[Path]) -> int:
@@ -148,7 +155,7 @@ def read_samples(folders: Sequence[Path], without: Sequence[str], step: Step) ->
     reports of users, which are used as well, are as hostile as any mail."""
     total, number, unread = count_messages(folders), 0, 0
     found: list[Sample] = []
-    wanted = (mail for mail in read_labelled(folders) if not is_left_out(mail.corpus, without))
+    wanted = read_chosen(folders, without)
     with open_extractor() as extractor:
         while batch := list(islice(wanted, BATCH)):
             number += len(batch)
@@ -161,11 +168,6 @@ def read_samples(folders: Sequence[Path], without: Sequence[str], step: Step) ->
     if unread:
         print(f"{unread} messages could not be read and are left out.", file=sys.stderr)
     return found
-
-
-def is_left_out(corpus: str, without: Sequence[str]) -> bool:
-    """Return whether a corpus or its collection is among those to leave out."""
-    return corpus in without or family_of(corpus) in without
 
 
 def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:
