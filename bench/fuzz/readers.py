@@ -14,7 +14,7 @@ from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
-from gatepost.guard.answers.dns_message import build_question, is_reply, read_reply
+from gatepost.guard.answers.dns import build_question, is_reply, read_reply
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys

@@ -12,11 +12,8 @@ from joserfc.jwk import ECKey
 from bench.fuzz.readers import NOW, Run, decode_text
 from gatepost.abby import list_bodies, message_bodies
 from gatepost.abby.scan import read_parameters
-from gatepost.feeds.items import FeedFault, FeedItems
-from gatepost.feeds.misp import read_event, read_misp
-from gatepost.feeds.stix import read_bundle
-from gatepost.feeds.taxii import TaxiiPage, read_taxii
-from gatepost.feeds.text_formats import read_csv, read_json_lines, read_plain
+from gatepost.feeds.indicators import TaxiiPage, read_bundle, read_event, read_misp, read_taxii
+from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.feeds import FeedSettings

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from gatepost.node_memory import NodeMemory
-from gatepost.service.front_watchdog import ENDING, LOOKS_IN_ALL, LOOKS_WITH_LOCK, FrontWatchdog, Heartbeats
+from gatepost.service.watchdogs import ENDING, LOOKS_IN_ALL, LOOKS_WITH_LOCK, FrontWatchdog, Heartbeats
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.subjects import Subject
+from gatepost.lists.catalogue import BY_NAME, ListDefinition, make_custom_list
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.dry_run import run_waiting
@@ -111,7 +111,7 @@ def test_nothing_waits_without_being_asked_for_or_for_a_list_that_is_gone(use: U
     async def scenario(store: Store) -> None:
         await store.add_entries(None, URLS, [NewEntry("a.example", "a.example")], KEY)
         assert await store.waiting_look_backs() == 0
-        own = ListDefinition("own", "url", "block", "", "", 10, custom=True)
+        own = make_custom_list("own", "url", "block", "", "", 10)
         await store.create_list(None, own, CLI)
         await add(store, "a.example", definition=own)
         await store.delete_list(None, "own", CLI)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.store import top_values
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store

@@ -7,7 +7,7 @@ import pytest
 
 from gatepost.api.call_limits import LIMITS, CallLimit
 from gatepost.api.lists import ListFileError
-from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, ListDefinition
+from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, make_custom_list
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.entries import ListEntry, NewEntry
 from gatepost.web.pages import list_changes
@@ -105,7 +105,7 @@ def test_the_format_that_is_chosen_wins(site: Any, tenant: str) -> None:
 
 
 def test_an_import_stops_where_the_list_is_full_and_says_how_far_it_came(site: Any, tenant: str) -> None:
-    site.run(site.store.create_list(tenant, ListDefinition("small", "url", "block", "S", "", 600, custom=True), CLI))
+    site.run(site.store.create_list(tenant, make_custom_list("small", "url", "block", "S", "", 600), CLI))
     content = b"\n".join(b"host-%d.example" % number for number in range(1200))
     answer = site.visitor(tenant=tenant).upload(f"/lists/{tenant}/small/import", "a.txt", content, SAVE)
     assert answer.status_code == 400
@@ -238,7 +238,7 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
     answer = visitor.post(f"/lists/{tenant}", {**OWN, "max-size": "10"})
     assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/feed list-created")
     made = site.run(site.store.list_definition(tenant, "feed"))
-    assert made == ListDefinition("feed", "url", "block", "My <feed>", "of mine", 10, custom=True)
+    assert made == make_custom_list("feed", "url", "block", "My <feed>", "of mine", 10)
     assert "My &lt;feed&gt;" in visitor.get(f"/lists/{tenant}/feed").text
     visitor.post(f"/lists/{tenant}/feed/add", {"entries": "a.example"})
     asked = visitor.get(f"/lists/{tenant}/feed/remove")
@@ -268,7 +268,7 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
     ],
 )
 def test_what_no_list_may_be(site: Any, tenant: str, changed: dict[str, str], status: int, said: str) -> None:
-    site.run(site.store.create_list(tenant, ListDefinition("taken", "url", "block", "", "", 10, custom=True), CLI))
+    site.run(site.store.create_list(tenant, make_custom_list("taken", "url", "block", "", "", 10), CLI))
     answer = site.visitor(tenant=tenant).post(f"/lists/{tenant}", {**OWN, **changed})
     assert answer.status_code == status
     assert said in answer.text

@@ -226,12 +226,12 @@ def format_of(name: str) -> ListFileFormat:
     return _ENDINGS.get(PurePath(name).suffix.lower(), "plain")
 
 
-def records(lines: Iterable[bytes], kind: ListFileFormat, *, phrases: bool = False) -> Iterator[FileRecord]:
-    """The entries of a file, which are `phrases` or something without spaces. Raises `ListFileError` where it cannot go
-    on."""
+def records(lines: Iterable[bytes], kind: ListFileFormat, *, is_free_text: bool = False) -> Iterator[FileRecord]:
+    """The entries of a file, in which ` # ` stands before a comment unless they are free text. Raises `ListFileError`
+    where it cannot go on."""
     texts = _texts(lines)
     if kind == "plain":
-        return _plain(texts, phrases)
+        return _plain(texts, is_free_text)
     return _csv(texts) if kind == "csv" else _ndjson(texts)
 
 
@@ -243,20 +243,20 @@ def _texts(lines: Iterable[bytes]) -> Iterator[str]:
             raise ListFileError(number, "is not UTF-8") from None
 
 
-def split_comment(text: str, *, phrases: bool) -> tuple[str, str]:
+def split_comment(text: str, *, is_free_text: bool) -> tuple[str, str]:
     """An entry and its comment, which follows a tab, or ` # ` where that cannot be a part of the entry."""
     entry, found, comment = text.partition("\t")
-    if not found and not phrases:
+    if not found and not is_free_text:
         entry, _, comment = text.partition(" # ")
     return entry.strip(), comment.strip()
 
 
-def _plain(lines: Iterable[str], phrases: bool) -> Iterator[FileRecord]:
+def _plain(lines: Iterable[str], is_free_text: bool) -> Iterator[FileRecord]:
     """Empty lines and those that start with `#` are skipped."""
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
-            entry, comment = split_comment(text, phrases=phrases)
+            entry, comment = split_comment(text, is_free_text=is_free_text)
             yield FileRecord(number, number, NewListEntry(entry, comment or None))
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from gatepost.api.lists import MAX_ENTRIES
 from gatepost.feeds.items import FeedFault, RejectedValue
-from gatepost.feeds.reading import Reading, read_source
+from gatepost.feeds.source import Reading, read_source
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.policy.layers import Policies

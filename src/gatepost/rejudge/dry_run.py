@@ -25,8 +25,7 @@ from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.background_work import background
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
-from gatepost.lists.rulings import Ruling, rule_on, scoped_name
-from gatepost.lists.subjects import Subject, collect_keys
+from gatepost.lists.rulings import Match, Ruling, Subject, collect_keys, rule_on, scoped_name
 from gatepost.lists.unkeyed import make_hit
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import RULE, Policy
@@ -142,11 +141,17 @@ async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
     report, tenant = record.report, record.envelope.tenant
     unkeyed = await store.unkeyed(tenant)
     spoken = {note.entry: note.where for note in report.lists}
-    phrases = [entry for entry in unkeyed.phrases if entry.key in spoken]
+    found = [
+        Match(make_hit(entry), Subject("text", entry.key, spoken[entry.key]))
+        for name, entries in unkeyed.entries.items()
+        if "text" in BY_NAME[name].subjects
+        for entry in entries
+        if entry.key in spoken
+    ]
     keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
-    hits = [*await store.lookup(tenant, keys), *map(make_hit, phrases)]
-    asked = [*report.subjects, *(Subject("text", entry.key, spoken[entry.key]) for entry in phrases)]
-    return rule_on(dict.fromkeys(hits), asked, authenticated=report.authentication.aligned, custom=unkeyed.custom)
+    hits = await store.lookup(tenant, keys)
+    authenticated, custom = report.authentication.aligned, unkeyed.custom
+    return rule_on(hits, report.subjects, authenticated=authenticated, custom=custom, found=found)
 
 
 DRY_RUN_MESSAGES = 5_000

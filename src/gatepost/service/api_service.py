@@ -14,13 +14,12 @@ from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.events.stream import node_name
 from gatepost.scanning.request import Condition
-from gatepost.service.feeds import FeedSchedule, try_feed
+from gatepost.service.event_stream import try_alert
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.publishing.drafts import NodePublisher
-from gatepost.service.schedules import LookBackSchedule
-from gatepost.service.web_alerts import try_alert
+from gatepost.service.publishing import NodePublisher
+from gatepost.service.schedules import FeedSchedule, LookBackSchedule, try_feed
 from gatepost.settings.agreement import is_own_core
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE

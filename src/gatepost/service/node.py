@@ -17,8 +17,8 @@ from gatepost.guard.admission import Admission, AdmissionCells, SharedAdmission
 from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
 from gatepost.scanning.turns import SharedTurns, TurnCells, Turns
-from gatepost.service.front_watchdog import Heartbeats
 from gatepost.service.node_metrics import MetricBoards, NodeMetrics
+from gatepost.service.watchdogs import Heartbeats
 from gatepost.smtp.outbound import WIDTH, SenderRecords
 
 MAX_CALLERS = 4_096

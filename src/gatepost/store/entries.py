@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gatepost.lists.catalogue import KINDS, ListDefinition
+from gatepost.lists.catalogue import ListDefinition
 from gatepost.store.audit import MAX_CHANGES, SYSTEM, Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     Bulk,
@@ -312,7 +312,7 @@ def _select_all(scope: str | None, definition: ListDefinition) -> Read:
     People are shown otherwise than they are compared, and the keys of long phrases are cut. These lists are small; the
     others are read in the order of their keys, which is the same but for entries that agree in 2,600 bytes.
     """
-    order = "key" if KINDS[definition.kind].keyed else "COALESCE(shown, key), key"
+    order = "key" if definition.keyed else "COALESCE(shown, key), key"
     return Read(_SELECT_LIST + order, (scope or "", definition.name, now()))
 
 
@@ -361,7 +361,7 @@ def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[Sequence[Row]
     deleted: Sequence[Row] = (yield Read(_DELETE, (row.id, Many(keys)))) if keys else ()
     if deleted:
         yield from change_size(row, -len(deleted), [found[0] for found in deleted], now)
-        if row.is_unkeyed:
+        if not row.definition.keyed:
             yield from subtract_bytes(row.scope, (found[-1] for found in deleted))
         yield from raise_unkeyed_version(row, now)
     return deleted

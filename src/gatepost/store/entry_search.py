@@ -7,7 +7,6 @@ in order for each page.
 
 import msgspec
 
-from gatepost.lists.catalogue import KINDS
 from gatepost.store.engine import storable
 from gatepost.store.lists import ListRow
 from gatepost.store.paging import Condition, Keys, PageQuery
@@ -21,7 +20,7 @@ _cursors = msgspec.json.Decoder(tuple[str, str])
 def plan_search(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
     """How to find a page of entries that begin with `prefix` and contain `part`, after a cursor."""
     after = _parse_cursor(cursor)
-    sort_by_shown = not KINDS[row.kind].keyed
+    sort_by_shown = not row.definition.keyed
     within = [Condition("list_id = {}", (row.id,))]
     order = ("shown", "key") if sort_by_shown else ("key",)
     if after is not None:

@@ -15,10 +15,9 @@ from structlog.testing import capture_logs
 
 from gatepost.cli.held_mail import HeldMail
 from gatepost.guard.http_source import HoldingCore
-from gatepost.guard.quarantine import release
-from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, Cleanup, Quarantine
+from gatepost.guard.quarantine import quarantine
+from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, LEASE_SECONDS, Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import LEASE_SECONDS
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -425,7 +424,7 @@ def test_killed_while_releasing(
 
 
 def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "RECORD_SECONDS", 0.001)
+    monkeypatch.setattr(quarantine, "RECORD_SECONDS", 0.001)
 
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold()
@@ -445,7 +444,7 @@ def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: 
 
 
 def test_a_lease_outlasts_the_longest_delivery() -> None:
-    assert release.SEND_SECONDS < LEASE_SECONDS
+    assert quarantine.SEND_SECONDS < LEASE_SECONDS
 
 
 @both_engines

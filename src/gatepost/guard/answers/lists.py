@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from gatepost.background_work import MAX_REST_SECONDS, REST, background
-from gatepost.lists.catalogue import BY_NAME, is_unkeyed
+from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
@@ -190,4 +190,4 @@ def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:
 def _may_be_unkeyed(name: str) -> bool:
     """Whether a list can be one that is handed out whole; a custom one can."""
     definition = BY_NAME.get(name)
-    return definition is None or is_unkeyed(definition.kind, definition.category)
+    return definition is None or not definition.keyed

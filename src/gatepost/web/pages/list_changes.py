@@ -33,8 +33,8 @@ from gatepost.api.lists import (
     records,
     split_comment,
 )
-from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import PHRASE, ListRefusal
+from gatepost.lists.catalogue import KINDS, ListDefinition
+from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, look_back, new_entry, try_adding
 from gatepost.report import shown_sender
 from gatepost.scanning.spool import SpooledBody
@@ -120,7 +120,7 @@ def _parse_line(row: str, definition: ListDefinition, comment: str) -> NewListEn
     text = row.strip()
     if not text or text.startswith("#"):
         return None
-    entry, own = split_comment(text, phrases=definition.kind == PHRASE.name)
+    entry, own = split_comment(text, is_free_text=KINDS[definition.kind].is_free_text)
     return NewListEntry(entry, own or comment)
 
 
@@ -354,7 +354,7 @@ def _check_length(line: bytes, number: int) -> bytes:
 
 def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: ListDefinition) -> Iterator[Batch]:
     """Read the entries of a file in batches of one call, with the rejected lines."""
-    found = records(split_lines(chunks), kind, phrases=definition.kind == PHRASE.name)
+    found = records(split_lines(chunks), kind, is_free_text=KINDS[definition.kind].is_free_text)
     last = 0
     while True:
         entries: list[NewEntry] = []

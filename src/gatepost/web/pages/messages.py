@@ -52,9 +52,8 @@ from gatepost.api.errors import CORE_UNAVAILABLE, INVALID_REQUEST, NOT_FOUND, Fa
 from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.entries import ListRefusal
+from gatepost.lists.entries import ListRefusal, Role
 from gatepost.lists.links import split_url
-from gatepost.lists.subjects import Role
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import MAX_SHOWN_HITS, FoundHits, new_entry, replay_record
 from gatepost.rejudge.replay import Change

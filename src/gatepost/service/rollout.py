@@ -20,8 +20,7 @@ from gatepost import __version__
 from gatepost.service.data_folder import StartError
 from gatepost.service.health import NodeHealth
 from gatepost.service.plan import Plan
-from gatepost.service.publishing.node_files import NodeFiles, NodeVersion, Trial
-from gatepost.service.publishing.version import write_folder
+from gatepost.service.publishing import NodeFiles, NodeVersion, Trial, write_folder
 from gatepost.service.reloading import ReloadOutcome, load_state
 from gatepost.store.errors import StorageError
 from gatepost.store.publishing import NodeDetail, Rollout

@@ -3,18 +3,36 @@
 A version has the two files without their local keys (`settings/key_scopes.py`), and the policies, rules and models that
 they name. It holds no secret: a secret key must be a reference (`${env:…}`, `${file:…}`), which each node resolves.
 On a node, the files of a version and the local keys of the node's own files make a folder that is read as any other.
+
+What a node keeps in its data folder of the versions that it runs: which one, in which folder, and one that it tries.
+
+A node that is killed at any moment starts with one whole version: the folder of a version is complete before it is
+named here, and the name is replaced in one step. A version that needs a restart is noted as tried before the restart.
+If the start with it fails, or the process ends before it was healthy, the next start uses the version before.
+
+What differs between two versions, for people; a secret is never part of it.
+
+What the pages of the web interface need to know of versions, which are files of this node.
+
+A draft begins with the running version, or with this node's files where nothing was published yet. Tokens of the Email
+Scanning API that stand in clear in these files become their hashes: a version holds no secret, and whoever has a token
+can go on using it.
 """
 
+import copy
+import difflib
 import hashlib
 import json
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from gatepost.ids import new_id
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
@@ -23,7 +41,7 @@ from gatepost.settings.in_force import SECRET_KEYS
 from gatepost.settings.key_scopes import is_local
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.section import Section
-from gatepost.settings.values import hide_credentials, hide_path
+from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
 from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20
@@ -262,3 +280,257 @@ def _make_absolute(value: Any, folder: Path, key: Key) -> Any:
         )
     is_path = key and (key[-1] in PATH_KEYS or key == ("tls", "key")) and "://" not in value
     return str(Path(folder, value).expanduser()) if is_path and "${" not in value else value
+
+
+T = TypeVar("T")
+# A start that was cut off by chance is tried once more.
+MAX_STARTS = 2
+
+
+class NodeVersion(msgspec.Struct, frozen=True):
+    """A version and the folder that it was written to; version 0 is the node's own files."""
+
+    number: int = 0
+    folder: str = ""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """A version that is tried by a restart. `starts` counts the starts with it; `fault` is why it failed."""
+
+    version: NodeVersion
+    before: NodeVersion
+    starts: int = 0
+    fault: str = ""
+
+
+class NodeFiles:
+    """The files of one node; `service` is `guard` or `abby`, of which one data folder may have both."""
+
+    def __init__(self, data: DataFolder, service: str) -> None:
+        self._data, self.service = data, service
+        self.place = data.path / "published" / service
+        self._current = self.place / "current.json"
+        self._trial = self.place / "trial.json"
+        self._id = data.path / f"{service}.node"
+
+    def node_id(self) -> str:
+        """Return the id of this node, which stays over restarts."""
+        self._data.write_once(self._id, new_id())
+        return self._id.read_text("ascii").strip()
+
+    def current(self) -> NodeVersion:
+        """Return the version that this node runs, or shall start with; one whose folder has gone does not count."""
+        found = _read(self._current, NodeVersion)
+        return found if found and Path(found.folder).is_dir() else NodeVersion()
+
+    def set_current(self, version: NodeVersion) -> None:
+        """Note that this node runs a version, and tidy up what is left of others."""
+        self._data.replace(self._current, msgspec.json.encode(version))
+        self._trial.unlink(missing_ok=True)
+        self._remove_others()
+
+    def trial(self) -> Trial | None:
+        """Return the version that is tried, if one is."""
+        return _read(self._trial, Trial)
+
+    def set_trial(self, trial: Trial) -> None:
+        """Note that a version is tried."""
+        self._data.replace(self._trial, msgspec.json.encode(trial))
+
+    def end_trial(self) -> None:
+        """Note that nothing is tried any more."""
+        self._trial.unlink(missing_ok=True)
+
+    def choose(self) -> NodeVersion:
+        """Return the version to start with; called once at the start of the node."""
+        trial = self.trial()
+        if trial is None:
+            return self.current()
+        if trial.fault or trial.starts >= MAX_STARTS or not _is_usable(trial.version):
+            if not trial.fault:
+                self.set_trial(msgspec.structs.replace(trial, fault="the node ended before it was healthy"))
+            return self.current()
+        self.set_trial(msgspec.structs.replace(trial, starts=trial.starts + 1))
+        return trial.version
+
+    def prepare_start(self, local: Path) -> Path:
+        """Return the folder to start with: that of the version, with the local keys as they are now, or the node's own.
+        Raises `StartError`."""
+        version = self.choose()
+        if not version.number:
+            return local
+        folder = renew_folder(Path(version.folder), version.number, local)
+        fresh, trial = NodeVersion(version.number, str(folder)), self.trial()
+        if trial and not trial.fault:
+            self.set_trial(msgspec.structs.replace(trial, version=fresh))
+        else:
+            self._data.replace(self._current, msgspec.json.encode(fresh))
+        return folder
+
+    def renew(self, local: Path) -> Path:
+        """Return a folder of the current version with the local keys as they are now; raises `StartError`."""
+        version = self.current()
+        if not version.number:
+            return local
+        folder = renew_folder(Path(version.folder), version.number, local)
+        self._data.replace(self._current, msgspec.json.encode(NodeVersion(version.number, str(folder))))
+        return folder
+
+    def refuse_trial(self, reason: str) -> bool:
+        """Note that the version that is tried cannot be started with; returns whether one was tried."""
+        trial = self.trial()
+        if trial is None or trial.fault:
+            return False
+        self.set_trial(msgspec.structs.replace(trial, fault=reason))
+        return True
+
+    def _remove_others(self) -> None:
+        """Remove folders of versions that are not in use."""
+        used = Path(self.current().folder).name
+        for path in self.place.iterdir():
+            if path.is_dir() and path.name != used:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_usable(version: NodeVersion) -> bool:
+    return version.number == 0 or Path(version.folder).is_dir()
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+MAX_LINES = 2_000
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One key or file that differs; `lines` is the difference of a text, line by line."""
+
+    file: str
+    key: str = ""
+    before: str = ""
+    after: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def compare(before: VersionContent, after: VersionContent) -> list[Difference]:
+    """Return every key and file that differs."""
+    return [*_compare_documents(before, after), *_compare_files(before, after)]
+
+
+def _compare_documents(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
+    for name in sorted({*before.documents, *after.documents}):
+        old = dict(_flatten(before.documents.get(name, {}), ()))
+        new = dict(_flatten(after.documents.get(name, {}), ()))
+        for key in sorted({*old, *new}, key=render_key):
+            if old.get(key) != new.get(key) or (key in old) != (key in new):
+                yield Difference(name, render_key(key), _render(key, old), _render(key, new))
+
+
+def _flatten(value: Any, above: Key) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flatten(inner, (*above, key))
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from _flatten(inner, (*above, index))
+    else:
+        yield above, value
+
+
+def _render(key: Key, values: dict[Key, Any]) -> str:
+    if key not in values:
+        return "not set"
+    value, names = values[key], [step for step in key if isinstance(step, str)]
+    if isinstance(value, str) and names:
+        if names[-1] in SECRET_KEYS and not value.startswith("${"):
+            return HIDDEN
+        if names[-1] == "url" and ("webhook" in names or "webhooks" in names):
+            return hide_path(value)
+        return hide_credentials(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _compare_files(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
+    for name in sorted({*before.files, *after.files}):
+        old, new = before.files.get(name), after.files.get(name)
+        if old == new:
+            continue
+        if name.startswith("models/"):
+            yield Difference(name, "", _describe(old), _describe(new))
+            continue
+        lines = difflib.unified_diff(_lines(old), _lines(new), "before", "after", lineterm="", n=2)
+        shown = [line for _, line in zip(range(MAX_LINES), lines, strict=False)]
+        yield Difference(name, "", _describe(old), _describe(new), tuple(shown))
+
+
+def _lines(raw: bytes | None) -> list[str]:
+    return (raw or b"").decode("utf-8", "replace").splitlines()
+
+
+def _describe(raw: bytes | None) -> str:
+    return "not there" if raw is None else f"{len(raw)} bytes"
+
+
+# Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
+MIN_TOKEN = 32
+
+
+class NodePublisher:
+    """The functions of publishing over the files of one node; `local` is the folder of its own files."""
+
+    def __init__(self, local: Path, data: DataFolder) -> None:
+        self._local, self._data = local, data
+
+    def own_content(self) -> VersionContent:
+        """Return what a version of this node's files would hold; raises `ConfigError`."""
+        return read_content(self._local, self._data, None, prepare=hash_tokens)
+
+    def find_faults(self, content: VersionContent) -> Sequence[Fault]:
+        """Return what is wrong with a content on this node, with its local keys and its secrets."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="gatepost-draft-") as place:
+                folder = write_folder(content, 0, self._local, Path(place))
+                try:
+                    check_files(folder)
+                except ConfigError as fault:
+                    return [_shorten(each, folder) for each in fault.faults]
+        except (StartError, OSError) as fault:
+            return [Fault("the draft", 0, "", f"cannot be checked: {fault}")]
+        return []
+
+    def compare(self, before: VersionContent, after: VersionContent) -> Sequence[Difference]:
+        """Return what differs between two contents."""
+        return compare(before, after)
+
+    def digest(self, content: VersionContent) -> str:
+        """Return what tells one content from another."""
+        return digest_content(content)
+
+
+def hash_tokens(name: str, shared: dict[str, Any]) -> dict[str, Any]:
+    """Return a document whose long tokens are hashes; short ones stay, and are a fault of the version."""
+    tokens = shared.get("staticApiTokens")
+    if name != "abby.yml" or not isinstance(tokens, list):
+        return shared
+    return {**shared, "staticApiTokens": [_hash_token(copy.copy(each)) for each in tokens]}
+
+
+def _hash_token(entry: Any) -> Any:
+    token = entry.get("token") if isinstance(entry, dict) else None
+    if isinstance(token, str) and "${" not in token and len(token) >= MIN_TOKEN:
+        del entry["token"]
+        entry["tokenHash"] = hashlib.sha256(token.encode()).hexdigest()
+    return entry
+
+
+def _shorten(fault: Fault, folder: Path) -> Fault:
+    """Return a fault with the name of its file instead of a path that is gone already."""
+    try:
+        file = str(Path(fault.file).relative_to(folder))
+    except ValueError:
+        file = fault.file
+    return Fault(file, 0, fault.key, fault.sentence)

@@ -1,9 +1,12 @@
-"""HTTP requests of feeds: only to the host that the operator named, and within bytes and time.
+"""Read the source of a feed: fetch it or open it, and hand it to the reader of its format.
 
-The host is resolved first, its addresses are checked, and the connection goes to an address that was checked; so a name
-cannot lead into a private network, not even one that answers differently the second time it is asked. Redirects are
-followed on the same host and never to plain http. Proxies of the environment are not used. Compressed answers are
-decompressed in small steps and count by what they become.
+Network and disk are waited for; what was read is parsed in a thread, so that a lock can be renewed meanwhile.
+
+HTTP requests go only to the host that the operator named, and are bounded in bytes and time. The host is resolved
+first, its addresses are checked, and the connection goes to an address that was checked; so a name cannot lead into a
+private network, not even one that answers differently the second time it is asked. Redirects are followed on the same
+host and never to plain http. Proxies of the environment are not used. Compressed answers are decompressed in small
+steps and count by what they become.
 """
 
 import asyncio
@@ -14,15 +17,18 @@ import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 import msgspec
 
 from gatepost import __version__
-from gatepost.feeds.items import FeedFault
-from gatepost.settings.feeds import FeedSettings, is_private_host, is_public_address
+from gatepost.feeds.indicators import MEDIA_TYPE, TaxiiPage, date_header, read_bundle, read_misp, read_taxii
+from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.settings.feeds import PARTWISE, FeedSettings, is_private_host, is_public_address
+from gatepost.store.feeds import FeedRecord
 
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 4
@@ -192,9 +198,8 @@ async def open_client(settings: FeedSettings) -> AsyncIterator[FeedClient]:
     """Open a client for one run, and close its connections in the end; raises `FeedFault`."""
     timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
     headers = {"user-agent": f"gatepost/{__version__}"}
-    verify: ssl.SSLContext | bool = _tls_context(settings.ca)
     async with httpx.AsyncClient(
-        verify=verify, trust_env=False, timeout=timeout, follow_redirects=False, headers=headers
+        verify=_tls_context(settings.ca), trust_env=False, timeout=timeout, follow_redirects=False, headers=headers
     ) as client:
         yield FeedClient(settings, client)
 
@@ -246,3 +251,128 @@ def _host(url: str) -> str:
 
 def _explain(fault: Exception) -> str:
     return (str(fault) or type(fault).__name__)[:200]
+
+
+DAY = 86_400_000
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a run read. `is_full` is False where the source told only what is new; then nothing that is absent has
+    vanished. `is_unchanged`: the source says that nothing has changed since the last run."""
+
+    items: FeedItems
+    is_full: bool = True
+    is_unchanged: bool = False
+    etag: str = ""
+    last_modified: str = ""
+    position: str = ""
+
+
+async def read_source(
+    settings: FeedSettings, definition: ListDefinition, known: FeedRecord, moment: int, stream: BinaryIO | None = None
+) -> Reading:
+    """Read a feed: a stream where one is given, else its URL or file. `known` is what is remembered of its last run;
+    raises `FeedFault`."""
+    items = FeedItems(definition, settings.name, settings.max_entries)
+    try:
+        async with asyncio.timeout(settings.timeout / 1000):
+            async with open_client(settings) as client:
+                if settings.format in PARTWISE:
+                    return await _read_parts(settings, client, items, known, moment)
+                return await _read_whole(settings, client, items, known, stream)
+    except TimeoutError:
+        raise FeedFault(f"reading took longer than {settings.timeout:,} ms (timeout)") from None
+
+
+async def _read_whole(
+    settings: FeedSettings, client: FeedClient, items: FeedItems, known: FeedRecord, stream: BinaryIO | None
+) -> Reading:
+    headers: dict[str, str] = {}
+    if stream is not None:
+        body: bytes | None = client.unpack(await asyncio.to_thread(_read_stream, stream, settings.max_size))
+    elif settings.url:
+        fetched = await client.get(settings.url, conditions=_conditions(known))
+        body, headers = fetched.body, fetched.headers
+    elif settings.file:
+        state = _file_state(Path(settings.file))
+        if state and state == known.etag:
+            return Reading(items, is_unchanged=True)
+        body, headers = client.unpack(await _read_file(Path(settings.file), settings.max_size)), {"etag": state}
+    else:
+        raise FeedFault("the feed has neither url nor file: hand it over at standard input")
+    if body is None:
+        return Reading(items, is_unchanged=True)
+    await asyncio.to_thread(_parse, settings, items, body)
+    return Reading(items, etag=headers.get("etag", "")[:500], last_modified=headers.get("last-modified", "")[:100])
+
+
+def _parse(settings: FeedSettings, items: FeedItems, body: bytes) -> None:
+    match settings.format:
+        case "csv":
+            read_csv(body, items, settings)
+        case "jsonl":
+            read_json_lines(body, items, settings.field)
+        case "stix":
+            read_bundle(body, items)
+        case _:
+            read_plain(body, items, items.kind)
+
+
+async def _read_parts(
+    settings: FeedSettings, client: FeedClient, items: FeedItems, known: FeedRecord, moment: int
+) -> Reading:
+    """Read a source of many parts: all of it once in a while, else what is new."""
+    is_full = not known.position or moment - known.full_read >= settings.full_every * DAY
+    if settings.format == "taxii":
+
+        async def get(url: str) -> TaxiiPage:
+            fetched = await client.get(url, accept=MEDIA_TYPE)
+            return TaxiiPage(fetched.body or b"", date_header(fetched.headers))
+
+        position = await read_taxii(settings.url or "", get, items, "" if is_full else known.position)
+        return Reading(items, is_full=is_full, position=position)
+
+    async def part(name: str) -> bytes:
+        if settings.file:
+            return await _read_file(Path(settings.file, name), settings.max_size)
+        base = (settings.url or "").removesuffix("manifest.json").rstrip("/")
+        return (await client.get(f"{base}/{name}")).body or b""
+
+    since = int(known.position) if known.position.isdigit() and not is_full else 0
+    return Reading(items, is_full=is_full, position=str(await read_misp(part, items, since)))
+
+
+def _conditions(known: FeedRecord) -> dict[str, str]:
+    """Ask only for what has changed (RFC 9110 section 13.1)."""
+    if known.etag and known.etag.isascii() and known.etag.isprintable():
+        return {"if-none-match": known.etag}
+    if known.last_modified and known.last_modified.isascii() and known.last_modified.isprintable():
+        return {"if-modified-since": known.last_modified}
+    return {}
+
+
+async def _read_file(path: Path, limit: int) -> bytes:
+    def read() -> bytes:
+        with path.open("rb") as stream:
+            return _read_stream(stream, limit)
+
+    try:
+        return await asyncio.to_thread(read)
+    except OSError as fault:
+        raise FeedFault(f"{path} cannot be read: {(fault.strerror or 'unknown error').lower()}") from None
+
+
+def _read_stream(stream: BinaryIO, limit: int) -> bytes:
+    body = stream.read(limit + 1)
+    if len(body) > limit:
+        raise FeedFault(f"the feed is larger than {limit:,} bytes (maxSize)", refused=True)
+    return body
+
+
+def _file_state(path: Path) -> str:
+    """What tells one version of a file from another; "" where there is no file, and reading it says why."""
+    try:
+        state = path.stat()
+    except OSError:
+        return ""
+    return f"{state.st_ino}-{state.st_mtime_ns}-{state.st_size}"
