@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gatepost.api.server import tls_context
+from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
 from gatepost.settings.keys import GuardSettings
@@ -114,12 +115,7 @@ class CertificateWatch:
         self._plan, self._renew_ports, self._renew_delivery, self._trust = plan, renew_ports, renew_delivery, trust
         self._seen: dict[str, Signature] = {}
         self._refused: Signature = ()
-
-    async def run(self) -> None:
-        """Look for as long as the process serves."""
-        while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+        self.periodic = PeriodicWork(self.look, LOOK_SECONDS, "certificates could not be looked at", log)
 
     async def look(self) -> None:
         """Look once, and take over what has changed."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from email.message import EmailMessage
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,6 +20,7 @@ from gatepost.events.output import DeliveryError, OutputCounters
 from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
+from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.event_keys import AlertMailSettings, AlertSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings
@@ -58,11 +60,10 @@ class WebAlerts:
     def is_wanted(self) -> bool:
         return bool(self._outputs)
 
-    async def follow(self, store: Store) -> None:
-        """Take over changes for as long as the process serves."""
-        while True:
-            await self.look(store)
-            await asyncio.sleep(FOLLOW_SECONDS)
+    def build_following(self, store: Store) -> PeriodicWork:
+        """Return what takes over changes for as long as the process serves."""
+        failed = "alerts of the web interface could not be read"
+        return PeriodicWork(partial(self.look, store), FOLLOW_SECONDS, failed, log, waits_first=True)
 
     async def look(self, store: Store) -> None:
         """Look once."""

@@ -29,6 +29,7 @@ import structlog
 
 from gatepost.events.schema import HealthChanged, HealthState
 from gatepost.events.stream import Emits
+from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
 from gatepost.service.certificates import read_expiry
 from gatepost.service.plan import Plan
@@ -98,12 +99,7 @@ class ConditionWatch:
         self._next_hop, self._flow = next_hop, flow
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
-
-    async def run(self) -> None:
-        """Look for as long as the process serves."""
-        while True:
-            await self.look()
-            await asyncio.sleep(WATCH_SECONDS)
+        self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the condition of the service could not be seen", log)
 
     async def look(self) -> None:
         """Look once."""
@@ -203,11 +199,11 @@ class HealthWatch:
     """Looks at the parts of a service from `start` to `stop`, and emits what changed."""
 
     def __init__(self, events: Emits, store: Store, seconds: float = WATCH_SECONDS) -> None:
-        self._events, self._seconds = events, seconds
+        self._events = events
         self._probes: dict[Component, Probe] = {"storage": probe_storage(store)}
         self._told: dict[Component, HealthState] = {}
         self._seen: dict[Component, tuple[HealthState, int]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = PeriodicWork(self.look, seconds, "the health of the service could not be seen", log)
 
     def watch_queue(self, probe: Probe) -> None:
         """Set the probe of the queue; that of the API service replaces that of a core."""
@@ -221,13 +217,11 @@ class HealthWatch:
 
     def start(self) -> None:
         """Start to look."""
-        self._task = asyncio.create_task(self._run())
+        self._periodic.start()
 
     async def stop(self) -> None:
         """Stop looking."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._periodic.stop()
 
     async def look(self) -> None:
         """Look at every part once."""
@@ -240,11 +234,6 @@ class HealthWatch:
             if state != before and times >= SEEN_UNTIL_TOLD:
                 self._told[component] = state
                 self._events.emit(HealthChanged, component=component, before=before, after=state, reason=reason)
-
-    async def _run(self) -> None:
-        while True:
-            await self.look()
-            await asyncio.sleep(self._seconds)
 
 
 # The last looks, one a minute; so many transactions of that time, and this share of them, are more than an accident.
@@ -328,12 +317,7 @@ class HealthWarnings:
         self._condition, self._store, self._plan, self._dns, self._smtp = condition, store, plan, dns, smtp
         self._deferrals = DeferralWatch()
         self._asked: tuple[int, int] = (0, 0)
-
-    async def run(self) -> None:
-        """Look now and every minute."""
-        while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+        self.periodic = PeriodicWork(self.look, LOOK_SECONDS, "warnings could not be looked for", log)
 
     async def look(self) -> None:
         """Look once."""

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from gatepost import __version__
+from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import StartError
 from gatepost.service.health import NodeHealth
 from gatepost.service.plan import Plan
@@ -32,6 +33,7 @@ POLL_SECONDS = 2.0
 TURN_SECONDS = 180.0
 HEALTHY_SECONDS = 60.0
 LISTEN_AGAIN_SECONDS = 10.0
+NOT_NOTED = "the state of this node could not be noted"
 
 log = structlog.get_logger("gatepost")
 
@@ -63,7 +65,12 @@ class Follower:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        tasks = [asyncio.create_task(each) for each in (self._listen(), self._beat())]
+        periodic = (
+            PeriodicWork(self._listen, LISTEN_AGAIN_SECONDS, "the rollout could not be listened to", log),
+            PeriodicWork(self._put_node, POLL_SECONDS, NOT_NOTED, log),
+        )
+        for each in periodic:
+            each.start()
         try:
             while True:
                 self._woken.clear()
@@ -73,8 +80,8 @@ class Follower:
                     log.warning("the rollout cannot be followed", reason=str(fault))
                 await self._pause()
         finally:
-            for task in tasks:
-                task.cancel()
+            for each in periodic:
+                each.cancel()
 
     async def _pause(self) -> None:
         try:
@@ -85,20 +92,16 @@ class Follower:
 
     async def _listen(self) -> None:
         """Wake up when storage says that the rollout has changed; polling goes on besides."""
-        while True:
-            try:
-                await self._store.watch_rollout(self._woken.set)
-            except (StorageError, OSError) as fault:
-                log.debug("the rollout is polled", reason=str(fault))
-            await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+        try:
+            await self._store.watch_rollout(self._woken.set)
+        except (StorageError, OSError) as fault:
+            log.debug("the rollout is polled", reason=str(fault))
 
-    async def _beat(self) -> None:
-        while True:
-            try:
-                await self._store.put_node(self._id, self._name, self._describe())
-            except StorageError as fault:
-                log.debug("the state of this node could not be noted", reason=str(fault))
-            await asyncio.sleep(POLL_SECONDS)
+    async def _put_node(self) -> None:
+        try:
+            await self._store.put_node(self._id, self._name, self._describe())
+        except StorageError as fault:
+            log.debug(NOT_NOTED, reason=str(fault))
 
     def _describe(self) -> NodeDetail:
         health, plan = self._health(), self._plan

@@ -29,7 +29,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.service.event_stream import WebAlerts, open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch
-from gatepost.service.heap import trim_forever
+from gatepost.service.heap import build_trimming
 from gatepost.service.listeners import Listeners, run, serve
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
@@ -88,8 +88,9 @@ async def run_plan(
         health.watch_warnings(shared.condition)
         conditions, warnings = _watch_condition(plan, shared, generations)
         await conditions.look()
-        for run in (watch.run, conditions.run, warnings.run, trim_forever):
-            stack.callback(asyncio.create_task(run()).cancel)
+        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, build_trimming()):
+            periodic.start()
+            stack.callback(periodic.cancel)
         if control:
             control.attach(generations)
             if node.is_first and plan.local:
@@ -98,8 +99,8 @@ async def run_plan(
                 stack.callback(following.cancel)
         stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
-        for task in node.start():
-            stack.callback(task.cancel)
+        for end in node.start():
+            stack.callback(end)
 
         async def announce_start() -> None:
             await started(port, store)
@@ -137,7 +138,9 @@ async def _watch_health(
 ) -> HealthWatch:
     """Have changes in storage become events, and the health watched, for whoever gets events."""
     await alerts.look(store)
-    stack.callback(asyncio.create_task(alerts.follow(store)).cancel)
+    following = alerts.build_following(store)
+    following.start()
+    stack.callback(following.cancel)
     store.observe_changes(observe_audit(events))
     health = HealthWatch(events, store)
     stack.push_async_callback(health.stop)

@@ -37,6 +37,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.periodic import PeriodicWork
 from gatepost.service.plan import SharedParts
 from gatepost.service.routes import hostname
 from gatepost.settings.feeds import FeedSettings
@@ -46,7 +47,6 @@ from gatepost.settings.web_feeds import WebFeedError, build_feed
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
 from gatepost.store.digests import DigestRun
-from gatepost.store.errors import StorageError
 from gatepost.store.feeds import FeedState
 from gatepost.store.learnt_models import LearningRun
 from gatepost.store.store import Store
@@ -65,9 +65,8 @@ class Schedule(Collector):
     says so with `fault`, and the next look comes as usual."""
 
     def __init__(self, poll: float, name: str, fault: str) -> None:
-        self._poll, self._fault = poll, fault
         self._log = structlog.get_logger(name)
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = PeriodicWork(self.look, poll, fault, self._log)
 
     @abstractmethod
     async def look(self) -> None:
@@ -75,26 +74,15 @@ class Schedule(Collector):
 
     def start(self) -> None:
         """Look from now on."""
-        self._task = asyncio.create_task(self._look_forever())
+        self._periodic.start()
 
     def cancel(self) -> None:
         """Look no more: another generation takes over."""
-        if self._task:
-            self._task.cancel()
+        self._periodic.cancel()
 
     async def stop(self) -> None:
         """Stop. A command that is under way is killed; what it had begun is done after its lock has run out."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _look_forever(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except StorageError as fault:
-                self._log.warning(self._fault, reason=str(fault))
-            await asyncio.sleep(self._poll)
+        await self._periodic.stop()
 
 
 class CommandResult(msgspec.Struct, frozen=True):

@@ -48,6 +48,7 @@ from prometheus_client.registry import Collector
 from gatepost.background_work import background
 from gatepost.names import preload_suffixes
 from gatepost.node_memory import NodeMemory
+from gatepost.periodic import PeriodicWork
 from gatepost.workers.sandbox import syscall
 
 LIMIT_SECONDS = 0.005
@@ -241,16 +242,19 @@ class Heartbeats:
     def __init__(self, memory: NodeMemory) -> None:
         self.memory = memory
         self.columns = memory.allocate_columns(1)
+        self._beating = PeriodicWork(self._beat, BEAT_SECONDS, "the heartbeat of this process failed", log)
 
-    async def beat_forever(self) -> None:
-        """Count for as long as the event loop of this process runs and this task is not cancelled."""
-        own = self.columns[self.memory.member]
-        try:
-            while True:
-                own[0] += 1
-                await asyncio.sleep(BEAT_SECONDS)
-        finally:
-            own[0] = ENDING
+    def start(self) -> None:
+        """Count for as long as the event loop of this process runs, until `end`."""
+        self._beating.start()
+
+    def end(self) -> None:
+        """Count no longer, and say so."""
+        self._beating.cancel()
+        self.columns[self.memory.member][0] = ENDING
+
+    async def _beat(self) -> None:
+        self.columns[self.memory.member][0] += 1
 
 
 class _Look(msgspec.Struct):

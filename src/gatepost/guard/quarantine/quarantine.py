@@ -42,6 +42,7 @@ from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain
+from gatepost.periodic import PeriodicWork
 from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
@@ -634,17 +635,16 @@ class Cleanup:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
         self._deleted_retention = deleted_retention
         self._metrics = metrics or QuarantineMetrics(store, None)
-        self._task: asyncio.Task[None] | None = None
+        failed = "the quarantine could not be cleaned up"
+        self._periodic = PeriodicWork(self._purge_and_sweep, PURGE_SECONDS, failed, log)
 
     def start(self) -> None:
         """Clean up now and every hour."""
-        self._task = asyncio.create_task(self._forever())
+        self._periodic.start()
 
     async def stop(self) -> None:
         """Stop; what is left undone is done after the next start."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._periodic.stop()
 
     async def purge(self) -> int:
         """Delete what was held for longer than the retention of its tenant or, without one, of the configuration;
@@ -665,13 +665,7 @@ class Cleanup:
                 swept += 1
         return swept
 
-    async def _forever(self) -> None:
-        while True:
-            try:
-                purged, swept = await self.purge(), await self.sweep()
-            except StorageError as fault:
-                log.warning("the quarantine could not be cleaned up", reason=str(fault))
-            else:
-                if purged or swept:
-                    log.info("quarantine cleaned up", purged=purged, swept=swept)
-            await asyncio.sleep(PURGE_SECONDS)
+    async def _purge_and_sweep(self) -> None:
+        purged, swept = await self.purge(), await self.sweep()
+        if purged or swept:
+            log.info("quarantine cleaned up", purged=purged, swept=swept)
