@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.file_names import find_last_extensions, list_extensions
+from gatepost.files.file_types import find_last_extensions, list_extensions
 from gatepost.names import normal_file_name
 
 

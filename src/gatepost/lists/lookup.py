@@ -7,8 +7,7 @@ from itertools import chain, islice
 import msgspec
 
 from gatepost.auth.results import Authentication
-from gatepost.files.file_names import list_extensions
-from gatepost.files.file_types import MIME_TYPES
+from gatepost.files.file_types import MIME_TYPES, list_extensions
 from gatepost.files.values import File
 from gatepost.lists.entries import FindingLimit, Role, UnkeyedEntry
 from gatepost.lists.rulings import Match, Subject
