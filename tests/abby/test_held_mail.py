@@ -48,8 +48,7 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
-from gatepost.view.message import build_view
-from gatepost.view.picture import draw_picture
+from gatepost.view.message import build_view, draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import warmup
 from gatepost.workers.jobs import AnalysisJob

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gatepost.policy.actions import MessageAction
+from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.scanning.edits import Edit
 from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult

@@ -14,8 +14,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report
 from gatepost.view import values
-from gatepost.view.message import build_view
-from gatepost.view.picture import draw_picture
+from gatepost.view.message import build_view, draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import protocol, warmup
 from gatepost.workers.jobs import AnalysisJob

@@ -15,9 +15,8 @@ import structlog
 
 from gatepost.kinds import TITLES, Finding
 from gatepost.names import normal_address, normal_domain
-from gatepost.policy.actions import DECISION_OF, WITH_MAILBOX, MessageAction, StrippedFile
 from gatepost.policy.layers import Effective, Policies
-from gatepost.policy.rules import RULE, Policy
+from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile
 from gatepost.report import Line, Report
 from gatepost.scanning.edits import Cut, Cuts, Edit, order_edits
 from gatepost.scanning.request import ScanRequest

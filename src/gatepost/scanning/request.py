@@ -59,7 +59,7 @@ class ScanRequest(msgspec.Struct, frozen=True):
     `source` decides whether the message may be released later. `unfit` is why the message cannot be sent on as it came,
     "" if it can: then `deliver` and `bounce` become `quarantine`. `client` is the address that it came from over SMTP,
     and `queue_id` the id that it has in the queue there. `can_act`: the source carries out actions of the policy (see
-    `policy.actions`); for others, the decision is all."""
+    `policy.rules`); for others, the decision is all."""
 
     ggrid: str
     created: int

@@ -32,8 +32,7 @@ from gatepost.stages import Context
 from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_learnt_models
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
-from gatepost.view.message import build_view
-from gatepost.view.picture import draw_picture
+from gatepost.view.message import build_view, draw_picture
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     HEADER,
