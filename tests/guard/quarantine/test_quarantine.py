@@ -33,7 +33,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.service.signing import write_key
-from gatepost.smtp.connection import normalise_line_ends
+from gatepost.smtp.content import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import KeyFile, Signer, SigningKeys
