@@ -19,7 +19,6 @@ import structlog
 from gatepost import __version__
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import StartError
-from gatepost.service.generation import Generations
 from gatepost.service.health import NodeHealth
 from gatepost.service.plan import Plan
 from gatepost.service.publishing import NodeFiles, NodeVersion, Trial, write_folder
@@ -40,9 +39,7 @@ log = structlog.get_logger("gatepost")
 
 
 class NodeControl(Protocol):
-    """Reloads and restarts all processes of a node, once it knows what a reload replaces in this one."""
-
-    def attach(self, generations: Generations) -> None: ...
+    """Reloads and restarts all processes of this node."""
 
     async def reload(self, folder: Path) -> ReloadOutcome: ...
 
@@ -110,7 +107,7 @@ class Follower:
         health, plan = self._health(), self._plan
         loaded = load_state(plan.data, plan.service)
         return NodeDetail(
-            services=plan.services,
+            services=tuple(name for name, one in (("guard", plan.guard), ("abby", plan.abby)) if one),
             program=__version__,
             version=self._version.number,
             state=health.state,
