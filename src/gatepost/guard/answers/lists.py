@@ -8,7 +8,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -32,12 +31,6 @@ PURGE_SECONDS = 300.0
 MAX_COUNTED = 50_000
 
 log = structlog.get_logger("gatepost.lists")
-
-
-class AnswersLookups(Protocol):
-    """What looks up list entries; `ListAnswers` does."""
-
-    async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer: ...
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from gatepost.guard.answers.dns import NEGATIVE_TTL
-from gatepost.guard.answers.lists import AnswersLookups
+from gatepost.guard.answers.lists import ListAnswers
 from gatepost.lists.rulings import make_subject
 from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.questions import (
@@ -282,7 +282,7 @@ class ReputationZones:
     def __init__(
         self,
         zones: Sequence[ZoneSettings],
-        lists: AnswersLookups,
+        lists: ListAnswers,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zones = [WatchedZone(Zone(settings), clock) for settings in zones]
