@@ -25,7 +25,7 @@ from gatepost.events.output import (
 )
 from gatepost.events.schema import EncodedEvent
 from gatepost.events.webhook import WebhookCaller
-from gatepost.settings.event_keys import AlertSettings, Severity
+from gatepost.settings.events import AlertSettings, Severity
 from gatepost.settings.values import hide_path
 
 HOUR = 3_600.0

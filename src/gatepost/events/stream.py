@@ -29,7 +29,7 @@ from gatepost.events.schema import EventFields, encode_event
 from gatepost.events.sources import describe_change
 from gatepost.events.syslog import SyslogOutput
 from gatepost.events.webhook import WebhookOutput
-from gatepost.settings.event_keys import EventsSettings
+from gatepost.settings.events import EventsSettings
 from gatepost.store.audit import AuditRecord
 
 BATCH_SECONDS = 0.1

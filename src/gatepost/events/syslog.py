@@ -23,7 +23,7 @@ from gatepost.events.output import (
     of_kinds,
 )
 from gatepost.events.schema import EncodedEvent
-from gatepost.settings.event_keys import Facility, Severity, SyslogSettings
+from gatepost.settings.events import Facility, Severity, SyslogSettings
 
 SEND_SECONDS = 10.0
 BATCH = 100
