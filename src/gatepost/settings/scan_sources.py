@@ -1,5 +1,5 @@
-"""Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, and milter; what their
-ports have in common; and the limits of flow control on SMTP clients, which are all off by default.
+"""Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, and milter; what all
+of them have in common; and the limits of flow control on SMTP clients, which are off by default.
 """
 
 from typing import Annotated, Literal
