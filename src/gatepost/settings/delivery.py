@@ -2,7 +2,7 @@
 
 A route inherits nothing from `delivery`: credentials that are meant for one server are not shown to another. Files
 stand once, in `delivery`, since they belong to the machine and not to a route. The same holds for the private keys of
-DKIM and ARC. Whether a tenant wants digests is set in the web interface, for each tenant; how they are sent is set here.
+DKIM and ARC. How digests are sent is set here; whether a tenant wants them is set in the web interface.
 """
 
 from typing import Annotated, Literal
