@@ -74,8 +74,8 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         held_mail_cores=hosts,
         policies=shared.policies,
         scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
-        calls=node.calls(),
-        guesses=node.guesses(),
+        calls=node.calls,
+        guesses=node.guesses,
     )
     site = build_site(
         services,

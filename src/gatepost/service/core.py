@@ -336,7 +336,7 @@ class SecretGuesses:
 
 def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starlette:
     """Build the HTTPS scan source of a core."""
-    guesses = SecretGuesses(memory=shared.node.secret_guesses())
+    guesses = SecretGuesses(memory=shared.node.secret_guesses)
     return build_rest_app(core.own.guard, plan.secret, shared.spool, shared.metrics, core.own.held_mail, guesses)
 
 
@@ -378,7 +378,7 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
     stated = settings.sender_limits
     limits = SenderLimits(
         HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
-        shared.node.senders(),
+        shared.node.senders,
         holds=stated.over_limit == "hold",
         tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
         remark=lambda found: shared.condition.remark(
