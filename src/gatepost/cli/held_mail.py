@@ -131,7 +131,7 @@ async def _open_cores(
         if guard:
             routes = await stack.enter_async_context(open_routing(guard, place))
             outbound = await stack.enter_async_context(open_outbound_routing(guard, routes, place))
-            opened = open_quarantine(guard, store, place, routes, outbound=outbound)
+            opened = open_quarantine(guard, store, place, routes, outbound)
             cores.append(_OwnQuarantine(await stack.enter_async_context(opened)))
         hosts = abby.service_providers.core.hosts if abby else ()
         plan = Plan(place, None, abby)

@@ -164,7 +164,7 @@ class Generations(Collector):
         if plan.abby:
             from gatepost.service.api_service import build_api
 
-            generation.api = build_api(plan, plan.abby, shared, core.own if core else None)
+            generation.api = build_api(plan, plan.abby, shared, core)
             generation.apps["abby"] = generation.api.app
         generation.schedules = build_schedules(plan, shared, core.routing if core else None)
         for schedule in generation.schedules:
