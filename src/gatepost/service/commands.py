@@ -287,7 +287,7 @@ def log_warnings(folder: Path) -> None:
     import structlog
 
     for warning in files.find_warnings(folder):
-        structlog.get_logger("gatepost").warning("configuration", warning=str(warning))
+        structlog.get_logger("gatepost").warning("configuration warning", warning=str(warning))
 
 
 def _prepare_process(data: DataFolder) -> None:

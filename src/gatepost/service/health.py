@@ -220,7 +220,7 @@ class HealthWarnings:
         }
         now = {component: text for component, text in found.items() if text}
         for component in now.keys() - self._condition.warnings.keys():
-            log.warning("something needs attention", component=component, reason=now[component])
+            log.warning("health warning", component=component, reason=now[component])
         self._condition.warnings = now
 
     async def _warn_of_quarantine(self, plan: Plan | None) -> str:

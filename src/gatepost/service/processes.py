@@ -513,11 +513,11 @@ class _Node:
         self._stopping += 1
         name = signal.Signals(number).name
         if self._stopping > 1:
-            log.warning("stopped at once", signal=name)
+            log.warning("service stopped at once", signal=name)
             for child in self._children.values():
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
             os._exit(128 + number)
-        log.info("stopping", signal=name)
+        log.info("service stopping", signal=name)
         systemd.notify_stopping()
         self._stop_fronts()
 
@@ -538,7 +538,7 @@ class _Node:
         if words == READY:
             child.is_ready = True
         elif words == RESTART and not self._stopping:
-            log.info("restarting")
+            log.info("service restarting")
             self.restarts, self._stopping = True, 1
             self._stop_fronts()
         elif self._reload.handle(child.number, words):

@@ -204,9 +204,9 @@ async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, 
 
 def _handle_signal(stop: asyncio.Event, number: int) -> None:
     if stop.is_set():
-        log.warning("stopped at once", signal=signal.Signals(number).name)
+        log.warning("service stopped at once", signal=signal.Signals(number).name)
         os._exit(128 + number)
-    log.info("stopping", signal=signal.Signals(number).name)
+    log.info("service stopping", signal=signal.Signals(number).name)
     systemd.notify_stopping()
     stop.set()
 
