@@ -202,7 +202,7 @@ def offline_scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Sca
     """Yield a scanner with a sealed worker of its own; it goes by the policy and, with `dns`, the name servers of a
     configuration."""
     guard = load_guard(config) if (config / GUARD_FILE).exists() else GuardSettings()
-    policy = files.load_policies(guard.policy).of(envelope.tenant).policy
+    policy = files.load_policies(guard.policy, guard.plugins).of(envelope.tenant).policy
     with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
         answer = stack.enter_context(_open_resolver(runner, guard)) if dns else _answer_offline
         analyser = stack.enter_context(open_analyser(runner, guard, policy, answer))

@@ -125,6 +125,7 @@ async def start_pool(
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
         models=models,
+        plugins=tuple(settings.plugins),
         fault_injection=os.environ.get(FAULT_INJECTION, ""),
     )
     pool = WorkerPool(limits, answer, policy)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import msgspec
 import structlog
 
-from gatepost.policy.rules import Policy
+from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report, undecided
 from gatepost.scanning.edits import Cuts
@@ -43,7 +43,8 @@ _log = structlog.get_logger("gatepost.workers")
 class PoolSettings(msgspec.Struct, frozen=True):
     """Times in seconds, memory in bytes over what an idle worker holds. `rules` is a folder of YARA rules, `models` one
     of text models, `antivirus` whether there is one to ask, `reputation` what zones are asked about, `slots` how many
-    messages are analysed at once. `fault_injection` is for tests only: a Python file that makes workers misbehave."""
+    messages are analysed at once, `plugins` whose checks run besides. `fault_injection` is for tests only: a Python
+    file that makes workers misbehave."""
 
     processes: int
     analysis_timeout: float
@@ -56,6 +57,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
     antivirus: bool = False
     reputation: tuple[str, ...] = ()
     slots: int = 0
+    plugins: tuple[str, ...] = ()
 
     @property
     def stage_seconds(self) -> float:
@@ -75,6 +77,7 @@ class WorkerPool:
     ) -> None:
         self._settings = settings
         self._answer = answer
+        self._titles = collect_titles(policy)
         self._frames = JobFrames(policy, tenants, antivirus=settings.antivirus, reputation=settings.reputation)
         self._poison = PoisonMemory()
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
@@ -93,7 +96,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop, settings = asyncio.get_running_loop(), self._settings
-        files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
+        files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection, settings.plugins)
         self._supervisor = supervisor = Supervisor(self, settings.memory, files, settings.slots, self._shares)
         try:
             await supervisor.start(settings.processes)
@@ -250,7 +253,7 @@ class WorkerPool:
         if attempt is not None and kind is Frame.ASK:
             self._handle_ask(attempt, worker, protocol.read_ask(body))
         elif attempt is not None:
-            self._finish(attempt, worker, protocol.read_result(attempt.job.purpose, kind, body))
+            self._finish(attempt, worker, protocol.read_result(attempt.job.purpose, kind, body, self._titles))
         self._give_turns(worker)
 
     def _give_turns(self, worker: WorkerProcess) -> None:

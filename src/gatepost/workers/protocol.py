@@ -7,12 +7,13 @@ guard ends the worker that sent it.
 guard must also know which snapshots a worker still has. Both see the same jobs in the same order, so both keep a
 `RecentSnapshots` of the same size: what falls out on one side falls out on the other.
 
-`Spawn`, `Loaded` and `WorkerStarted` are the messages between guard and the loader, which has seen no mail.
+`Spawn`, `Loaded`, `NotLoaded` and `WorkerStarted` are the messages between guard and the loader, which has seen no
+mail.
 """
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -34,6 +35,7 @@ MAX_STEPS = 64
 MAX_QUESTIONS = 64
 MAX_REPORT = 4 << 20
 MAX_LOADED = 64 << 10
+MAX_REASON = 2_000
 # Far more than a feature row has.
 MAX_ROW = 4096
 MAX_ATTACHED = 10
@@ -194,22 +196,22 @@ def read_ask(body: bytes) -> Ask:
     return _decode(_ask, body)
 
 
-def read_report(body: bytes) -> Report:
+def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     """Decode the body of a DONE frame. No worker may leave a message undecided or choose an action: that is guard's.
 
     Tags become a header field of delivered mail and stand in answers of the API, and titles are shown as ours: both are
-    of a closed set. Numbers must fit into the columns of storage. Texts of the message are as hostile as the message
-    was, and whoever shows them escapes them.
+    of a closed set, `titles`, which has those of plug-ins where there are any. Numbers must fit into the columns of
+    storage. Texts of the message are as hostile as the message was, and whoever shows them escapes them.
     """
     result = _decode(_report, body)
     if result.decision == "undecided" or result.action is not None:
         raise FrameError("a worker decided not to decide, or where mail is sent")
-    if not all(map(_is_tag, result.tags)):
-        raise FrameError("a tag that is none")
-    if not all(map(_is_finding, result.lines)):
-        raise FrameError("a finding that is none")
+    if not all(_is_tag(tag, titles) for tag in result.tags):
+        raise FrameError("a tag that neither a check nor a list nor a rule can give")
+    if not all(_is_finding(line, titles) for line in result.lines):
+        raise FrameError("a finding of an unknown kind, or with another title than that of its kind")
     if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
-        raise FrameError("a stage that is none")
+        raise FrameError("an outcome of a stage whose name cannot be one")
     numbers: list[float] = [result.score, *(file.size for file in result.files)]
     for line in result.lines:
         numbers += (line.weight, line.counted, line.strength)
@@ -219,12 +221,12 @@ def read_report(body: bytes) -> Report:
     return result
 
 
-def _is_tag(tag: str) -> bool:
-    return tag in TITLES or bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
+def _is_tag(tag: str, titles: Mapping[str, str]) -> bool:
+    return tag in titles or bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
 
 
-def _is_finding(line: Line) -> bool:
-    if title := TITLES.get(line.kind):
+def _is_finding(line: Line, titles: Mapping[str, str]) -> bool:
+    if title := titles.get(line.kind):
         return line.title == title
     if _RULE_TAG.match(line.kind):
         return len(line.title) <= _MAX_TITLE
@@ -250,7 +252,6 @@ def read_failed(body: bytes) -> Failed:
 
 
 _READERS: dict[Purpose, Callable[[bytes], JobResult]] = {
-    "judge": read_report,
     "view": read_view,
     "picture": read_picture,
     "features": lambda body: _decode(_features, body),
@@ -259,10 +260,10 @@ _READERS: dict[Purpose, Callable[[bytes], JobResult]] = {
 }
 
 
-def read_result(purpose: Purpose, kind: Frame, body: bytes) -> JobResult:
-    """Decode the body of a DONE or FAILED frame of a job with this purpose."""
+def read_result(purpose: Purpose, kind: Frame, body: bytes, titles: Mapping[str, str] = TITLES) -> JobResult:
+    """Decode the body of a DONE or FAILED frame of a job with this purpose; `titles` as in `read_report`."""
     if kind is Frame.DONE:
-        return _READERS[purpose](body)
+        return read_report(body, titles) if purpose == "judge" else _READERS[purpose](body)
     failed = read_failed(body)
     if purpose != "judge":
         return NotShown(failed.reason)
@@ -346,6 +347,12 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     """Loader to guard: everything is imported and warm; these are the stages of an analysis."""
 
     stages: StageNames
+
+
+class NotLoaded(msgspec.Struct, frozen=True, tag=True):
+    """Loader to guard: what it was to load has a fault, which a person can mend; it ends."""
+
+    reason: str
 
 
 class WorkerStarted(msgspec.Struct, frozen=True, tag=True):
