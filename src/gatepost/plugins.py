@@ -37,7 +37,7 @@ MAX_TITLE = 200
 LOAD_SECONDS = 60.0
 MAX_PLUGINS = 20
 # What a name in the configuration may look like: that of a distribution, and its exact version where one is wanted.
-STATED = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?(?:==[A-Za-z0-9.!+_-]{1,60})?$"
+STATED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?(?:==[A-Za-z0-9.!+_-]{1,60})?")
 
 _NAMESPACE = re.compile(r"[a-z][a-z0-9-]{1,30}")
 _KIND = re.compile(r"[a-z][a-z0-9-]{1,30}:[a-z0-9][a-z0-9-]{0,60}")
@@ -122,9 +122,7 @@ def find_plugin(stated: str) -> Plugin:
         raise PluginError(f"{name} is wanted in version {wanted}, but version {version} is installed here")
     entries = [each.value for each in installed.entry_points if each.group == GROUP]
     if len(entries) != 1:
-        raise PluginError(
-            f"{name} {version} names {len(entries) or 'no'} entry points in the group {GROUP}; it needs one"
-        )
+        raise PluginError(f"{name} {version} has {len(entries)} entry points in the group {GROUP}, where it needs one")
     folder = _find_folder(f"{name} {version}", entries[0])
     return _read(name, version, entries[0], folder)
 

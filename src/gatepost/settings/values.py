@@ -38,7 +38,13 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*+\}|<[^<>]*+>")
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
 
 
-PluginNames = Annotated[list[Annotated[str, Field(pattern=STATED)]], Field(max_length=MAX_PLUGINS)]
+def _check_plugin(text: str) -> str:
+    if not STATED.fullmatch(text):
+        raise ValueError("must be the name of an installed package, or name==version")
+    return text
+
+
+PluginNames = Annotated[list[Annotated[str, AfterValidator(_check_plugin)]], Field(max_length=MAX_PLUGINS)]
 
 
 def split_address(text: str, default_port: int) -> tuple[str, int]:
