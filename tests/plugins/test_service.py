@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from gatepost.plugins import find_plugin
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.report import Line, Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.publishing import NodePublisher, read_content
@@ -31,9 +33,9 @@ from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_guard, load_policies
 from gatepost.settings.keys import PolicySettings
 from gatepost.workers import warmup
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import FrameError, read_report
+from gatepost.workers.protocol import JUDGE, FrameError, read_report
 from gatepost.workers.supervisor import SealError
 
 FINE = "example:parking-fine"
@@ -41,20 +43,7 @@ THING = "faulty:thing"
 PLAIN = b"From: ann@other.example\r\nSubject: hello\r\n\r\nhello\r\n"
 
 
-class Body(msgspec.Struct, frozen=True):
-    """A body in memory."""
-
-    raw: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.raw)
-
-    def read(self) -> bytes:
-        return self.raw
-
-
-async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
     return warmup.answers_to(questions)
 
 
@@ -70,7 +59,7 @@ def analyse(plugins: Sequence[str], *raws: bytes, stage_limit: float = 20.0) -> 
         pool = WorkerPool(settings, from_zone, policy_with(plugins))
         await pool.start()
         try:
-            return [await pool.analyse(AnalysisJob("x", Envelope(), Body(raw), warmup.NOW)) for raw in raws]
+            return [await pool.run(Job(JUDGE, "x", Envelope(), BytesBody(raw), warmup.NOW)) for raw in raws]
         finally:
             await pool.stop()
 
@@ -144,10 +133,10 @@ def test_guard_takes_no_tag_that_no_enabled_plugin_declares(example: str) -> Non
     line = Line(FINE, find_plugin(example).kinds[FINE].title, "text", {}, 100, 100, "phishing")
     body = msgspec.msgpack.encode(Report("clean", "deliver", (FINE,), 100, "", (line,)))
     assert read_report(body, collect_titles(policy)).tags == (FINE,)
-    with pytest.raises(FrameError, match="a tag that neither"):
+    with pytest.raises(FrameError, match="a tag that is not in the registry"):
         read_report(body, TITLES)
     other = msgspec.structs.replace(line, title="Call the number below")
-    with pytest.raises(FrameError, match="with another title"):
+    with pytest.raises(FrameError, match="a finding that is not in the registry"):
         read_report(
             msgspec.msgpack.encode(Report("clean", "deliver", (FINE,), 1, "", (other,))), collect_titles(policy)
         )

@@ -96,20 +96,15 @@ def _analyse(name: str, paths: list[Path]) -> dict[Path, tuple[str, ...]]:
     import asyncio
     import time
 
-    from gatepost.cli.sealed_analysis import answer_nothing, open_analyser
+    from gatepost.cli.sealed_analysis import answer_offline, open_analyser
     from gatepost.ids import new_id
     from gatepost.mail.message import Envelope
-    from gatepost.questions import Answers, DnsAnswer, Questions
     from gatepost.settings.files import load_policies
     from gatepost.settings.keys import GuardSettings, PolicySettings
-    from gatepost.workers.jobs import AnalysisJob
-
-    async def answer(_job: AnalysisJob, questions: Questions) -> Answers:
-        return tuple(answer_nothing(question, DnsAnswer("failed")) for question in questions)
 
     settings, policies = GuardSettings(plugins=[name]), load_policies(PolicySettings(), [name])
     with (
         asyncio.Runner() as runner,
-        open_analyser(runner, settings, policies.deployment.policy, answer) as analyser,
+        open_analyser(runner, settings, policies.deployment.policy, answer_offline) as analyser,
     ):
         return {path: analyser.analyse(path.read_bytes(), new_id(), Envelope(), time.time()).tags for path in paths}

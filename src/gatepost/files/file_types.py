@@ -12,31 +12,12 @@ the spelled one is not a finding by itself: it is what checks ask about.
 """
 
 import re
-import unicodedata
 
 import msgspec
 
-MAX_NAME = 1_000
+from gatepost.names import FILE_NAME_ENDS, normal_file_name
+
 MAX_EXTENSIONS = 8
-# Blank in every font, though Unicode does not call them white space: Braille and Hangul fillers.
-_FILLERS = "\u2800\u3164\uffa0\u115f\u1160"
-_ENDS = " .\"'`*?|<>" + _FILLERS
-_VERSION = re.compile(r";\d{1,5}\Z")
-
-
-def normalise_name(name: str) -> str:
-    """Return the last component of a name as Windows would save it, in lower case."""
-    text = name[:MAX_NAME].partition("\0")[0]
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    text = "".join(
-        " " if character.isspace() or character in _FILLERS else character
-        for character in text
-        if unicodedata.category(character) not in ("Cf", "Cc") or character.isspace()
-    )
-    text = re.split(r"[/\\]", text.rstrip("/\\ "))[-1]
-    text = text.lstrip(_ENDS.replace(".", "")).rstrip(_ENDS)
-    return _VERSION.sub("", text).rstrip(_ENDS).lower()
 
 
 def list_extensions(name: str) -> tuple[str, ...]:
@@ -44,19 +25,19 @@ def list_extensions(name: str) -> tuple[str, ...]:
 
     Where a colon starts a stream of the file, the extension before it comes first, since that is what is opened.
     """
-    normal = normalise_name(name)
+    normal = normal_file_name(name)
     found: dict[str, None] = {}
-    for text in (*(normal[: at.start()].rstrip(_ENDS) for at in re.finditer(":", normal)), normal):
-        parts = [part.strip(_ENDS) for part in text.split(".")[1:]]
+    for text in (*(normal[: at.start()].rstrip(FILE_NAME_ENDS) for at in re.finditer(":", normal)), normal):
+        parts = [part.strip(FILE_NAME_ENDS) for part in text.split(".")[1:]]
         found.update(dict.fromkeys(part for part in reversed(parts[-MAX_EXTENSIONS:]) if part))
     return tuple(found)
 
 
 def find_last_extensions(name: str) -> tuple[str, ...]:
     """Return what may be the extension by which a name is opened: mostly one, none for a name without a dot."""
-    normal = normalise_name(name)
-    texts = (*(normal[: at.start()].rstrip(_ENDS) for at in re.finditer(":", normal)), normal)
-    return tuple(dict.fromkeys(text.rpartition(".")[2].strip(_ENDS) for text in texts if "." in text))
+    normal = normal_file_name(name)
+    texts = (*(normal[: at.start()].rstrip(FILE_NAME_ENDS) for at in re.finditer(":", normal)), normal)
+    return tuple(dict.fromkeys(text.rpartition(".")[2].strip(FILE_NAME_ENDS) for text in texts if "." in text))
 
 
 class Family(msgspec.Struct, frozen=True):

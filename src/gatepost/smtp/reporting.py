@@ -7,7 +7,6 @@ what models learn from them, both in sealed workers. Nothing of it is put on rec
 """
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Protocol
 
 import msgspec
@@ -16,8 +15,9 @@ import structlog
 from gatepost.names import normal_address, normal_domain
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest
+from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient, Tenancy
+from gatepost.smtp.client import Networks, SmtpClient, Tenancy, is_among
 from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
@@ -49,7 +49,7 @@ class ReportReading(msgspec.Struct, frozen=True):
 class ReadsReports(Protocol):
     """The core, as far as reports need it; `guard.service.Guard` is one."""
 
-    async def read_report(self, request: ScanRequest) -> ReportReading | Full: ...
+    async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full: ...
 
 
 class KeepsReports(Protocol):
@@ -79,16 +79,16 @@ class ReportIntake:
         """Return the reporting address that a recipient is; None for all others."""
         return self._addresses.get(normal_address(recipient)) if self._addresses else None
 
-    async def take(self, request: ScanRequest, client: SmtpClient, to: ReportAddress) -> SmtpReply:
+    async def take(self, request: ScanRequest, body: MessageBody, client: SmtpClient, to: ReportAddress) -> SmtpReply:
         """Read a report and keep it; return the reply to the mail that carries it."""
         try:
-            return await self._take(request, client, to)
+            return await self._take(request, body, client, to)
         except StorageError as fault:
             log.error("report left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
-    async def _take(self, request: ScanRequest, client: SmtpClient, to: ReportAddress) -> SmtpReply:
-        reading = await self._core.read_report(request)
+    async def _take(self, request: ScanRequest, body: MessageBody, client: SmtpClient, to: ReportAddress) -> SmtpReply:
+        reading = await self._core.read_report(request, body)
         if isinstance(reading, Full):
             return replies.FULL
         carrier = reading.carrier
@@ -117,11 +117,7 @@ class ReportIntake:
 
     def _is_inside(self, client: SmtpClient) -> bool:
         """Whether the sending host is listed; a host that says nothing of its client speaks for itself."""
-        try:
-            address = ip_address(client.remote_address() or client.address)
-        except ValueError:
-            return False
-        return any(address in network for network in self._hosts)
+        return is_among(client.remote_address() or client.address, self._hosts)
 
     async def _is_of_tenant(self, carrier: Report, reporter: str, tenant: str | None) -> bool:
         """Whether SPF or DKIM proves the domain in From, and that domain is one of the address's tenant."""

@@ -13,11 +13,12 @@ import structlog
 
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.delivery_log import NotesDeliveries
+from gatepost.smtp.content import SpoolSpace
+from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.replies import Deferral, SmtpReply
@@ -45,7 +46,7 @@ class SmtpCore(Protocol):
 
     def has_slot(self) -> bool: ...
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
+    async def scan(self, request: ScanRequest, body: MessageBody) -> ScanResult | Full: ...
 
 
 class MessageHandler:
@@ -55,56 +56,67 @@ class MessageHandler:
         self._guard, self._quarantine, self.after_queue = guard, quarantine, after_queue
 
     async def handle(
-        self, request: ScanRequest, digest: str, deliver: Deliver, redirect: Redirect | None = None
+        self,
+        request: ScanRequest,
+        body: MessageBody,
+        digest: str,
+        deliver: Deliver,
+        redirect: Redirect | None = None,
     ) -> SmtpReply:
         """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
         request that is `unfit` is not `deliver`. A source that cannot `redirect` holds what it should redirect."""
         try:
-            result = await self._guard.scan(request)
+            result = await self._guard.scan(request, body)
             if isinstance(result, Full):
                 return replies.FULL
-            return await self._carry_out(request, result, digest, deliver, redirect)
+            return await self._carry_out(request, body, result, digest, deliver, redirect)
         except StorageError as fault:
             log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
     async def _carry_out(
-        self, request: ScanRequest, result: ScanResult, digest: str, deliver: Deliver, redirect: Redirect | None
+        self,
+        request: ScanRequest,
+        body: MessageBody,
+        result: ScanResult,
+        digest: str,
+        deliver: Deliver,
+        redirect: Redirect | None,
     ) -> SmtpReply:
         decision, action = result.report.decision, result.report.action
         if decision == "deliver":
             return await deliver(result)
         if action is not None and not action.failed and decision == "quarantine":
             if action.name == "redirect":
-                return await self._redirect(request, result, action.to, redirect)
-            return await (self._strip(request, result, deliver) if action.name == "strip" else deliver(result))
+                return await self._redirect(request, body, result, action.to, redirect)
+            return await (self._strip(request, body, result, deliver) if action.name == "strip" else deliver(result))
         if decision == "drop":
             return replies.accepted_reply(result.ggrid)
         if decision == "bounce" and not self.after_queue:
             return replies.refused_reply(result.ggrid)
         if decision == "undecided" and await self._quarantine.undecided_before(digest) < UNDECIDED_BEFORE:
             return replies.UNDECIDED
-        return await self._hold(request, result)
+        return await self._hold(request, body, result)
 
-    async def _hold(self, request: ScanRequest, result: ScanResult) -> SmtpReply:
-        await self._quarantine.keep(request, result, request.body)
+    async def _hold(self, request: ScanRequest, body: MessageBody, result: ScanResult) -> SmtpReply:
+        await self._quarantine.keep(request, result, body)
         return replies.accepted_reply(result.ggrid)
 
     async def _redirect(
-        self, request: ScanRequest, result: ScanResult, mailbox: str, redirect: Redirect | None
+        self, request: ScanRequest, body: MessageBody, result: ScanResult, mailbox: str, redirect: Redirect | None
     ) -> SmtpReply:
         if redirect is None:
-            return await self._hold(request, result)
+            return await self._hold(request, body, result)
         answer = await redirect(result, mailbox)
         if answer.positive:
             return replies.accepted_reply(result.ggrid)
         log.error("message not redirected", ggrid=result.ggrid, code=answer.code)
         # A mailbox that refuses for good is the operator's fault and not the sender's.
-        return replies.TRY_LATER if answer.code < 500 else await self._hold(request, result)
+        return replies.TRY_LATER if answer.code < 500 else await self._hold(request, body, result)
 
-    async def _strip(self, request: ScanRequest, result: ScanResult, deliver: Deliver) -> SmtpReply:
+    async def _strip(self, request: ScanRequest, body: MessageBody, result: ScanResult, deliver: Deliver) -> SmtpReply:
         """The original is safe before anything leaves; one that does not leave comes again, and is held again then."""
-        await self._quarantine.keep(request, result, request.body)
+        await self._quarantine.keep(request, result, body)
         answer = await deliver(result)
         if not answer.positive:
             await self._quarantine.take_back(result.ggrid)
@@ -127,7 +139,7 @@ class Services:
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
         reports: ReportIntake | None = None,
-        deliveries: NotesDeliveries | None = None,
+        deliveries: DeliveryLog | None = None,
         flow: FlowControl | None = None,
         outbound: Outbound | None = None,
         signer: Signer | None = None,
@@ -138,7 +150,7 @@ class Services:
         self.tls, self.tls_required = tls, tls_required
         self.reports, self.deliveries, self.flow = reports, deliveries, flow
         self.outbound, self.signer = outbound, signer
-        self.spooled = 0
+        self.space = SpoolSpace(self.limits.spooled)
         self.answers: Counter[str] = Counter()
         # Mail transactions that were begun, and those that were put off for a reason of ours.
         self.attempts = 0
@@ -157,7 +169,7 @@ class Services:
         """Return the reply where no message can be taken now: there is no slot for it, or no room."""
         if not self.guard.has_slot():
             return replies.FULL
-        return replies.NO_ROOM if self.spooled >= self.limits.spooled else None
+        return replies.NO_ROOM if self.space.is_full else None
 
     @property
     def routings(self) -> tuple[Routing, ...]:

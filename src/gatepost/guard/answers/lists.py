@@ -8,7 +8,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -23,7 +22,7 @@ from gatepost.report import Report
 from gatepost.store.errors import StorageError
 from gatepost.store.lookup import HitCount
 from gatepost.store.store import Store
-from gatepost.workers.jobs import ListSnapshot
+from gatepost.workers.jobs import Snapshot
 from gatepost.workers.protocol import RecentSnapshots
 
 FLUSH_SECONDS = 2.0
@@ -34,19 +33,13 @@ MAX_COUNTED = 50_000
 log = structlog.get_logger("gatepost.lists")
 
 
-class AnswersLookups(Protocol):
-    """What looks up list entries; `ListAnswers` does."""
-
-    async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer: ...
-
-
 class _CachedSnapshot(msgspec.Struct, frozen=True):
     """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires. While the
     event loop is late, the next is not fetched before `next_load`, by the clock of the loop."""
 
     version: str
     until: int | None
-    snapshot: ListSnapshot
+    snapshot: Snapshot
     next_load: float = 0.0
 
 
@@ -69,7 +62,7 @@ class ListAnswers:
         self.packed = 0
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
         self._periodic = (
-            PeriodicWork(self._flush, FLUSH_SECONDS, "hits could not be counted", log, waits_first=True),
+            PeriodicWork(self._flush, FLUSH_SECONDS, "hits of lists could not be counted", log, waits_first=True),
             PeriodicWork(self._purge, PURGE_SECONDS, "expired entries could not be purged", log),
         )
 
@@ -84,7 +77,7 @@ class ListAnswers:
             await work.stop()
         await self._flush()
 
-    async def snapshot(self, tenant: str | None) -> ListSnapshot:
+    async def snapshot(self, tenant: str | None) -> Snapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
         key = f"lists:{tenant or ''}"
         version = await self._store.unkeyed_version(tenant)
@@ -167,7 +160,7 @@ class ListAnswers:
         try:
             await self._store.record_hits([HitCount(*key, hits, last) for key, (hits, last) in counted.items()])
         except StorageError as fault:
-            log.warning("hits could not be counted", reason=str(fault))
+            log.warning("hits of lists could not be counted", reason=str(fault))
 
     async def _purge(self) -> None:
         await self._store.purge_expired(int(self._clock() * 1000))
@@ -176,7 +169,7 @@ class ListAnswers:
 def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:
     empty = msgspec.structs.replace(source, version="") == NO_ENTRIES
     data = b"" if empty else pack_lists(source)
-    return _CachedSnapshot(source.version, source.until, ListSnapshot(key, f"{source.version}/{source.until}", data))
+    return _CachedSnapshot(source.version, source.until, Snapshot(key, f"{source.version}/{source.until}", data))
 
 
 def _may_be_unkeyed(name: str) -> bool:
