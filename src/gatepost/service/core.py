@@ -192,6 +192,7 @@ def _pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[str, .
         antivirus=settings.clamd is not None,
         reputation=reputation,
         slots=settings.maximum,
+        plugins=tuple(settings.plugins),
     )
 
 
