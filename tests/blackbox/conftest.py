@@ -33,7 +33,7 @@ from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store import open_store
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.tenants import Tenant
 from gatepost.web.registry import build_site
 
@@ -306,11 +306,11 @@ class Lists:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(180)
 
     def new_tenant(self) -> str:
-        uid: str = self.run(self.store.create_tenant(f"tenant {new_id()}")).uid
+        uid: str = self.run(self.store.tenants.create(f"tenant {new_id()}")).uid
         return uid
 
     def new_key(self, tenant: str | None = None, read_only: bool = False, expires: int | None = None) -> str:
-        secret: str = self.run(self.store.create_api_key("test", tenant, read_only, expires))[0]
+        secret: str = self.run(self.store.api_keys.create("test", tenant, read_only, expires))[0]
         return secret
 
     def call(self, operation: str, body: Any, key: str = "", **options: Any) -> httpx.Response:

@@ -16,6 +16,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.report import FileSeen, Line, Outcome, Report
 from gatepost.scanning.edits import Cut, Cuts, apply_edits
 from gatepost.scanning.request import ScanRequest
+from gatepost.smtp.client import Tenancy
 
 TENANT, OTHER = "0198c5a2-7c11-7d3e-9f00-0000000000a1", "0198c5a2-7c11-7d3e-9f00-0000000000a2"
 HASH = "ab" * 32
@@ -34,9 +35,8 @@ class Body:
         return RAW
 
 
-class Domains:
-    async def tenant_of(self, domain: str) -> str | None:
-        return DOMAINS.get(domain)
+async def of_domain(_domain: str) -> str | None:
+    return None
 
 
 async def find(request: ScanRequest, parts: tuple[str, ...]) -> Cuts | None:
@@ -66,7 +66,7 @@ def plan(
     request = ScanRequest(
         "g", 0, Envelope("a@x.example", recipients, tenant=tenant), Body(), "smtp", unfit, can_act=True
     )
-    planner = ActionPlanner(lambda: Policies(deployment, tenants), Domains())
+    planner = ActionPlanner(lambda: Policies(deployment, tenants), Tenancy(DOMAINS, of_domain))
     found = report or Report("malware", "quarantine", (), 0, "why", BAD, files=FILES)
     return asyncio.run(planner.plan(request, found, find_parts))
 

@@ -24,7 +24,7 @@ from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import AnalysisJob
@@ -136,7 +136,7 @@ def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> Non
             result = await deployment.guard.scan(asked)
             receipt = Receipt("", "192.0.2.9", "4BoRdEr")
             assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT, receipt)
-            record = await deployment.store.message(asked.ggrid)
+            record = await deployment.store.messages.find(asked.ggrid)
             expected = MessageRecord(
                 *(asked.ggrid, 999_000, 1_000_000, asked.envelope, 8, body.sha256, REPORT), receipt=receipt
             )
@@ -301,9 +301,9 @@ def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
         await deployment.guard.start()
         assert isinstance(old, ScanResult)
         assert isinstance(new, ScanResult)
-        while await deployment.store.message(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
+        while await deployment.store.messages.find(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
             await asyncio.sleep(0.01)
-        assert await deployment.store.message(new.ggrid)
+        assert await deployment.store.messages.find(new.ggrid)
         await deployment.guard.stop()
 
     running(tmp_path, test)
@@ -336,7 +336,7 @@ def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
         assert result.report.decision != "undecided", result.report.reason
         assert result.report.authentication.spf.result == "temperror", "an outage of DNS is an outcome, not a verdict"
         assert result.report.subject == "Hello"
-        record = await store.message(result.ggrid)
+        record = await store.messages.find(result.ggrid)
         assert record
         assert (record.report, record.completed) == (result.report, result.completed)
         await guard.stop()

@@ -14,9 +14,9 @@ from gatepost.learning.proof import UNWANTED, points_of
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.report import Report
-from gatepost.store.learnt_models import ModelLookBack
+from gatepost.store.learning import ModelLookBack
 from gatepost.store.look_backs import MAX_HITS
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.rows import read_row
@@ -33,7 +33,7 @@ async def look_back(
     """Look for delivered messages that a model would have held."""
     search = _Search(model, policies, now() - days * DAY)
     if days:
-        async with aclosing(store.recent_messages(tenant, messages)) as batches:
+        async with aclosing(store.messages.recent(tenant, messages)) as batches:
             async for batch in batches:
                 if not await asyncio.to_thread(search.take, batch):
                     break

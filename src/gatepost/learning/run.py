@@ -24,9 +24,8 @@ from gatepost.learning.sealed_training import (
 from gatepost.policy.layers import Policies
 from gatepost.settings.learning import LearningSettings
 from gatepost.store.audit import Actor
-from gatepost.store.learnt_models import ModelLookBack
+from gatepost.store.learning import ModelLookBack, PoolReport
 from gatepost.store.store import Store
-from gatepost.store.training_pools import PoolReport
 from gatepost.textmodel.learnt import parse_learnt
 from gatepost.textmodel.pool_training import PoolRow
 from gatepost.times import now
@@ -65,13 +64,15 @@ async def learn_pool(
 ) -> LearningOutcome | PoolBusy:
     """Train the model of one pool, and let it take part if it may."""
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()}"
-    if not await store.take_pool(tenant, holder, now() + LOCK, only_due=only_due):
+    if not await store.learning.take_pool(tenant, holder, now() + LOCK, only_due=only_due):
         return PoolBusy()
     outcome = LearningOutcome(tenant, "failed", "it was stopped")
     try:
         outcome = await _learn(store, policies, settings, tenant, trainer)
     finally:
-        await store.finish_pool(tenant, holder, now() + settings.interval * HOUR, f"{outcome.result}: {outcome.reason}")
+        await store.learning.finish_pool(
+            tenant, holder, now() + settings.interval * HOUR, f"{outcome.result}: {outcome.reason}"
+        )
     return outcome
 
 
@@ -79,8 +80,8 @@ async def _learn(
     store: Store, policies: Policies, settings: LearningSettings, tenant: str | None, trainer: Trainer
 ) -> LearningOutcome:
     rows = await read_pool(store, tenant)
-    current = (await store.current_models()).get((tenant or "").lower())
-    present = await store.model_bytes(current) if current else b""
+    current = (await store.learning.current_models()).get((tenant or "").lower())
+    present = await store.learning.model_bytes(current) if current else b""
     trained = await asyncio.to_thread(trainer, TrainingOrder(rows, present))
     if isinstance(trained, TrainingFailed):
         return LearningOutcome(tenant, "failed", trained.reason)
@@ -89,20 +90,20 @@ async def _learn(
         model = parse_learnt(data)
         assert model is not None
         data = msgspec.structs.replace(model, scope="tenant" if tenant else "deployment").to_bytes()
-    version = await store.keep_model(tenant, msgspec.json.encode(trained.proof), data, LEARNING)
+    version = await store.learning.keep_model(tenant, msgspec.json.encode(trained.proof), data, LEARNING)
     if not data:
         return LearningOutcome(tenant, "refused", trained.proof.reason, version, trained.proof)
     model = parse_learnt(data)
     assert model is not None
     found = await look_back(store, policies, tenant, model, settings.look_back)
-    await store.set_model_look_back(version, found, LEARNING)
+    await store.look_backs.record_of_model(version, found, LEARNING)
     return LearningOutcome(tenant, "taken", trained.proof.reason, version, trained.proof, found)
 
 
 async def read_pool(store: Store, tenant: str | None) -> tuple[PoolRow, ...]:
     """Return the whole pool of a tenant or of the deployment, as training takes it."""
     rows: list[PoolReport] = []
-    while page := await store.pool_reports(tenant, rows[-1].id if rows else 0):
+    while page := await store.learning.pool_reports(tenant, rows[-1].id if rows else 0):
         rows += page
     return tuple(_as_row(row) for row in rows)
 

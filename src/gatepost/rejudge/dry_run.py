@@ -26,9 +26,9 @@ from gatepost.policy.layers import Policies
 from gatepost.policy.rules import RULE, Policy
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.replay import Change, Comparison, EntryDryRun, Known, compare, rejudge, rulings_of
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import milliseconds, now
 
@@ -65,7 +65,7 @@ async def try_policy(
     """
     considered, flips = 0, list[Comparison]()
     known: dict[str | None, Known] = {}
-    async with aclosing(store.recent_messages(tenant, last)) as batches:
+    async with aclosing(store.messages.recent(tenant, last)) as batches:
         async for every in batches:
             batch = [record for record in every if record.envelope.outbound or not only_outbound]
             for owner in {record.envelope.tenant for record in batch} - known.keys():
@@ -90,7 +90,7 @@ async def try_rule(
     """Judge the last messages by today's policies and by the others, in which the rule of that name is."""
     considered, hits, flips = 0, list[Comparison](), list[Comparison]()
     known: dict[str | None, Known] = {}
-    async with aclosing(store.recent_messages(tenant, last)) as batches:
+    async with aclosing(store.messages.recent(tenant, last)) as batches:
         async for batch in batches:
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
@@ -122,7 +122,7 @@ def _compare(
 async def _custom_lists(store: Store, owner: str | None) -> Known:
     known: dict[str, ListDefinition] = {}
     for scope in {None, owner}:
-        for state in await store.lists(scope):
+        for state in await store.lists.all(scope):
             if state.definition.custom:
                 known[scoped_name("tenant" if scope else "global", state.definition.name)] = state.definition
     return known
@@ -131,11 +131,11 @@ async def _custom_lists(store: Store, owner: str | None) -> Known:
 async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
     """The ruling of today's lists. Phrases need the text, so a phrase counts if it was hit then and is still listed."""
     report, tenant = record.report, record.envelope.tenant
-    unkeyed = await store.unkeyed(tenant)
+    unkeyed = await store.list_lookup.unkeyed(tenant)
     spoken = {note.entry: note.where for note in report.lists}
     phrases = [entry for entry in unkeyed.phrases if entry.key in spoken]
     keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
-    hits = [*await store.lookup(tenant, keys), *map(make_hit, phrases)]
+    hits = [*await store.list_lookup.find(tenant, keys), *map(make_hit, phrases)]
     asked = [*report.subjects, *(Subject("text", entry.key, spoken[entry.key]) for entry in phrases)]
     return rule_on(dict.fromkeys(hits), asked, authenticated=report.authentication.aligned, custom=unkeyed.custom)
 
@@ -192,7 +192,7 @@ class ListDryRuns:
 
     async def _run(self, scope: str | None, dry_run: EntryDryRun, hits: list[HitMessage] | None = None) -> None:
         known: dict[str | None, Known] = {}
-        async with aclosing(self._store.recent_messages(scope, MESSAGES)) as batches:
+        async with aclosing(self._store.messages.recent(scope, MESSAGES)) as batches:
             async for batch in batches:
                 await load_custom_lists(self._store, batch, known)
                 await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
@@ -253,11 +253,11 @@ async def try_adding(
 ) -> DryRun | ListFull:
     """Dry run of adding these entries."""
     final = {entry.key: entry for entry in entries}
-    there = await store.entries(scope, definition.name, tuple(final))
+    there = await store.lists.find(scope, definition.name, tuple(final))
     size = await size_of(store, scope, definition.name)
     if size + len(final) - len(there) > definition.max_size:
         return ListFull(size, definition.max_size)
-    if full := await store.bytes_left(scope, definition, entries):
+    if full := await store.lists.bytes_left(scope, definition, entries):
         return full
     moment = now()
     lasting = tuple(key for key, entry in final.items() if entry.expires is None or entry.expires > moment)
@@ -270,7 +270,7 @@ async def try_deleting(
     store: Store, dry_runs: ListDryRuns, scope: str | None, definition: ListDefinition, keys: Sequence[str]
 ) -> DryRun:
     """Dry run of deleting the entries with these keys."""
-    there = {entry.key: entry.shown for entry in await store.entries(scope, definition.name, keys)}
+    there = {entry.key: entry.shown for entry in await store.lists.find(scope, definition.name, keys)}
     change = Change(definition, "tenant" if scope else "global", tuple(there), adding=False)
     shown = {key: there.get(key, key) for key in keys}
     return await dry_runs.run(scope, change, shown, len(there))
@@ -278,5 +278,5 @@ async def try_deleting(
 
 async def size_of(store: Store, scope: str | None, name: str) -> int:
     """The number of entries in a list."""
-    states = await store.lists(scope)
+    states = await store.lists.all(scope)
     return next((state.size for state in states if state.definition.name == name), 0)

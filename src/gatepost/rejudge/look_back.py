@@ -14,9 +14,8 @@ from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import judge_in_turn, load_custom_lists
 from gatepost.rejudge.replay import Change, EntryDryRun, Known
 from gatepost.store.audit import SYSTEM, Actor
-from gatepost.store.look_back_queue import WaitingLookBack
-from gatepost.store.look_backs import MAX_HITS, LookBack
-from gatepost.store.messages import MessageRecord
+from gatepost.store.look_backs import MAX_HITS, LookBack, WaitingLookBack
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -51,7 +50,7 @@ async def look_back(
     search = _Search(EntryDryRun(change, policies.deployment.policy, effort), policies, now() - days * DAY)
     if keys and can_look_back(definition):
         known: dict[str | None, Known] = {}
-        async with aclosing(store.recent_messages(scope, messages)) as batches:
+        async with aclosing(store.messages.recent(scope, messages)) as batches:
             async for batch in batches:
                 await load_custom_lists(store, batch, known)
                 if not await judge_in_turn(partial(search.take, batch, known)):
@@ -101,17 +100,17 @@ async def run_waiting(store: Store, policies: Policies, days: int) -> AsyncItera
 
     That is kept and told as every look back is, and only then forgotten here: a kill repeats one and loses none."""
     for _ in range(MAX_LISTS):
-        waiting = await store.take_look_back()
+        waiting = await store.look_backs.take()
         if waiting is None:
             return
-        definition = await store.list_definition(waiting.scope, waiting.list_name)
+        definition = await store.lists.definition(waiting.scope, waiting.list_name)
         if definition and can_look_back(definition) and days and waiting.keys:
             keys = waiting.keys[:MAX_KEYS]
             found = await look_back(store, policies, waiting.scope, definition, keys, days, _actor_of(waiting))
             if found.found:
-                await store.record_look_back(waiting.scope, waiting.list_name, found)
+                await store.look_backs.record(waiting.scope, waiting.list_name, found)
             yield waiting, found
-        await store.finish_look_back(waiting)
+        await store.look_backs.finish(waiting)
 
 
 def _actor_of(waiting: WaitingLookBack) -> Actor:

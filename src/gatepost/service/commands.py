@@ -195,7 +195,7 @@ async def _welcome_operator(
 ) -> None:
     from gatepost.web.credentials import generate_password
 
-    password = None if await store.users() else generate_password()
+    password = None if await store.users.all() else generate_password()
     started = Started(
         url=local_url(both.abby, port),
         data=data,
@@ -208,7 +208,7 @@ async def _welcome_operator(
     )
     greet(started)
     if password:
-        await first_start.create_administrator(store, password)
+        await first_start.create_administrator(store.users, password)
     await _log_listening("gatepost", both.abby.listen.hosts, port)
 
 

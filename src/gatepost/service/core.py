@@ -47,7 +47,7 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.routing import Routing
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
@@ -74,7 +74,7 @@ async def open_quarantine(
     command passes none and leaves both to the service. Of several processes of a service one cleans up.
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
-    metrics = QuarantineMetrics(store, settings.quarantine.max_size)
+    metrics = QuarantineMetrics(store.quarantine, settings.quarantine.max_size)
     quarantine = Quarantine(
         store,
         raw,
@@ -82,13 +82,13 @@ async def open_quarantine(
         viewer,
         max_size=settings.quarantine.max_size,
         hostname=hostname(settings),
-        tenancy=Tenancy(settings.tenants, store),
+        tenancy=Tenancy(settings.tenants, store.tenants.of_domain),
         node=node_name(settings.events),
         metrics=metrics,
         events=events,
         core=name_core(settings, data),
         outbound=outbound,
-        signer=build_signer(settings, Tenancy(settings.tenants, store)),
+        signer=build_signer(settings, Tenancy(settings.tenants, store.tenants.of_domain)),
     )
     cleanup = Cleanup(
         store,
@@ -141,9 +141,9 @@ def build_guard(
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
-    histories = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
+    histories = SenderHistories(store.sightings, settings.sender_history) if settings.sender_history.enabled else None
     reputation = ReputationZones(settings.reputation.zones, lists)
-    campaigns = Campaigns(store)
+    campaigns = Campaigns(store.campaigns)
     answerer = Answerer(
         resolver,
         lists=lists,
@@ -158,7 +158,7 @@ def build_guard(
     policies.observe(pool.publish)
     node = node or SingleProcess()
     admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
-    metrics = GuardMetrics(admission, pool, resolver, store, condition)
+    metrics = GuardMetrics(admission, pool, resolver, store.counters, condition)
     registry.register(metrics)
     if settings.reputation.zones:
         registry.register(ReputationMetrics(reputation))
@@ -173,12 +173,12 @@ def build_guard(
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
-        learnt=LearntModelSnapshots(store) if settings.learning.enabled else None,
+        learnt=LearntModelSnapshots(store.learning) if settings.learning.enabled else None,
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=condition,
         node=node_name(settings.events),
-        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store)),
+        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store.tenants.of_domain)),
         dns_counters=resolver.counters,
     )
 
@@ -259,7 +259,7 @@ class CoreParts(msgspec.Struct, frozen=True):
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
     """Build a core and start its workers; the stack stops them."""
-    deliveries = DeliveryLog(shared.store)
+    deliveries = DeliveryLog(shared.store.messages.record_deliveries)
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
     routing = await stack.enter_async_context(open_routing(settings, plan.data))
@@ -310,7 +310,8 @@ def start_flow_control(settings: GuardSettings, shared: SharedParts, stack: Asyn
         return None
     flow = FlowControl(
         settings.flow_control,
-        shared.store,
+        shared.store.flow_counts,
+        shared.store.list_lookup,
         defers=not source.after_queue,
         purges=shared.node.is_first,
         events=shared.events,

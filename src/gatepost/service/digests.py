@@ -35,7 +35,7 @@ def build_sender(settings: GuardSettings, store: Store, routing: Routing) -> Dig
     if settings.public_url is None:
         return None
     sender = settings.digests.sender or f"postmaster@{hostname(settings)}"
-    tenancy = Tenancy(settings.tenants, store)
+    tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
     return DigestSender(store, routing, tenancy, settings.digests, settings.public_url, sender, settings.tenants)
 
 
@@ -71,7 +71,7 @@ class DigestSchedule(Schedule):
 
     async def look(self) -> None:
         """Look at every scope once, and send what is to be sent."""
-        enabled = {each.scope for each in await self._store.digest_scopes() if each.preferences.enabled}
+        enabled = {each.scope for each in await self._store.digests.scopes() if each.preferences.enabled}
         if not enabled:
             return
         if self._sender is None:
@@ -79,14 +79,14 @@ class DigestSchedule(Schedule):
                 log.warning("digests cannot be sent: guard.yml needs publicUrl and delivery.nextHop")
             self._warned = True
             return
-        runs = [run for run in await self._store.digest_runs() if run.scope in enabled]
+        runs = [run for run in await self._store.digests.runs() if run.scope in enabled]
         self._waiting = await self._count_waiting(runs)
         for run in runs:
             if await self._is_due(run):
                 await self._run(self._sender, run.scope)
 
     async def _count_waiting(self, runs: Sequence[DigestRun]) -> int:
-        return sum([(await self._store.digest_counts(run.scope)).waiting for run in runs])
+        return sum([(await self._store.digests.counts(run.scope)).waiting for run in runs])
 
     async def _is_due(self, run: DigestRun) -> bool:
         moment = now()
@@ -97,7 +97,7 @@ class DigestSchedule(Schedule):
             return True
         if run.record.is_cut and moment - run.record.finished < REST_MILLISECONDS:
             return False
-        return bool(await self._store.waiting_digests(run.scope, 1))
+        return bool(await self._store.digests.waiting(run.scope, 1))
 
     async def _run(self, sender: DigestSender, scope: str | None) -> None:
         record = await sender.run(scope)

@@ -35,7 +35,7 @@ async def load_web_feeds(
     """Return the feeds of the web interface, and why some of them cannot be run; `paused` ones only where they are
     asked for. A feed of the files wins over one of the same name."""
     feeds, faults = [], {}
-    for definition in await store.feed_definitions():
+    for definition in await store.feeds.definitions():
         if definition.name in of_files or (definition.paused and not paused):
             continue
         try:
@@ -111,7 +111,7 @@ class FeedSchedule(Schedule):
         self._feeds = {feed.name: feed for feed in (*self._of_files.values(), *feeds) if feed.is_scheduled}
 
     async def _load_states(self) -> None:
-        self._states = {state.name: state for state in await self._store.feed_states()}
+        self._states = {state.name: state for state in await self._store.feeds.states()}
 
     async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
         folders = ("--config", str(self._config), "--data", str(self._data))
@@ -121,7 +121,7 @@ class FeedSchedule(Schedule):
         await self._report(feed, ended)
 
     async def _report(self, feed: FeedSettings, ended: CommandResult) -> None:
-        record = (await self._store.feed_state(feed.name)).record
+        record = (await self._store.feeds.state(feed.name)).record
         before = self._states.get(feed.name, FeedState(feed.name)).record
         if record.finished == before.finished:
             # The child ended before it had an outcome, or another node runs the feed.

@@ -15,7 +15,7 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_written
 
 if TYPE_CHECKING:
-    from gatepost.store.users import UserStore
+    from gatepost.store.users import Users
 
 
 ADMINISTRATOR = "admin"
@@ -122,10 +122,10 @@ def _write_configuration(data: DataFolder) -> None:
     data.write_once(data.path / ABBY_FILE, text)
 
 
-async def create_administrator(store: "UserStore", password: str) -> None:
+async def create_administrator(store: "Users", password: str) -> None:
     """Create the first user, the administrator."""
     from gatepost.store.audit import SYSTEM
     from gatepost.web.credentials import PasswordHashes
 
     hashed = await PasswordHashes().hash(password)
-    await store.create_user(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, first_password=True)
+    await store.create(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, first_password=True)

@@ -121,7 +121,7 @@ class ConditionWatch:
 async def check_storage(store: Store) -> str | None:
     """Return why the service is not ready; None if storage answers."""
     try:
-        await store.tenant(_NO_TENANT)
+        await store.tenants.find(_NO_TENANT)
     except StorageError:
         return "storage cannot be read"
     return None

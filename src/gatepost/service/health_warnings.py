@@ -72,7 +72,7 @@ class HealthWarnings:
         if plan is None or plan.guard is None:
             return ""
         try:
-            used = await self._store.held_size()
+            used = await self._store.quarantine.size()
         except StorageError:
             # That is a fault of its own, which the condition has.
             return ""

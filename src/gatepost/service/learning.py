@@ -15,9 +15,8 @@ from prometheus_client.metrics_core import Metric
 
 from gatepost.service.schedules import Schedule, run_command
 from gatepost.settings.learning import LearningSettings
-from gatepost.store.learnt_models import LearningRun
+from gatepost.store.learning import LearningRun, PoolSummary
 from gatepost.store.store import Store
-from gatepost.store.training_pools import PoolSummary
 from gatepost.times import now
 
 log = structlog.get_logger("gatepost.learning")
@@ -59,13 +58,13 @@ class LearningSchedule(Schedule):
 
     async def look(self) -> None:
         """Train the pools that are due, and forget reports that are too old."""
-        self._pools = await self._store.training_pools()
-        self._models = len(await self._store.current_models())
-        runs = {run.tenant: run for run in await self._store.learning_runs()}
+        self._pools = await self._store.learning.pools()
+        self._models = len(await self._store.learning.current_models())
+        runs = {run.tenant: run for run in await self._store.learning.runs()}
         for pool in self._pools:
             if is_due(pool, runs.get(pool.tenant), now()):
                 await self._run(pool.tenant)
-        await self._store.purge_reports(now() - self._settings.retention * DAY)
+        await self._store.learning.purge_reports(now() - self._settings.retention * DAY)
 
     async def _run(self, tenant: str | None) -> None:
         folders = ("--config", str(self._config), "--data", str(self._data))

@@ -21,8 +21,9 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     if not learning.report_addresses:
         return None
     addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
-    tenancy = Tenancy(core.settings.tenants, shared.store)
-    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, shared.store, tenancy)
+    tenancy = Tenancy(core.settings.tenants, shared.store.tenants.of_domain)
+    keep = shared.store.feedback.report_mail
+    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, keep, tenancy)
 
 
 def _smtp_limits(source: SmtpSettings) -> SmtpLimits:
@@ -65,14 +66,14 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
         routing=core.routing,
-        tenancy=Tenancy(core.settings.tenants, shared.store),
+        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=hostname(core.settings),
         reports=_build_report_intake(core, shared),
         deliveries=core.deliveries,
         flow=core.flow,
         outbound=_build_outbound(core, shared),
-        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store)),
+        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store.tenants.of_domain)),
         limits=_smtp_limits(source),
         tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",
@@ -98,7 +99,7 @@ def build_milter_source(core: CoreParts, shared: SharedParts) -> MilterPart | No
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine),
         routing=None,
-        tenancy=Tenancy(core.settings.tenants, shared.store),
+        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
         limits=_milter_limits(source),

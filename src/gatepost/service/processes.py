@@ -92,7 +92,7 @@ def run_node(plan: Plan, bound: Bound, fronts: int, started: Started) -> bool:
             for number in range(fronts)
         }
         if file and writing:
-            runs[WRITER] = lambda plan, control: run_writer(file, plan.data.path, writing, control)
+            runs[WRITER] = lambda _plan, control: run_writer(file, writing, control)
         node = _Node(plan, runs, cells, lambda: release_ports(bound))
         stack.callback(node.close)
         node.run()

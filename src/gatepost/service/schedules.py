@@ -120,7 +120,7 @@ class LookBackSchedule(Schedule):
 
     async def look(self) -> None:
         """Look back for the calls that wait, if there are any."""
-        self._waiting = await self._store.waiting_look_backs()
+        self._waiting = await self._store.look_backs.waiting()
         if not self._waiting:
             return
         folders = ("--config", str(self._config), "--data", str(self._data))

@@ -12,7 +12,7 @@ from gatepost.events.output import OutputCounters
 from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.settings.event_keys import AlertSettings
 from gatepost.settings.web_alerts import WebAlert, WebAlertError, build_alert, leave_out
-from gatepost.store.alert_definitions import AlertDefinition
+from gatepost.store.alerts import AlertDefinition
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
@@ -52,7 +52,7 @@ class WebAlerts:
     async def look(self, store: Store) -> None:
         """Look once."""
         try:
-            alerts = await store.alert_definitions()
+            alerts = await store.alerts.all()
         except StorageError:
             return
         if alerts != self._alerts:

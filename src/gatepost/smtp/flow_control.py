@@ -14,9 +14,8 @@ This is independent of throttling, which slows all mail down while a core is bus
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -26,13 +25,14 @@ from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.lists.addresses import SENDER, list_sender_keys
 from gatepost.lists.entries import NETWORK, list_network_keys
 from gatepost.names import normal_address, normal_domain
-from gatepost.questions import Hit
 from gatepost.settings.flow_control import FlowControlSettings, FlowRulesSettings
 from gatepost.smtp.client import SmtpClient, parse_networks
-from gatepost.smtp.flow_counters import FlowCounters, KeepsCounts, digest
-from gatepost.smtp.greylisting import Greylist, KeepsGreylist, find_network
+from gatepost.smtp.flow_counters import FlowCounters, digest
+from gatepost.smtp.greylisting import Greylist, find_network
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply, reply
 from gatepost.store.errors import StorageError
+from gatepost.store.flow_counts import FlowCounts
+from gatepost.store.list_lookup import ListLookup
 from gatepost.times import date_time
 
 FLUSH_SECONDS = 1.0
@@ -51,14 +51,6 @@ UNKNOWN_RECIPIENTS = reply(421, "4.7.0 Too many unknown recipients, try again la
 UNKNOWN_RECIPIENTS_OF_CLIENT = reply(450, "4.7.1 Too many unknown recipients from this host, try again later")
 
 log = structlog.get_logger("gatepost.guard")
-
-
-class KeepsFlow(KeepsCounts, KeepsGreylist, Protocol):
-    """The store, as far as flow control needs it."""
-
-    async def lookup(self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]]) -> tuple[Hit, ...]: ...
-
-    async def purge_flow(self, now: int) -> int: ...
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -107,18 +99,19 @@ class FlowControl:
     def __init__(
         self,
         settings: FlowControlSettings,
-        store: KeepsFlow,
+        counts: FlowCounts,
+        lists: ListLookup,
         *,
         defers: bool = True,
         purges: bool = True,
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._store, self._defers, self._purges = settings, store, defers, purges
+        self._settings, self._counts, self._lists, self._defers, self._purges = settings, counts, lists, defers, purges
         self._exempt = parse_networks(settings.exempt_hosts)
         self._events, self._clock = events, clock
-        self.counters = FlowCounters(store, clock)
-        self.greylist = Greylist(store, self.counters, clock)
+        self.counters = FlowCounters(counts, clock)
+        self.greylist = Greylist(counts, self.counters, clock)
         # What was put off, by the name of the limit.
         self.refused: Counter[str] = Counter()
         self._told: tuple[int, int] = (0, 0)
@@ -204,7 +197,7 @@ class FlowControl:
         keys = [(SENDER.name, list_sender_keys(attempt.sender))]
         keys += [(NETWORK.name, list_network_keys(address))] if address else []
         try:
-            found = await self._store.lookup(attempt.tenant, keys)
+            found = await self._lists.find(attempt.tenant, keys)
         except StorageError:
             return True
         return any(hit.list in ALLOWED for hit in found)
@@ -256,7 +249,7 @@ class FlowControl:
     async def _purge(self, *, measures: bool) -> None:
         try:
             if self._purges:
-                await self._store.purge_flow(int(self._clock() * 1_000))
+                await self._counts.purge(int(self._clock() * 1_000))
             if measures:
                 await self.greylist.measure()
         except StorageError as fault:

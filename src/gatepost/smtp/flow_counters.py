@@ -9,14 +9,13 @@ While storage is away, each process goes by its own counts.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import Protocol
 
 import structlog
 
 from gatepost.store.errors import StorageError
-from gatepost.store.flow_counts import MAX_KEYS, FlowCount
+from gatepost.store.flow_counts import MAX_KEYS, FlowCount, FlowCounts
 
 # Counters in memory, some 200 bytes each; above that, those that were not asked for the longest are forgotten.
 MAX_CELLS = 50_000
@@ -31,14 +30,6 @@ def digest(*parts: str) -> int:
     """Return the key of a name, as storage has it."""
     whole = "\0".join(parts).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(whole, digest_size=8, person=b"flow").digest(), "little", signed=True)
-
-
-class KeepsCounts(Protocol):
-    """The store, as far as counters need it."""
-
-    async def add_flow_counts(self, counts: Sequence[FlowCount], keys: Sequence[int]) -> dict[tuple[int, int], int]: ...
-
-    async def flow_counts(self, keys: Sequence[int]) -> dict[tuple[int, int], int]: ...
 
 
 class _Cell:
@@ -56,8 +47,8 @@ class _Cell:
 class FlowCounters:
     """The counters of one process. It belongs to one event loop."""
 
-    def __init__(self, store: KeepsCounts, clock: Callable[[], float] = time.time) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, stored: FlowCounts, clock: Callable[[], float] = time.time) -> None:
+        self._stored, self._clock = stored, clock
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._touched: dict[tuple[int, int], None] = {}
         self.fault = ""
@@ -111,7 +102,7 @@ class FlowCounters:
         keys = [name[0] for name in asked if name not in written]
         try:
             counts = list(written.values())
-            totals = await (self._store.add_flow_counts(counts, keys) if counts else self._store.flow_counts(keys))
+            totals = await (self._stored.add_counts(counts, keys) if counts else self._stored.counts(keys))
         except StorageError as fault:
             if not self.fault:
                 log.warning("flow control goes by what this process has counted", reason=str(fault))

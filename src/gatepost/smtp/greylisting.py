@@ -11,10 +11,9 @@ cannot be read, and where it has too many entries, mail is taken.
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Protocol
 
 import structlog
 
@@ -22,7 +21,7 @@ from gatepost.names import normal_address
 from gatepost.settings.flow_control import GreylistingSettings
 from gatepost.smtp.flow_counters import FlowCounters, digest
 from gatepost.store.errors import StorageError
-from gatepost.store.flow_counts import GreylistEntry
+from gatepost.store.flow_counts import FlowCounts
 
 MAX_REMEMBERED = 50_000
 MAX_GATHERED = 20_000
@@ -36,18 +35,6 @@ DAY_MILLISECONDS = 86_400_000
 _VARIABLE = re.compile(r"\+.*|=.*|[0-9]+")
 
 log = structlog.get_logger("gatepost.guard")
-
-
-class KeepsGreylist(Protocol):
-    """The store, as far as greylisting needs it."""
-
-    async def greylist_entries(self, keys: Sequence[int], now: int) -> dict[int, GreylistEntry]: ...
-
-    async def record_greylist(
-        self, waiting: Mapping[int, tuple[int, int]], passed: Mapping[int, tuple[int, int, int]]
-    ) -> None: ...
-
-    async def greylist_size(self, most: int) -> int: ...
 
 
 @lru_cache(4096)
@@ -68,8 +55,8 @@ def describe_sender(sender: str) -> str:
 class Greylist:
     """Which senders wait and which have passed, as far as this process knows. It belongs to one event loop."""
 
-    def __init__(self, store: KeepsGreylist, counters: FlowCounters, clock: Callable[[], float] = time.time) -> None:
-        self._store, self._counters, self._clock = store, counters, clock
+    def __init__(self, stored: FlowCounts, counters: FlowCounters, clock: Callable[[], float] = time.time) -> None:
+        self._stored, self._counters, self._clock = stored, counters, clock
         # Keys that may pass, and until when; keys that were seen first, and when.
         self._known: dict[int, int] = {}
         self._first: dict[int, int] = {}
@@ -126,7 +113,7 @@ class Greylist:
             return first
         self._first.pop(key, None)
         self.looked_up += 1
-        found = await self._store.greylist_entries((whole, key), now)
+        found = await self._stored.greylist_entries((whole, key), now)
         self._storage_fault = ""
         network, entry = found.get(whole), found.get(key)
         if network and network.passed >= settings.pass_after:
@@ -182,7 +169,7 @@ class Greylist:
             return
         self._waiting, self._passed = {}, {}
         try:
-            await self._store.record_greylist(waiting, passed)
+            await self._stored.record_greylist(waiting, passed)
         except StorageError as fault:
             if not self._storage_fault:
                 log.warning("greylisting is open", reason=str(fault))
@@ -196,6 +183,6 @@ class Greylist:
 
     async def measure(self) -> None:
         """See whether there is room for more, and forget what retries no longer come for."""
-        self._is_full = await self._store.greylist_size(MAX_ENTRIES) >= MAX_ENTRIES
+        self._is_full = await self._stored.greylist_size(MAX_ENTRIES) >= MAX_ENTRIES
         now = int(self._clock() * 1_000)
         self._first = {key: first for key, first in self._first.items() if now - first < 7 * DAY_MILLISECONDS}

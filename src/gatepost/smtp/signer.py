@@ -15,7 +15,7 @@ from gatepost.auth.signing import SigningKey, hash_body, make_arc_set, make_dkim
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
 from gatepost.report import Report
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.signing_keys import KeyFile, KeyFileError, SigningKeys
 from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER
 
@@ -39,7 +39,7 @@ class Signer:
         self,
         keys: SigningKeys,
         hostname: str,
-        tenancy: FindsTenants,
+        tenancy: Tenancy,
         *,
         signs_changed: bool = False,
         seal_key: KeyFile | None = None,

@@ -12,7 +12,7 @@ from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
 from gatepost.ids import LEAST_DIGITS, canonical, id_prefix
 from gatepost.policy.rules import VERDICTS
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_index import Evidence
 from gatepost.store.message_plans import MessageFilter
 from gatepost.web.forms import Form, parse_period
 from gatepost.web.request import SignedInRequest

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gatepost.store.security_keys import NewSecurityKey, SecurityKey
+from gatepost.store.second_factors import NewSecurityKey, SecurityKey
 from gatepost.store.users import User
 from gatepost.web.forms import Form
 

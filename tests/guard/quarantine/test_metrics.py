@@ -52,7 +52,7 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
     async def test() -> None:
         store, raw = open_store("sqlite:g.db", tmp_path), RawFolder(tmp_path / "q")
         relay = Relay(next_hop.url, "off", "gate.example")
-        tally, registry = QuarantineMetrics(store, 4 * len(RAW)), CollectorRegistry()
+        tally, registry = QuarantineMetrics(store.quarantine, 4 * len(RAW)), CollectorRegistry()
         registry.register(tally)
         quarantine = Quarantine(store, raw, Routing.through(relay), max_size=4 * len(RAW), metrics=tally)
         # Nothing is claimed before anybody has looked.

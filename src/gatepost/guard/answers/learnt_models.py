@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from gatepost.store.errors import StorageError
-from gatepost.store.learnt_models import LearntModelStore
+from gatepost.store.learning import Learning
 from gatepost.workers.jobs import LearntSnapshot
 
 POLL_SECONDS = 2.0
@@ -28,7 +28,7 @@ _MODEL = msgspec.msgpack.Decoder(dict[str, Any])
 class LearntModelSnapshots:
     """The current learnt models of a deployment, packed by tenant."""
 
-    def __init__(self, store: LearntModelStore, poll: float = POLL_SECONDS) -> None:
+    def __init__(self, store: Learning, poll: float = POLL_SECONDS) -> None:
         self._store, self._poll = store, poll
         self._current: dict[str, int] = {}
         self._cached: dict[str, LearntSnapshot] = {}

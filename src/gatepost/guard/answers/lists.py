@@ -20,7 +20,7 @@ from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
 from gatepost.store.errors import StorageError
-from gatepost.store.lookup import HitCount
+from gatepost.store.list_lookup import HitCount
 from gatepost.store.store import Store
 from gatepost.workers.jobs import ListSnapshot
 from gatepost.workers.protocol import RecentSnapshots
@@ -83,7 +83,7 @@ class ListAnswers:
     async def snapshot(self, tenant: str | None) -> ListSnapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
         key = f"lists:{tenant or ''}"
-        version = await self._store.unkeyed_version(tenant)
+        version = await self._store.list_lookup.unkeyed_version(tenant)
         held = self._snapshots.get(key)
         if held is None or not self._holds(held, version):
             held = await self._load(key, tenant, version)
@@ -107,7 +107,7 @@ class ListAnswers:
                 await asyncio.sleep(held.next_load - clock())
             loading.begun += 1
             started = clock()
-            source = await self._store.unkeyed(tenant)
+            source = await self._store.list_lookup.unkeyed(tenant)
             loaded = await asyncio.to_thread(_pack, key, source)
             rest = min(REST * (clock() - started), MAX_REST_SECONDS)
             held = msgspec.structs.replace(loaded, next_load=clock() + rest)
@@ -126,7 +126,7 @@ class ListAnswers:
                 wanted.setdefault((note.scope, note.list), []).append(note.entry)
         found: dict[tuple[str, str, str], str] = {}
         for (scope, name), keys in wanted.items():
-            for entry in await self._store.entries(tenant if scope == "tenant" else None, name, keys):
+            for entry in await self._store.lists.find(tenant if scope == "tenant" else None, name, keys):
                 found[scope, name, entry.key] = entry.comment
         if not any(found.values()):
             return report
@@ -141,7 +141,7 @@ class ListAnswers:
         else gets the message: it has one verdict."""
         only = recipients[0] if len(recipients) == 1 else ""
         try:
-            return LookupAnswer(await self._store.lookup(tenant, question.keys, only))
+            return LookupAnswer(await self._store.list_lookup.find(tenant, question.keys, only))
         except StorageError as fault:
             log.error("lists could not be read", reason=str(fault))
             return LookupAnswer(failed=True)
@@ -170,13 +170,15 @@ class ListAnswers:
         if not counted:
             return
         try:
-            await self._store.record_hits([HitCount(*key, hits, last) for key, (hits, last) in counted.items()])
+            await self._store.list_lookup.record_hits(
+                [HitCount(*key, hits, last) for key, (hits, last) in counted.items()]
+            )
         except StorageError as fault:
             log.warning("hits could not be counted", reason=str(fault))
 
     async def _purge(self) -> None:
         try:
-            await self._store.purge_expired(int(self._clock() * 1000))
+            await self._store.lists.purge_expired(int(self._clock() * 1000))
         except StorageError as fault:
             log.warning("expired entries could not be purged", reason=str(fault))
 

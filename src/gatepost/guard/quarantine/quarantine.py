@@ -40,12 +40,12 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
 from gatepost.scanning.spool import sha256
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signer import Signer
 from gatepost.store.errors import StorageError
-from gatepost.store.held_mail import HeldMessage
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.jobs import AnalysisJob
@@ -94,7 +94,7 @@ class Quarantine:
         *,
         max_size: int | None = None,
         hostname: str = "localhost",
-        tenancy: FindsTenants | None = None,
+        tenancy: Tenancy | None = None,
         node: str = "",
         metrics: QuarantineMetrics | None = None,
         events: Emits = NO_EVENTS,
@@ -105,7 +105,7 @@ class Quarantine:
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._events, self._core = events, core
-        self._metrics = metrics or QuarantineMetrics(store, max_size)
+        self._metrics = metrics or QuarantineMetrics(store.quarantine, max_size)
         self._releaser = Releaser(
             *(store, raw, routing, clock, hostname, tenancy), node=node, outbound=outbound, signer=signer
         )
@@ -143,7 +143,7 @@ class Quarantine:
             source=request.source,
             receipt=result.receipt,
         )
-        if await self._store.hold(record, self._core):
+        if await self._store.quarantine.hold(record, self._core):
             self._size += raw.size
             self._metrics.count("kept")
             self._events.emit(describe_held, record)
@@ -152,22 +152,22 @@ class Quarantine:
     async def take_back(self, ggrid: str) -> None:
         """Hold a message no longer that its sender was told to send again; where that fails, it stays."""
         try:
-            if await self._store.delete_held(ggrid, None):
+            if await self._store.quarantine.delete(ggrid, None):
                 await self._raw.delete(ggrid)
         except StorageError as fault:
             log.warning("a message that comes again stays held", ggrid=ggrid, reason=str(fault))
 
     async def undecided_before(self, digest: str) -> int:
         """Return how often this digest was undecided in the last 24 hours before this time, which is recorded."""
-        return await self._store.undecided_before(digest)
+        return await self._store.quarantine.undecided_before(digest)
 
     async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """Return a message that is held or was released, of that tenant if one is named."""
-        return await self._store.held(ggrid, tenant)
+        return await self._store.quarantine.find(ggrid, tenant)
 
     async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None:
         """Return the bytes of a held message."""
-        mail = await self._store.held(ggrid, tenant)
+        mail = await self._store.quarantine.find(ggrid, tenant)
         return await self._raw.get(mail.record.ggrid) if mail and mail.state != "released" else None
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld:
@@ -177,7 +177,7 @@ class Quarantine:
     async def delete(self, order: DeleteOrder) -> bool:
         """Delete a message, also one whose bytes are not here; False where there is none, or it is being released. The
         bytes of one that can be restored stay."""
-        if not await self._store.delete_held(order.ggrid, order.by, order.tenant, for_good=order.for_good):
+        if not await self._store.quarantine.delete(order.ggrid, order.by, order.tenant, for_good=order.for_good):
             return False
         self._metrics.count("deleted")
         if order.for_good:
@@ -185,7 +185,7 @@ class Quarantine:
         return True
 
     async def _release(self, order: ReleaseOrder | RecipientReleaseOrder) -> ReleaseOutcome:
-        mail = await self._store.held(order.ggrid, order.tenant)
+        mail = await self._store.quarantine.find(order.ggrid, order.tenant)
         if mail is None:
             return NotHeld()
         if isinstance(order, ReleaseOrder):
@@ -216,14 +216,14 @@ class Quarantine:
         return await self._viewer.show(job)
 
     async def _export(self, order: ExportOrder) -> bytes | NotHeld:
-        mail = await self._store.held(order.ggrid, order.tenant)
+        mail = await self._store.quarantine.find(order.ggrid, order.tenant)
         raw = await self.raw(order.ggrid, order.tenant)
         if mail is None or raw is None:
             return NotHeld()
         if order.is_reading:
-            await self._store.note_view(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+            await self._store.audit.note_view(mail.record.ggrid, mail.record.envelope.tenant, order.by)
         elif not order.for_learning:
-            await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+            await self._store.audit.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
         return raw
 
     async def _delete(self, order: DeleteOrder) -> Deleted | Busy | NotHeld:
@@ -245,7 +245,7 @@ class Quarantine:
             return
         now = time.monotonic()
         if self._summed is None or now - self._summed > SIZE_SECONDS or self._size + size > self._max_size:
-            self._size, self._summed = await self._store.held_size(), now
+            self._size, self._summed = await self._store.quarantine.size(), now
         if self._size + size > self._max_size:
             log.error("the quarantine is full", bytes=self._size, maximum=self._max_size)
             raise StorageError(f"The quarantine holds {self._size:,} bytes; quarantine.maxSize is {self._max_size:,}.")
@@ -276,7 +276,7 @@ class Cleanup:
     ) -> None:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
         self._deleted_retention = deleted_retention
-        self._metrics = metrics or QuarantineMetrics(store, None)
+        self._metrics = metrics or QuarantineMetrics(store.quarantine, None)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -293,9 +293,9 @@ class Cleanup:
         """Delete what was held for longer than the retention of its tenant or, without one, of the configuration;
         return how many."""
         moment = int(self._clock() * 1_000)
-        limits = await self._store.retention_limits("quarantine", moment)
-        purged = await self._store.purge_held(moment - self._retention * DAY_MILLISECONDS, limits)
-        await self._store.purge_deleted(moment - self._deleted_retention * DAY_MILLISECONDS)
+        limits = await self._store.tenants.retention_limits("quarantine", moment)
+        purged = await self._store.quarantine.purge(moment - self._retention * DAY_MILLISECONDS, limits)
+        await self._store.quarantine.purge_deleted(moment - self._deleted_retention * DAY_MILLISECONDS)
         self._metrics.count("expired", purged)
         return purged
 
@@ -303,7 +303,7 @@ class Cleanup:
         """Delete bytes of that age whose record is gone or never came; return how many."""
         swept = 0
         async for ggrids in self._raw.older_than(age):
-            for ggrid in set(ggrids) - await self._store.needed_among(ggrids):
+            for ggrid in set(ggrids) - await self._store.quarantine.needed_among(ggrids):
                 await self._raw.delete(ggrid)
                 swept += 1
         return swept

@@ -37,7 +37,7 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
     ReleaseOutcome,
 )
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
@@ -49,10 +49,9 @@ from gatepost.smtp.trace import PIECE, Arrival, BytesInPieces, build_release_fie
 from gatepost.store.audit import Actor
 from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import normalize_address
-from gatepost.store.messages import MessageRecord, Release
-from gatepost.store.recipient_releases import as_release
+from gatepost.store.message_records import MessageRecord, Release
+from gatepost.store.quarantine import HeldMessage, as_release
 from gatepost.store.store import Store
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
@@ -89,7 +88,7 @@ class Releaser:
         routing: Routing | None,
         clock: Callable[[], float],
         hostname: str,
-        tenancy: FindsTenants | None,
+        tenancy: Tenancy | None,
         *,
         node: str = "",
         outbound: Routing | None = None,
@@ -143,26 +142,26 @@ class Releaser:
         return await self._claim_and_send(mail, raw, order, named)
 
     async def _find_before(self, mail: HeldMessage, own: str) -> Released | None:
-        for each in await self._store.recipient_releases(mail.record.ggrid):
+        for each in await self._store.quarantine.recipient_releases(mail.record.ggrid):
             if each.address == own:
                 return _as_released(mail, as_release(each))
         return None
 
     async def _recipients_left(self, record: MessageRecord) -> tuple[str, ...]:
         """Return the recipients who do not have the message yet."""
-        having = {each.address for each in await self._store.recipient_releases(record.ggrid)}
+        having = {each.address for each in await self._store.quarantine.recipient_releases(record.ggrid)}
         return tuple(each for each in record.envelope.recipients if normalize_address(each) not in having)
 
     async def _claim_and_send(
         self, mail: HeldMessage, raw: bytes, order: ReleaseOrder | RecipientReleaseOrder, wanted: Sequence[str]
     ) -> ReleaseOutcome:
         ggrid, holder, now = mail.record.ggrid, new_id(), int(self._clock() * 1_000)
-        if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
+        if not await self._store.quarantine.claim(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
             return await self._result_of_other(ggrid)
         if isinstance(order, RecipientReleaseOrder):
             # Another release may have ended between the look and the claim.
             if before := await self._find_before(mail, normalize_address(order.recipient)):
-                await self._store.give_back(ggrid, holder)
+                await self._store.quarantine.give_back(ggrid, holder)
                 return before
         elif not order.recipients:
             wanted = await self._recipients_left(mail.record)
@@ -173,7 +172,7 @@ class Releaser:
         return await asyncio.shield(task)
 
     async def _note_failure(self, record: MessageRecord, by: Actor, failure: NotSent) -> None:
-        await self._store.note_failed_release(record.ggrid, record.envelope.tenant, by, failure.reason)
+        await self._store.audit.note_failed_release(record.ggrid, record.envelope.tenant, by, failure.reason)
 
     async def finish(self) -> None:
         """Wait for the releases that are under way."""
@@ -205,11 +204,11 @@ class Releaser:
 
     async def _result_without_bytes(self, ggrid: str) -> ReleaseOutcome:
         """The bytes are not here: they never were, or the message was released since its record was read."""
-        mail = await self._store.held(ggrid)
+        mail = await self._store.quarantine.find(ggrid)
         return _as_released(mail, mail.release) if mail and mail.release else NotHeld()
 
     async def _result_of_other(self, ggrid: str) -> ReleaseOutcome:
-        mail = await self._store.held(ggrid)
+        mail = await self._store.quarantine.find(ggrid)
         if mail is None:
             return NotHeld()
         return _as_released(mail, mail.release) if mail.release else Busy()
@@ -232,18 +231,18 @@ class Releaser:
             else:
                 failure = await self._send(mail.record, wanted, content, deliveries)
         except BaseException:
-            await self._store.give_back(ggrid, holder)
+            await self._store.quarantine.give_back(ggrid, holder)
             raise
         if failure:
             log.warning("not released", ggrid=ggrid, reason=failure.reason)
-            await self._store.give_back(ggrid, holder)
+            await self._store.quarantine.give_back(ggrid, holder)
             await self._note_failure(mail.record, order.by, failure)
             if deliveries:
-                await self._store.record_deliveries(deliveries)
+                await self._store.messages.record_deliveries(deliveries)
             return failure
         if isinstance(order, RecipientReleaseOrder):
             release, is_last = await self._record_one(ggrid, order.recipient, order.by, holder)
-            await self._store.record_deliveries(deliveries)
+            await self._store.messages.record_deliveries(deliveries)
         else:
             release, is_last = await self._record(ggrid, wanted, order.by, holder, deliveries), True
         # The label of a recipient is an address, which has no place in the log.
@@ -340,22 +339,22 @@ class Releaser:
         """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
         for attempt in range(RECORD_ATTEMPTS - 1):
             try:
-                return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
+                return await self._store.quarantine.mark_released(ggrid, recipients, by, release_id, deliveries)
             except StorageError as fault:
                 log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
+        return await self._store.quarantine.mark_released(ggrid, recipients, by, release_id, deliveries)
 
     async def _record_one(self, ggrid: str, recipient: str, by: Actor, release_id: str) -> tuple[Release, bool]:
         """Record the release to one recipient, in several attempts; also whether it was the last one."""
         for attempt in range(RECORD_ATTEMPTS - 1):
             try:
-                made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
+                made, is_last = await self._store.quarantine.mark_released_to(ggrid, recipient, by, release_id)
                 return as_release(made), is_last
             except StorageError as fault:
                 log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
+        made, is_last = await self._store.quarantine.mark_released_to(ggrid, recipient, by, release_id)
         return as_release(made), is_last
 
     async def _discard(self, ggrid: str) -> None:

@@ -34,7 +34,7 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
     fault = expires.message if isinstance(expires, Failure) else "" if name else "enter a name"
     if fault or isinstance(expires, Failure):
         return html_response(await _render_keys(context, request, fault=fault), 400)
-    created = await context.store.create_api_key(
+    created = await context.store.api_keys.create(
         name, scope, form.has("read-only"), expires, request.actor, key_id=stated
     )
     if isinstance(created, NotFound) and created.what == "form":
@@ -49,10 +49,10 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
 
 async def revoke_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Revoke a key."""
-    keys = await context.store.api_keys(request.user.tenant)
+    keys = await context.store.api_keys.all(request.user.tenant)
     if not any(key.id == request.path_part("id") for key in keys):
         return NOT_VISIBLE
-    await context.store.revoke_api_key(request.path_part("id"), request.actor)
+    await context.store.api_keys.revoke(request.path_part("id"), request.actor)
     return redirect("/keys", notice="key-revoked")
 
 
@@ -60,7 +60,9 @@ async def _render_keys(
     context: WebContext, request: SignedInRequest, *, secret: str = "", created: ApiKey | None = None, fault: str = ""
 ) -> str:
     scopes: Scopes = await find_scopes(context, request)
-    keys = sorted(await context.store.api_keys(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created))
+    keys = sorted(
+        await context.store.api_keys.all(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created)
+    )
     return await context.renderer.render_in_turns(
         "keys.html",
         request,

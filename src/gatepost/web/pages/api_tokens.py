@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.settings.keys import TokenPermission
+from gatepost.store.api_keys import TokenUse
 from gatepost.store.publishing import VersionContent
-from gatepost.store.token_uses import TokenUse
 from gatepost.times import date_time
 from gatepost.web.configuration import Publisher
 from gatepost.web.context import WebContext
@@ -103,7 +103,7 @@ async def _publish(
     if faults:
         return f"the version would have a fault: {faults[0]}"
     digest = publisher.digest(content)
-    if not await context.store.publish_over(running.number, content, digest, reason, request.actor):
+    if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return "another version was published meanwhile; try again"
     return ""
 
@@ -132,7 +132,7 @@ async def _render(
     fault: str = "",
     created: tuple[str, str] | None = None,
 ) -> Response:
-    running, uses = await find_running(context, publisher), await context.store.token_uses()
+    running, uses = await find_running(context, publisher), await context.store.api_keys.token_uses()
     page = await context.renderer.render_in_turns(
         "tokens.html",
         request,

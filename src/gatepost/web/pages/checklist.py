@@ -62,7 +62,7 @@ async def find_checklist(context: WebContext, request: SignedInRequest) -> list[
     """Return the items that were not dismissed; none for whoever cannot do them, or where all are done."""
     if request.user.tenant or not request.may("system.change"):
         return []
-    dismissed = await context.store.dismissed_items()
+    dismissed = await context.store.publishing.dismissed_items()
     if ALL in dismissed:
         return []
     done = await _find_done(context, request.user)
@@ -74,13 +74,14 @@ async def find_checklist(context: WebContext, request: SignedInRequest) -> list[
 
 async def _find_done(context: WebContext, user: User) -> set[str]:
     settings = {key: value for _, key, value in context.installation.settings}
-    sizes = {state.definition.name: state.size for state in await context.store.lists(None)}
+    sizes = {state.definition.name: state.size for state in await context.store.lists.all(None)}
     facts = {
         "password": not (user.must_change or user.first_password),
         "second-factor": user.has_second_factor or user.external is not None,
-        "own-domains": sizes.get("own-domains", 0) > 0 or any(each.domains for each in await context.store.tenants()),
+        "own-domains": sizes.get("own-domains", 0) > 0
+        or any(each.domains for each in await context.store.tenants.all()),
         "protected-people": sizes.get("protected-people", 0) > 0,
-        "mail": bool((await context.store.search_messages(MessageFilter(), limit=1)).rows),
+        "mail": bool((await context.store.messages.search(MessageFilter(), limit=1)).rows),
         "retention": any(
             settings.get(key, DEFAULT_RETENTION) != DEFAULT_RETENTION
             for key in ("history.retention", "quarantine.retention")
@@ -95,7 +96,7 @@ async def dismiss(context: WebContext, request: SignedInRequest) -> Response | F
     name = request.form.text("name", 30)
     if name not in ITEMS and name != ALL:
         return NOT_VISIBLE
-    await context.store.dismiss_item(name, request.actor)
+    await context.store.publishing.dismiss_item(name, request.actor)
     return redirect("/", notice="item-dismissed")
 
 

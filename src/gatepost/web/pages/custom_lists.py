@@ -43,7 +43,7 @@ async def create_list(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(definition, UnfitList):
         fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
         return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 400)
-    created = await context.store.create_list(scope, definition, request.actor)
+    created = await context.store.lists.create(scope, definition, request.actor)
     if isinstance(created, NotFound | ListRefusal):
         return NOT_VISIBLE
     if isinstance(created, NameTaken | TooManyLists):
@@ -75,7 +75,7 @@ async def render_lists(
         "lists.html",
         request,
         here="/lists",
-        states=await context.store.lists(scope),
+        states=await context.store.lists.all(scope),
         scope=scope or GLOBAL,
         scope_name=scope_name,
         scopes=await find_scopes(context, request),
@@ -107,7 +107,7 @@ async def delete_list(context: WebContext, request: SignedInRequest) -> Response
         return scoped_list
     if not scoped_list.definition.custom:
         return BUILT_IN
-    gone = await context.store.delete_list(scoped_list.scope, scoped_list.definition.name, request.actor)
+    gone = await context.store.lists.delete(scoped_list.scope, scoped_list.definition.name, request.actor)
     return NO_LIST if isinstance(gone, NotFound) else redirect(scoped_list.home, notice="list-deleted")
 
 

@@ -22,12 +22,10 @@ from gatepost.digests.mail import MAX_SUBJECT, show, show_sender
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS, NotHeld, RecipientReleaseOrder, Released
 from gatepost.store.audit import Actor
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.digests import Digest
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.digests import Digest, DigestPreferences
 from gatepost.store.held_search import normalize_address
-from gatepost.store.recipient_entries import EntrySays
-from gatepost.store.recipient_requests import MAX_SAID
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.recipients import MAX_SAID, EntrySays
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, read_form
 from gatepost.web.page_responses import html_response
@@ -94,7 +92,7 @@ async def use_link(context: WebContext, request: Request) -> Response | Failure:
     if not done:
         return _refuse(context)
     if done[0] not in ("done_later", "done_full"):
-        await context.store.use_digest_link(opened.digest.id, opened.item)
+        await context.store.digests.use_link(opened.digest.id, opened.item)
     page = context.renderer.render_public(
         "recipient-done.html", texts=opened.texts, done=[opened.texts.say(each) for each in done]
     )
@@ -103,7 +101,7 @@ async def use_link(context: WebContext, request: Request) -> Response | Failure:
 
 async def _open(context: WebContext, request: Request) -> OpenedLink | Failure | None:
     """Return what a link leads to; None if it does not work, for whatever reason."""
-    link = read_link(str(request.path_params["link"]), await context.store.digest_keys(), context.now())
+    link = read_link(str(request.path_params["link"]), await context.store.digests.keys(), context.now())
     if link:
         return await _find(context, link.digest, link.item)
     # Whoever has a link of ours does not wait, or one guest could slow down a whole office behind one address.
@@ -116,20 +114,20 @@ async def _open(context: WebContext, request: Request) -> OpenedLink | Failure |
 
 
 async def _find(context: WebContext, uid: str, item: str) -> OpenedLink | None:
-    digest = await context.store.digest(uid)
-    if digest is None or await context.store.is_digest_link_used(uid, item):
+    digest = await context.store.digests.find(uid)
+    if digest is None or await context.store.digests.is_link_used(uid, item):
         return None
-    preferences = (await context.store.digest_scope(digest.scope)).preferences
+    preferences = (await context.store.digests.scope(digest.scope)).preferences
     if not preferences.enabled:
         return None
     if not item:
         return OpenedLink(digest, preferences) if preferences.own_entries else None
-    mail = await context.store.held(item)
+    mail = await context.store.quarantine.find(item)
     if mail is None or mail.record.envelope.tenant != digest.scope or mail.state == "released":
         return None
     if digest.address not in map(normalize_address, mail.record.envelope.recipients):
         return None
-    having = {each.address for each in await context.store.recipient_releases(item)}
+    having = {each.address for each in await context.store.quarantine.recipient_releases(item)}
     return None if digest.address in having else OpenedLink(digest, preferences, mail)
 
 
@@ -145,7 +143,7 @@ async def _act(context: WebContext, opened: OpenedLink, form: Form) -> tuple[str
         return ("done_released", *allowed)
     if word == "request" and not opened.may_release:
         said = form.text("said", MAX_SAID)
-        taken = await store.ask_for_release(opened.item, digest.scope, digest.address, said)
+        taken = await store.recipients.ask_for_release(opened.item, digest.scope, digest.address, said)
         return ("done_requested",) if taken else ("done_full",)
     if word == "block":
         return await _put_entry(context, opened, "block")
@@ -156,21 +154,21 @@ async def _put_entry(context: WebContext, opened: OpenedLink, says: EntrySays) -
     if not opened.preferences.own_entries or "@" not in opened.sender:
         return ()
     digest = opened.digest
-    taken = await context.store.put_recipient_entry(digest.scope, digest.address, opened.sender, says, opened.by)
+    taken = await context.store.recipients.put_entry(digest.scope, digest.address, opened.sender, says, opened.by)
     return (f"done_{says}ed",) if taken else ("done_not_allowed",)
 
 
 async def _remove_entries(context: WebContext, opened: OpenedLink, form: Form) -> tuple[str, ...]:
     digest = opened.digest
     chosen = [each[:500] for each in form.all("sender")]
-    await context.store.delete_recipient_entries(digest.scope, digest.address, chosen, opened.by)
+    await context.store.recipients.delete_entries(digest.scope, digest.address, chosen, opened.by)
     return ("entries_removed",)
 
 
 async def _render(context: WebContext, opened: OpenedLink) -> Response:
     texts, digest = opened.texts, opened.digest
     if opened.mail is None:
-        entries = await context.store.entries_of_recipient(digest.scope, digest.address)
+        entries = await context.store.recipients.entries_of(digest.scope, digest.address)
         return _respond(context.renderer.render_public("recipient-entries.html", texts=texts, entries=entries))
     report = opened.mail.record.report
     with times_in(opened.preferences.zone):

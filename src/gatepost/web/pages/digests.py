@@ -8,7 +8,7 @@ from gatepost.api.errors import Failure
 from gatepost.digests.languages import list_languages
 from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
-from gatepost.store.digest_settings import MAX_DOMAINS, MAX_INTRO, DigestPreferences, DigestScope
+from gatepost.store.digests import MAX_DOMAINS, MAX_INTRO, DigestPreferences, DigestScope
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form
 from gatepost.web.page_responses import html_response, redirect
@@ -23,8 +23,8 @@ NO_TENANT = "Mail without a tenant"
 async def show_digests(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """List the scopes that the user may see, with the state of their digests."""
     scopes = await find_scopes(context, request)
-    known = {each.scope: each for each in await context.store.digest_scopes()}
-    runs = {run.scope: run for run in await context.store.digest_runs()}
+    known = {each.scope: each for each in await context.store.digests.scopes()}
+    runs = {run.scope: run for run in await context.store.digests.runs()}
     uids = [*([None] if scopes.has_all_tenants else []), *(tenant.uid for tenant in scopes.tenants)]
     lines = [(uid, _name(scopes.name(uid), uid), known.get(uid), runs.get(uid)) for uid in uids]
     return html_response(await context.renderer.render_in_turns("digests.html", request, here="/digests", lines=lines))
@@ -35,7 +35,7 @@ async def show_scope(context: WebContext, request: SignedInRequest) -> Response 
     scope = await _find_scope(context, request)
     if isinstance(scope, Failure):
         return scope
-    found = await context.store.digest_scope(scope)
+    found = await context.store.digests.scope(scope)
     return html_response(await _render(context, request, found, "\n".join(found.preferences.domains)))
 
 
@@ -51,7 +51,7 @@ async def save_scope(context: WebContext, request: SignedInRequest) -> Response 
     if faults:
         shown = DigestScope(scope, wanted, int(seen) if seen.isdigit() else 0)
         return html_response(await _render(context, request, shown, typed, faults), 400)
-    saved = await context.store.put_digest_preferences(
+    saved = await context.store.digests.put_preferences(
         scope, wanted, int(seen) if seen.isdigit() else -1, request.actor
     )
     return redirect(f"/digests/{scope or GLOBAL}", notice="digests-saved" if saved else "digests-changed")
@@ -63,7 +63,7 @@ async def remove_entry(context: WebContext, request: SignedInRequest) -> Respons
     if isinstance(scope, Failure):
         return scope
     form = request.form
-    removed = await context.store.delete_recipient_entries(
+    removed = await context.store.recipients.delete_entries(
         scope, form.text("address", 500), [form.text("sender", 500)], request.actor
     )
     return redirect(f"/digests/{scope or GLOBAL}", removed, notice="entries-removed")
@@ -71,7 +71,7 @@ async def remove_entry(context: WebContext, request: SignedInRequest) -> Respons
 
 async def _find_scope(context: WebContext, request: SignedInRequest) -> str | Failure | None:
     scope = request.parse_scope(request.path_part("scope"))
-    if isinstance(scope, str) and await context.store.tenant(scope) is None:
+    if isinstance(scope, str) and await context.store.tenants.find(scope) is None:
         return NOT_VISIBLE
     return scope
 
@@ -120,8 +120,8 @@ async def _render(
 ) -> str:
     scopes = await find_scopes(context, request)
     after = (request.query.text("after", 500), request.query.text("sender", 500))
-    entries = await context.store.recipient_entries(shown.scope, after, ENTRIES_ON_A_PAGE + 1)
-    runs = {run.scope: run for run in await context.store.digest_runs()}
+    entries = await context.store.recipients.entries(shown.scope, after, ENTRIES_ON_A_PAGE + 1)
+    runs = {run.scope: run for run in await context.store.digests.runs()}
     return await context.renderer.render_in_turns(
         "digest-scope.html",
         request,
@@ -132,7 +132,7 @@ async def _render(
         preferences=msgspec.structs.replace(shown.preferences),
         typed=typed,
         run=runs.get(shown.scope),
-        counts=await context.store.digest_counts(shown.scope),
+        counts=await context.store.digests.counts(shown.scope),
         languages=list_languages(),
         zones=zone_names(),
         entries=entries[:ENTRIES_ON_A_PAGE],

@@ -20,8 +20,8 @@ from gatepost.lists.entries import PHRASE, ListRefusal
 from gatepost.rejudge.dry_run import new_entry, try_adding
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
+from gatepost.store.lists import NewEntry
 from gatepost.web.context import WebContext
 from gatepost.web.list_access import Applied, ListInScope, RejectedLine, add_all, explain_refusal, find_list
 from gatepost.web.page_responses import (

@@ -18,7 +18,7 @@ from gatepost.lists.addresses import PERSON
 from gatepost.lists.entries import NormalForm
 from gatepost.rejudge.dry_run import try_deleting
 from gatepost.rejudge.replay import Change
-from gatepost.store.entries import EntryRow, ListEntry, NewEntry
+from gatepost.store.lists import EntryRow, ListEntry, NewEntry
 from gatepost.web.context import WebContext
 from gatepost.web.forms import parse_expiry
 from gatepost.web.list_access import ListInScope, add_all, delete_all, find_feeds, find_list, find_scope
@@ -48,7 +48,7 @@ async def show_entries(context: WebContext, request: SignedInRequest) -> Respons
         return scoped_list
     query = request.query
     text, inside = query.text("q"), query.text("how") == "contains"
-    found = await context.store.entries_page(
+    found = await context.store.lists.page(
         scoped_list.scope,
         scoped_list.definition.name,
         prefix="" if inside else search_prefix(text, scoped_list),
@@ -71,7 +71,7 @@ async def show_entries(context: WebContext, request: SignedInRequest) -> Respons
             typed=query.text("add"),
             most=MAX_LINES,
             feeds=await find_feeds(context, scoped_list.scope, scoped_list.definition.name),
-            look_backs=await context.store.look_backs(scoped_list.scope, scoped_list.definition.name, 3),
+            look_backs=await context.store.look_backs.of_list(scoped_list.scope, scoped_list.definition.name, 3),
         )
     )
 
@@ -120,7 +120,7 @@ async def export_list(context: WebContext, request: SignedInRequest) -> Response
         request.party, scoped_list.scope, name, FileLines(kind), heading(kind).encode()
     )
     if not isinstance(stream, Failure):
-        await context.store.note(
+        await context.store.audit.note(
             "list.export", request.actor, scoped_list.scope, list_name=name, count=scoped_list.size, sample=[kind]
         )
         stream.headers.update(PAGE_HEADERS)
@@ -186,7 +186,7 @@ async def _find_entry(
     scoped_list = await find_list(context, request)
     if isinstance(scoped_list, Failure):
         return scoped_list
-    there = await context.store.entries(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
+    there = await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
     return (scoped_list, there[0]) if there else ENTRY_GONE
 
 

@@ -7,7 +7,8 @@ What is shown of a message is read from its record, and is gone when that is.
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 from gatepost.web.context import WebContext
 from gatepost.web.list_access import ListInScope, find_list
 from gatepost.web.page_responses import html_response
@@ -25,12 +26,14 @@ async def show_look_back(context: WebContext, request: SignedInRequest) -> Respo
     scope, name = scoped_list.scope, scoped_list.definition.name
     number = request.query.text("id", 20)
     if not number:
-        return html_response(await _render(context, request, scoped_list, await context.store.look_backs(scope, name)))
+        return html_response(
+            await _render(context, request, scoped_list, await context.store.look_backs.of_list(scope, name))
+        )
     is_number = number.isascii() and number.isdigit() and len(number) <= 18
-    found = await context.store.look_back(scope, name, int(number)) if is_number else None
+    found = await context.store.look_backs.find(scope, name, int(number)) if is_number else None
     if found is None:
         return NO_LOOK_BACK
-    lines = await context.store.message_lines([ggrid for ggrid, _ in found.hits])
+    lines = await context.store.messages.lines([ggrid for ggrid, _ in found.hits])
     return html_response(await _render(context, request, scoped_list, (found,), lines))
 
 

@@ -14,7 +14,7 @@ from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import MAX_HITS, FoundHits, new_entry
 from gatepost.rejudge.replay import Change
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import Form, default_end, parse_expiry
 from gatepost.web.held_places import tail_of
@@ -72,7 +72,7 @@ async def save_entry(context: WebContext, request: SignedInRequest) -> Response 
     is_sure = request.form.has("sure") or not await _find_warning(context, form, scopes)
     if form.entry is None or not is_sure:
         return html_response(await _render(context, request, found, form, is_asked=True), 400)
-    outcome = await context.store.add_entries(form.scope, form.definition, [form.entry], request.actor)
+    outcome = await context.store.lists.add(form.scope, form.definition, [form.entry], request.actor)
     if not isinstance(outcome, int):
         refused = msgspec.structs.replace(form, fault=explain_refusal(outcome))
         return html_response(await _render(context, request, found, refused), 409)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from gatepost.abby.core_state import Down
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.scanning.held_mail import ExportOrder, NotHeld
-from gatepost.store.header_sections import is_cut
+from gatepost.store.record_packing import is_cut
 from gatepost.web.context import WebContext
 from gatepost.web.encrypted_zip import PASSWORD, zip_with_password
 from gatepost.web.held_places import tail_of
@@ -36,7 +36,7 @@ async def show_source(context: WebContext, request: SignedInRequest) -> Response
     raw = await _read_held(context, request, found)
     if isinstance(raw, Down):
         return core_is_away(request, raw)
-    header = None if raw is not None else await context.store.message_header(found.record.ggrid)
+    header = None if raw is not None else await context.store.messages.header(found.record.ggrid)
     content = raw if raw is not None else header
     page = await context.renderer.render_in_turns(
         "source.html",

@@ -14,9 +14,8 @@ from starlette.responses import Response
 
 from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.store.external_users import PROVIDER
 from gatepost.store.sessions import WebSession
-from gatepost.store.users import Credentials, User
+from gatepost.store.users import PROVIDER, Credentials, User
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, parse_query, read_form
 from gatepost.web.openid.claims import Access, Identity, alternative_names, describe_identity, find_access
@@ -118,7 +117,7 @@ async def _admit(
     if access is None:
         await _note_refusal(context, identity, origin.address, "no rule of access is met")
         return _refuse(context, NO_ACCESS, "a user of the provider meets no rule of access", 403)
-    user = await context.store.admit_external_user(
+    user = await context.store.users.admit_external(
         identity.external, alternative_names(identity), access.role, access.tenant
     )
     if not isinstance(user, User):
@@ -129,7 +128,7 @@ async def _admit(
     expires = now + SESSION_SECONDS * 1000
     if client.settings.max_age is not None:
         expires = min(expires, int(identity.proven * 1000) + client.settings.max_age * 60_000)
-    session = await context.store.create_session(
+    session = await context.store.sessions.create(
         user.uid,
         digest,
         expires=expires,
@@ -143,8 +142,8 @@ async def _admit(
         await _note_refusal(context, identity, origin.address, "disabled")
         return _refuse(context, DISABLED, "a disabled user came from the provider", 403)
     context.guesses.give_back(origin.address)
-    await context.store.note_sign_in(user.uid, now, origin.address, PROOF)
-    await context.store.purge_sessions(now, IDLE_MILLISECONDS)
+    await context.store.users.note_sign_in(user.uid, now, origin.address, PROOF)
+    await context.store.sessions.purge(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
     log.info("signed in", user=user.name, provider=client.settings.issuer)
     return set_cookie(redirect(safe_target(flow.target)), secret, max(1, (expires - now) // 1000))
@@ -173,14 +172,16 @@ async def end_sessions_of_provider(context: WebContext, request: Request) -> Res
     except (TokenError, ProviderError) as fault:
         log.warning("logout token refused", reason=str(fault), address=address_of(request))
         return Failure(INVALID_REQUEST, "the logout token could not be verified")
-    ended = await context.store.end_provider_sessions(context.openid.settings.issuer, token.subject, token.session)
+    ended = await context.store.sessions.end_of_provider(context.openid.settings.issuer, token.subject, token.session)
     log.info("the provider has ended sessions", sessions=ended)
     return Response(b"", 200, {**PAGE_HEADERS, "Cache-Control": "no-store"})
 
 
 async def _note_refusal(context: WebContext, identity: Identity, address: str, reason: str) -> None:
     """Put on the audit trail whom the provider vouched for and who was not let in; the name there is not one here."""
-    await context.store.note("user.signInFailed", PROVIDER, sample=[address, reason, identity.name, identity.external])
+    await context.store.audit.note(
+        "user.signInFailed", PROVIDER, sample=[address, reason, identity.name, identity.external]
+    )
 
 
 def _refuse(context: WebContext, text: str, reason: str, status: int) -> Response:

@@ -14,9 +14,8 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
-from gatepost.store.quarantine_flow import QuarantineFlow
-from gatepost.store.top_values import TopValues
-from gatepost.store.traffic import BINS, TrafficBucket
+from gatepost.store.quarantine import QuarantineFlow
+from gatepost.store.traffic import BINS, TopValues, TrafficBucket
 from gatepost.web.charts import Column, draw_lines, draw_meter, draw_stacked_bars
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.message_lines import name_tag
@@ -85,9 +84,9 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         return tenant
     span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
     now = context.now()
-    buckets = await context.store.traffic(tenant, now - span.length, now, span.step)
+    buckets = await context.store.traffic.buckets(tenant, now - span.length, now, span.step)
     top, before, flow = await _find_top_values(context, tenant, span, now)
-    held = await context.store.held_counts(tenant)
+    held = await context.store.quarantine.counts(tenant)
     other = None if request.user.tenant else tenant
     places = [_place_of(bucket.start, span, other) for bucket in buckets]
     return {
@@ -107,7 +106,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "flow": flow,
         "may_audit": request.may("audit.read"),
         "steps": tuple(zip(buckets, places, strict=True)),
-        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants()},
+        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants.all()},
         "titles": {tag: name_tag(tag) for tag, _ in top.findings},
         "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
         "buckets": buckets,
@@ -126,9 +125,9 @@ async def _find_top_values(
     known = context.top_values.get((tenant, span.key))
     if known and now - known[0] < TOP_MILLISECONDS:
         return known[1:]
-    top = await context.store.top_values(tenant, now - span.length, now + MINUTE)
-    before = total_traffic(await context.store.traffic(tenant, now - span.length - WEEK, now - WEEK, span.step))
-    flow = await context.store.quarantine_flow(tenant, now - span.length, now + MINUTE)
+    top = await context.store.traffic.top_values(tenant, now - span.length, now + MINUTE)
+    before = total_traffic(await context.store.traffic.buckets(tenant, now - span.length - WEEK, now - WEEK, span.step))
+    flow = await context.store.quarantine.flow(tenant, now - span.length, now + MINUTE)
     if len(context.top_values) >= MAX_KNOWN:
         context.top_values.clear()
     context.top_values[tenant, span.key] = (now, top, before, flow)

@@ -55,7 +55,7 @@ async def act_on_selected(context: WebContext, request: SignedInRequest) -> Resp
         return html_response(page, 400)
     if word == BLOCK:
         return await preview_senders(context, request, chosen, wanted.tenant, back)
-    work = await context.store.create_bulk_action(request.user.uid, word, chosen)
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
     if word == "release" or request.form.has("all"):
         return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
     return await run_work(context, request, work, back)
@@ -72,7 +72,7 @@ async def _find_all(context: WebContext, wanted: HeldFilter) -> list[str]:
     found: list[str] = []
     before: str | None = None
     while len(found) < MAX_ITEMS:
-        page = await context.store.search_held(wanted, before, 500)
+        page = await context.store.quarantine.search(wanted, before, 500)
         found += [row.record.ggrid for row in page.rows if row.state in ("held", "deleted")]
         before = page.next
         if before is None:
@@ -91,7 +91,9 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
     if found.record.report.verdict in DANGEROUS_VERDICTS and not request.may("quarantine.release-dangerous"):
         record = found.record
-        await context.store.note_failed_release(record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE)
+        await context.store.audit.note_failed_release(
+            record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE
+        )
         return await _render_fault(context, request, found, MAY_NOT_RELEASE)
     if not request.form.has("sure"):
         return html_response(
@@ -126,7 +128,7 @@ async def delete_message(context: WebContext, request: SignedInRequest) -> Respo
     if isinstance(found, Failure):
         return found
     beside = await find_neighbours(context, request, found.held) if found.held else None
-    work = await context.store.create_bulk_action(request.user.uid, "delete", [found.record.ggrid])
+    work = await context.store.bulk_actions.create(request.user.uid, "delete", [found.record.ggrid])
     following = beside.following if beside else None
     then = f"/messages/{following}{tail_of(request)}" if following else list_of(request)
     return await run_work(context, request, work, request.query.raw_text("in"), then=then)
@@ -146,7 +148,7 @@ async def _render_quarantine(
 ) -> str:
     query = request.query
     limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
-    page = await context.store.search_held(wanted, query.text("before", 200) or None, limit)
+    page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
     rows = sort_held(page.rows, query)
     groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
     return await context.renderer.render_in_turns(
@@ -155,8 +157,8 @@ async def _render_quarantine(
         here="/quarantine",
         page=page,
         groups=groups,
-        counts=await context.store.held_counts(wanted.tenant),
-        count=await context.store.count_held(wanted) if query.is_filtered and page.rows else None,
+        counts=await context.store.quarantine.counts(wanted.tenant),
+        count=await context.store.quarantine.count(wanted) if query.is_filtered and page.rows else None,
         query=query,
         place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
         sorts=SORTS,
@@ -167,7 +169,9 @@ async def _render_quarantine(
         states=STATES,
         periods=LAST_PERIODS,
         has_more=any(query.has(name) for name in MORE_FIELDS),
-        searches=[each for each in await context.store.saved_searches(request.user.uid) if each.page == "/quarantine"],
+        searches=[
+            each for each in await context.store.users.saved_searches(request.user.uid) if each.page == "/quarantine"
+        ],
         now=context.now(),
         most=MAX_ITEMS,
         fault=fault,

@@ -24,7 +24,7 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
 )
 from gatepost.store.bulk_actions import BulkAction
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.quarantine import HeldMessage
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import html_response, redirect
@@ -54,7 +54,7 @@ async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str)
 
 
 async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    restored = await context.store.restore_held(ggrid, request.actor, request.user.tenant)
+    restored = await context.store.quarantine.restore(ggrid, request.actor, request.user.tenant)
     return "" if restored else "it can no longer be restored"
 
 
@@ -97,8 +97,8 @@ async def run_work(
     call = context.limits.begin("bulk action", request.party) if len(work.items) > AT_ONCE else None
     if isinstance(call, Failure):
         return call
-    await context.bulk_work.start(context.store, work, act, call)
-    done = await context.store.bulk_action(work.id, request.user.uid) or work
+    await context.bulk_work.start(context.store.bulk_actions, work, act, call)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
     if done.finished and not done.failed:
         path = then or f"/quarantine?{back}".rstrip("?")
         return redirect(path, len(done.items), done.id, notice=NOTICE_OF_ACTION[work.action])
@@ -134,13 +134,13 @@ async def undo_work(context: WebContext, request: SignedInRequest) -> Response |
     work = await _find_work(context, request)
     if work is None or work.action != "delete":
         return NOT_VISIBLE
-    restoring = await context.store.create_bulk_action(request.user.uid, "restore", work.succeeded)
+    restoring = await context.store.bulk_actions.create(request.user.uid, "restore", work.succeeded)
     return await run_work(context, request, restoring, request.query.raw_text("back"))
 
 
 async def _find_work(context: WebContext, request: SignedInRequest) -> BulkAction | None:
     uid = canonical(request.path_part("id"))
-    return await context.store.bulk_action(uid, request.user.uid) if uid else None
+    return await context.store.bulk_actions.find(uid, request.user.uid) if uid else None
 
 
 async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> str:
@@ -148,9 +148,9 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
     shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
     mails: dict[str, HeldMessage] = {}
     for ggrid in shown[:MAX_SHOWN]:
-        if mail := await context.store.held_or_deleted(ggrid, request.user.tenant):
+        if mail := await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant):
             mails[ggrid] = mail
-    verdicts = await context.store.held_verdicts(work.items, request.user.tenant) if not begun else {}
+    verdicts = await context.store.quarantine.verdicts(work.items, request.user.tenant) if not begun else {}
     return await context.renderer.render_in_turns(
         template,
         request,

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.scanning.held_mail import DANGEROUS_VERDICTS, RecipientReleaseOrder
-from gatepost.store.held_mail import HeldMessage
-from gatepost.store.messages import MessageRecord
-from gatepost.store.recipient_requests import MAX_SAID, RecipientRequest, RequestFilter
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form
 from gatepost.web.page_responses import html_response, redirect
@@ -54,13 +54,13 @@ async def decide_requests(context: WebContext, request: SignedInRequest) -> Resp
     if not chosen:
         return html_response(await _render(context, request, wanted, faults=[NOTHING_SELECTED]), 400)
     note = request.form.text("note", MAX_SAID)
-    work = await context.store.create_bulk_action(request.user.uid, word, chosen)
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
 
     async def act(uid: str) -> str:
         return await _decide(context, request, uid, word, note)
 
-    await context.bulk_work.start(context.store, work, act)
-    done = await context.store.bulk_action(work.id, request.user.uid) or work
+    await context.bulk_work.start(context.store.bulk_actions, work, act)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
     if done.failed:
         faults = list(dict.fromkeys(fault for _, fault in done.failed))
         said = [f"{len(done.succeeded)} decided, {len(done.failed)} not", *faults]
@@ -70,14 +70,14 @@ async def decide_requests(context: WebContext, request: SignedInRequest) -> Resp
 
 async def _decide(context: WebContext, request: SignedInRequest, uid: str, word: str, note: str) -> str:
     """Decide about one request; return why that failed, "" if it succeeded."""
-    found = await context.store.recipient_request(uid, request.user.tenant)
+    found = await context.store.recipients.find_request(uid, request.user.tenant)
     if found is None:
         return "the request is gone"
     if found.state != "open":
         return "the request was decided meanwhile"
     if word == "grant" and found.kind == "release":
         may = request.may("quarantine.release-dangerous")
-        mail = await context.store.held(found.ggrid, request.user.tenant)
+        mail = await context.store.quarantine.find(found.ggrid, request.user.tenant)
         if mail and mail.record.report.verdict in DANGEROUS_VERDICTS and not may:
             return MAY_NOT_GRANT
         order = RecipientReleaseOrder(
@@ -85,7 +85,7 @@ async def _decide(context: WebContext, request: SignedInRequest, uid: str, word:
         )
         if fault := explain_failure(await context.held_mail.carry_out(order), request):
             return fault
-    await context.store.decide_request(uid, "granted" if word == "grant" else "denied", request.actor, note)
+    await context.store.recipients.decide(uid, "granted" if word == "grant" else "denied", request.actor, note)
     return ""
 
 
@@ -108,7 +108,7 @@ def _choice(query: Form, name: str, known: tuple[str, ...]) -> str:
 async def _render(
     context: WebContext, request: SignedInRequest, wanted: RequestFilter, *, faults: list[str] | None = None
 ) -> str:
-    page = await context.store.recipient_requests(wanted, canonical(request.query.text("before", 40)) or "")
+    page = await context.store.recipients.requests(wanted, canonical(request.query.text("before", 40)) or "")
     lines = [await _describe(context, request, each) for each in page.rows]
     return await context.renderer.render_in_turns(
         "requests.html",
@@ -120,7 +120,7 @@ async def _render(
         wanted=wanted,
         states=STATES,
         kinds=KINDS,
-        waiting=await context.store.open_requests(request.user.tenant),
+        waiting=await context.store.recipients.count_open(request.user.tenant),
         scopes=await find_scopes(context, request),
         now=context.now(),
         faults=faults or [],
@@ -128,10 +128,10 @@ async def _render(
 
 
 async def _describe(context: WebContext, request: SignedInRequest, asked: RecipientRequest) -> RequestLine:
-    mail: HeldMessage | None = await context.store.held(asked.ggrid, request.user.tenant)
+    mail: HeldMessage | None = await context.store.quarantine.find(asked.ggrid, request.user.tenant)
     if mail:
         return RequestLine(asked, mail.record, is_held=mail.state in ("held", "releasing"))
-    record = await context.store.message(asked.ggrid)
+    record = await context.store.messages.find(asked.ggrid)
     is_visible = record is not None and request.user.tenant in (None, record.envelope.tenant)
     return RequestLine(asked, record if is_visible else None, is_held=False)
 

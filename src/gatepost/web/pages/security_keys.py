@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.store.errors import NotFound
-from gatepost.store.security_keys import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
+from gatepost.store.second_factors import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
 from gatepost.web import credentials, webauthn
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import html_response, json_response, redirect
@@ -35,7 +35,7 @@ log = structlog.get_logger("gatepost.abby")
 async def begin_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Take the proofs of who asks, and show the page on which the new key is touched."""
     name, party = request.form.text("name", MAX_KEY_NAME), relying_party(context, request.http)
-    keys = await context.store.security_keys(request.user.uid)
+    keys = await context.store.second_factors.security_keys(request.user.uid)
     if not name or not name.isprintable():
         fault = NO_NAME
     elif party is None:
@@ -48,7 +48,7 @@ async def begin_key(context: WebContext, request: SignedInRequest) -> Response |
         return html_response(await render_account(context, request, fault=fault), 400)
     challenge = webauthn.new_challenge()
     until = context.now() + webauthn.CHALLENGE_MILLISECONDS
-    await context.store.set_challenge(request.session.id, "add", challenge, until)
+    await context.store.second_factors.set_challenge(request.session.id, "add", challenge, until)
     page = await context.renderer.render_in_turns(
         "security-key.html",
         request,
@@ -64,7 +64,7 @@ async def begin_key(context: WebContext, request: SignedInRequest) -> Response |
 async def add_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Add the key that an authenticator has made. With the first second factor come recovery codes, which are shown in
     this response only."""
-    challenge = await context.store.take_challenge(request.session.id, "add", context.now())
+    challenge = await context.store.second_factors.take_challenge(request.session.id, "add", context.now())
     party, name = relying_party(context, request.http), request.form.text("name", MAX_KEY_NAME)
     if not challenge or party is None or not name or not name.isprintable():
         return html_response(await render_account(context, request, fault=NOT_MADE), 400)
@@ -73,7 +73,7 @@ async def add_key(context: WebContext, request: SignedInRequest) -> Response | F
         log.warning("a new security key was refused", user=request.user.name, reason=made.reason)
         return html_response(await render_account(context, request, fault=NOT_MADE), 400)
     codes = () if request.user.has_second_factor else credentials.new_recovery_codes()
-    added = await context.store.add_security_key(
+    added = await context.store.second_factors.add_security_key(
         request.user.uid,
         webauthn.with_name(made, name),
         request.actor,
@@ -93,7 +93,7 @@ async def add_key(context: WebContext, request: SignedInRequest) -> Response | F
 
 async def remove_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Remove a key; this needs a second factor, which may be the key itself."""
-    keys = await context.store.security_keys(request.user.uid)
+    keys = await context.store.second_factors.security_keys(request.user.uid)
     if request.path_part("id") not in {key.id for key in keys}:
         return NOT_VISIBLE
     is_last = len(keys) == 1 and not request.user.totp
@@ -101,7 +101,7 @@ async def remove_key(context: WebContext, request: SignedInRequest) -> Response 
         return html_response(await render_account(context, request, fault=NEEDED), 403)
     if fault := await find_proof_fault(context, request, needs_code=True):
         return html_response(await render_account(context, request, fault=fault), 400)
-    removed = await context.store.remove_security_key(
+    removed = await context.store.second_factors.remove_security_key(
         request.user.uid,
         request.path_part("id"),
         request.actor,

@@ -2,7 +2,7 @@
 
 Guessing is slowed down twice, and both times before anything is checked. Attempts from one address take turns, each
 longer than the last, whether they are right or wrong, and too many of them are refused. Attempts on one account are
-taken from a limit in storage and given back if they are right (see `store.sign_in_attempts`). A browser in which the
+taken from a limit in storage and given back if they are right (see `store.sessions`). A browser in which the
 user has signed in before has limits of its own, so that strangers cannot lock the user out.
 
 Whatever is wrong, the answer is the same sentence, and it takes as long. A session is created anew at each step, so a
@@ -25,8 +25,7 @@ from gatepost.api.errors import OVERLOADED, UNAUTHORIZED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
-from gatepost.store.sessions import WebSession
-from gatepost.store.sign_in_attempts import Attempt, address_source, browser_source
+from gatepost.store.sessions import Attempt, WebSession, address_source, browser_source
 from gatepost.store.users import Credentials, User
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
@@ -99,7 +98,7 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
         return form
-    found = await context.store.credentials(form.text("name"))
+    found = await context.store.users.credentials(form.text("name"))
     if found and not context.sign_in.accepts(found.user):
         found = None
     origin = await _find_origin(context, request, found)
@@ -112,10 +111,10 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
         if place != "ready":
             return BUSY
         if found and not found.user.disabled:
-            attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
+            attempt = await context.store.sessions.take_attempt(found.user.uid, origin.source, context.now())
         # Without an attempt the time is spent all the same, so that it does not tell who exists or is locked.
         if attempt is None:
-            await context.store.take_attempt_of_nobody(origin.source, context.now())
+            await context.store.sessions.take_attempt_of_nobody(origin.source, context.now())
         kept = found.password if found and attempt else None
         is_right = await context.passwords.verify(kept, form.raw_text("password"))
     if found is None or attempt is None or not is_right:
@@ -124,7 +123,7 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
     answer = await _start_session(context, request, found, form, origin, attempt, strong=strong)
     if context.passwords.is_outdated(found.password):
         renewed = await context.passwords.hash(form.raw_text("password"))
-        await context.store.renew_password(found.user.uid, found.password, renewed)
+        await context.store.users.renew_password(found.user.uid, found.password, renewed)
     return answer
 
 
@@ -154,14 +153,14 @@ async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -
     session = await find_session(context, request)
     if session is None or session.strong:
         return redirect("/sign-in")
-    found = await context.store.credentials(session.user.name)
+    found = await context.store.users.credentials(session.user.name)
     origin = await _find_origin(context, request, found)
     if refused := await wait_for_turn(context, request, origin):
         return refused
     second = await find_second_factors(context, request, session.user)
     if found is None or found.user.disabled:
         return _refuse(context, form, found, origin, None, shown, second)
-    attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
+    attempt = await context.store.sessions.take_attempt(found.user.uid, origin.source, context.now())
     proof = None
     if attempt and shown == "key":
         proof = await check_key(context, request, session, "sign-in", form, origin.address)
@@ -169,17 +168,17 @@ async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -
         proof = await check_code(context, found, form.text("code", MAX_CODE), origin.address)
     if attempt is None or proof is None:
         return _refuse(context, form, found, origin, attempt, shown, second)
-    await context.store.replace_session(session.id, session.user.uid)
+    await context.store.sessions.replace(session.id, session.user.uid)
     answer = await _start_session(context, request, found, form, origin, attempt, strong=True, proof=proof)
     if proof == "recovery code" and answer.status_code < 400:
-        set_notice(answer, "recovery-code", await context.store.count_recovery_codes(found.user.uid))
+        set_notice(answer, "recovery-code", await context.store.second_factors.count_recovery_codes(found.user.uid))
     return answer
 
 
 async def _find_origin(context: WebContext, request: Request, found: Credentials | None) -> Origin:
     address = address_of(request)
     browser = read_browser_cookie(request, found.user.uid) if found else None
-    if found and browser and await context.store.is_known_browser(found.user.uid, browser):
+    if found and browser and await context.store.sessions.is_known_browser(found.user.uid, browser):
         return Origin(address, browser)
     return Origin(address)
 
@@ -221,10 +220,10 @@ async def _record_failure(context: WebContext, user: User, address: str, attempt
     """Put a wrong password, code or key on the audit trail, and the lock that it set."""
     by, locked = Actor("user", user.name, user.uid), max([until for _, until in attempt.counted], default=0)
     try:
-        await context.store.note("user.signInFailed", by, user.tenant, sample=[address, f"wrong {shown}"])
+        await context.store.audit.note("user.signInFailed", by, user.tenant, sample=[address, f"wrong {shown}"])
         if locked:
             until = f"until {date_time(locked)}"
-            await context.store.note("user.lockedOut", by, user.tenant, sample=[address, until])
+            await context.store.audit.note("user.lockedOut", by, user.tenant, sample=[address, until])
     except StorageError as fault:
         log.warning("a refused sign-in could not be put on record", reason=str(fault))
 
@@ -277,7 +276,7 @@ async def _start_session(
         context.guesses.give_back(origin.address)
     secret, digest = new_session_secret()
     seconds = SESSION_SECONDS if strong else CODE_SECONDS
-    session = await context.store.create_session(
+    session = await context.store.sessions.create(
         user.uid,
         digest,
         expires=now + seconds * 1000,
@@ -289,13 +288,13 @@ async def _start_session(
     if not isinstance(session, WebSession):
         return _refuse(context, form, found, origin, attempt)
     if not strong:
-        await context.store.give_back_attempt(attempt)
+        await context.store.sessions.give_back_attempt(attempt)
         second = await find_second_factors(context, request, user)
         page = _render_sign_in(context, form.text("next"), second, unsent=read_unsent(form))
         return set_cookie(page, secret, seconds)
-    await context.store.finish_attempt(attempt, now)
-    await context.store.note_sign_in(user.uid, now, origin.address, proof)
-    await context.store.purge_sessions(now, IDLE_MILLISECONDS)
+    await context.store.sessions.finish_attempt(attempt, now)
+    await context.store.users.note_sign_in(user.uid, now, origin.address, proof)
+    await context.store.sessions.purge(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
     log.info("signed in", user=user.name)
     if (unsent := read_unsent(form)).path:
@@ -311,10 +310,10 @@ async def _start_session(
 async def _mark_browser(context: WebContext, answer: Response, uid: str, origin: Origin) -> Response:
     """Remember the browser. A cookie that storage does not know is replaced: somebody else may have planted it."""
     if origin.browser:
-        await context.store.remember_browser(uid, origin.browser, context.now())
+        await context.store.sessions.remember_browser(uid, origin.browser, context.now())
         return answer
     secret, digest = new_session_secret()
-    await context.store.remember_browser(uid, digest, context.now())
+    await context.store.sessions.remember_browser(uid, digest, context.now())
     return set_browser_cookie(answer, uid, secret)
 
 

@@ -29,7 +29,7 @@ async def create_tenant(context: WebContext, request: SignedInRequest) -> Respon
     name = request.form.text("name", MAX_NAME)
     if not name or not name.isprintable():
         return html_response(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
-    created = await context.store.create_tenant(name, request.actor)
+    created = await context.store.tenants.create(name, request.actor)
     if isinstance(created, NameTaken):
         return html_response(
             await _render_tenants(context, request, fault=f"a tenant named {created.name} already exists"), 409
@@ -61,7 +61,7 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     if faults:
         return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
     keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, ListRefusal)))
-    outcome = await context.store.set_tenant_domains(tenant.uid, keys, request.actor)
+    outcome = await context.store.tenants.set_domains(tenant.uid, keys, request.actor)
     if isinstance(outcome, NotFound):
         return NOT_VISIBLE
     if isinstance(outcome, NameTaken):
@@ -78,17 +78,17 @@ async def delete_tenant(context: WebContext, request: SignedInRequest) -> Respon
     if request.form.text("name", MAX_NAME) != tenant.name:
         fault = "to delete the tenant, type its name exactly as shown"
         return html_response(await _render_tenant(context, request, tenant, faults=[fault]), 400)
-    await context.store.delete_tenant(tenant.uid, request.actor)
+    await context.store.tenants.delete(tenant.uid, request.actor)
     return redirect("/tenants", notice="tenant-deleted")
 
 
 async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant | Failure:
     uid = canonical(request.path_part("uid"))
-    return (await context.store.tenant(uid) if uid else None) or NOT_VISIBLE
+    return (await context.store.tenants.find(uid) if uid else None) or NOT_VISIBLE
 
 
 async def _render_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> str:
-    tenants = await context.store.tenants()
+    tenants = await context.store.tenants.all()
     return await context.renderer.render_in_turns(
         "tenants.html", request, here="/tenants", tenants=tenants, fault=fault
     )

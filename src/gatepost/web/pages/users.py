@@ -41,7 +41,7 @@ async def create_user(context: WebContext, request: SignedInRequest) -> Response
         return html_response(await _render_users(context, request, fault="choose a role"), 400)
     password = generate_password()
     hashed = await context.passwords.hash(password)
-    created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
+    created = await context.store.users.create(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     if isinstance(created, TenantFull):
@@ -61,7 +61,7 @@ async def change_user(context: WebContext, request: SignedInRequest) -> Response
     if user.uid == request.user.uid:
         return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
     role, disabled = request.form.text("role"), request.form.text("disabled")
-    outcome = await context.store.change_user(
+    outcome = await context.store.users.update(
         user.uid,
         by=request.actor,
         role=cast(Role, role) if role in ROLES else None,
@@ -80,9 +80,11 @@ async def reset_password(context: WebContext, request: SignedInRequest) -> Respo
     if user.external:
         return html_response(await _render_users(context, request, fault=NO_PASSWORD), 409)
     password = generate_password()
-    await context.store.set_password(user.uid, await context.passwords.hash(password), request.actor, must_change=True)
+    await context.store.users.set_password(
+        user.uid, await context.passwords.hash(password), request.actor, must_change=True
+    )
     if request.form.has("totp"):
-        await context.store.forget_second_factors(user.uid, request.actor)
+        await context.store.second_factors.forget(user.uid, request.actor)
     return html_response(await _render_users(context, request, new_password=(user, password)))
 
 
@@ -94,7 +96,7 @@ async def delete_user(context: WebContext, request: SignedInRequest) -> Response
     if user.uid == request.user.uid:
         return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
     return await _answer_change(
-        context, request, await context.store.delete_user(user.uid, request.actor), "user-deleted"
+        context, request, await context.store.users.delete(user.uid, request.actor), "user-deleted"
     )
 
 
@@ -110,7 +112,7 @@ async def _answer_change(
 
 async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:
     """Return the user that the path names, if the signed-in user may manage them."""
-    user = await context.store.user(request.path_part("uid"))
+    user = await context.store.users.find(request.path_part("uid"))
     if user is None or (request.user.tenant and user.tenant != request.user.tenant):
         return NOT_VISIBLE
     return user
@@ -123,8 +125,8 @@ async def _render_users(
         "users.html",
         request,
         here="/users",
-        users=await context.store.users(request.user.tenant),
-        key_uses=await context.store.security_key_uses(),
+        users=await context.store.users.all(request.user.tenant),
+        key_uses=await context.store.second_factors.security_key_uses(),
         needs_second_factor=context.sign_in.needs_second_factor,
         scopes=await find_scopes(context, request),
         meaning=ROLE_MEANINGS,
