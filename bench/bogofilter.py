@@ -1,4 +1,4 @@
-"""bogofilter on the same mail, evaluated like `gatepost model evaluate`: whole collections left out in turn.
+"""bogofilter on the same mail, evaluated like `tools.evaluation` does: whole collections left out in turn.
 
 It learns everything except one collection, judges that one, and so on; the scores are pooled. Its own decision uses the
 shipped threshold: spam at 0.99. The other rows use thresholds that were chosen after the fact.
@@ -10,8 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.diagrams import find_catch_rate
+
 from bench import corpus
-from gatepost.textmodel.figures import Rate, find_catch_rate
+from gatepost.cli.evaluation import Rate
 from gatepost.textmodel.training import family_of
 
 ALL = 1_000_000

@@ -19,7 +19,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 from gatepost.cli.nodes import nodes
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.first_start import EXAMPLE
+from gatepost.service.commands import EXAMPLE
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 SECRET, TOKEN = "3b" * 32, "5f" * 32

@@ -20,8 +20,8 @@ import msgspec
 from bench import corpus
 from gatepost.checks.text import learned
 from gatepost.cli.evaluation import NOW
+from gatepost.cli.labelled_mail import LabelledMail, read_labelled, read_samples, train_model
 from gatepost.cli.sealed_analysis import RawBody, answer_nothing, start_pool
-from gatepost.cli.training import LabelledMail, read_labelled, read_samples, train_model
 from gatepost.ids import new_id
 from gatepost.kinds import TITLES, Finding
 from gatepost.learning.proof import UNWANTED, points_of, prove
@@ -30,10 +30,8 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, DnsAnswer, Questions
 from gatepost.report import Report
 from gatepost.settings.keys import GuardSettings
-from gatepost.textmodel.labels import UNWANTED as UNWANTED_LABELS
-from gatepost.textmodel.learnt import LearntModel
-from gatepost.textmodel.pool_training import PoolRow
-from gatepost.textmodel.rows import read_row
+from gatepost.textmodel.learnt import LearntModel, PoolRow, read_row
+from gatepost.textmodel.training import UNWANTED as UNWANTED_LABELS
 from gatepost.textmodel.training import family_of
 from gatepost.verdict import judge
 from gatepost.workers.jobs import AnalysisJob

@@ -15,13 +15,11 @@ import msgspec
 
 from bench import corpus
 from gatepost.checks.text import learned
-from gatepost.cli.training import Sample, read_samples, train_model
+from gatepost.cli.labelled_mail import Sample, read_samples, train_model
 from gatepost.learning.proof import prove
-from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
-from gatepost.textmodel.learnt import LearntModel
+from gatepost.textmodel.learnt import LearntModel, PoolRow, list_features, pack_row, read_row
+from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model
-from gatepost.textmodel.pool_training import PoolRow
-from gatepost.textmodel.rows import list_features, pack_row, read_row
 
 MAILBOX = "trec07p"
 OTHERS = 2_000

@@ -15,15 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+from tools.diagrams import find_catch_rate
 
 from bench import corpus, peers
 from bench.learning import find_folder, judge_mail, unwatched
-from gatepost.cli.evaluation import CONCLUSIVE
-from gatepost.cli.training import LabelledMail, read_labelled, read_samples, train_model
-from gatepost.report import Report
-from gatepost.textmodel.figures import find_catch_rate
-from gatepost.textmodel.labels import UNWANTED
-from gatepost.textmodel.training import family_of
+from gatepost.cli.evaluation import score_report
+from gatepost.cli.labelled_mail import LabelledMail, read_labelled, read_samples, train_model
+from gatepost.textmodel.training import UNWANTED, family_of
 
 SAMPLE = 150
 SEED = 9
@@ -87,15 +85,8 @@ def judge_left_out(folder: Path, mails: Sequence[LabelledMail]) -> list[float]:
             known = [sample for sample in samples if family_of(sample.corpus) != family]
             model.write_bytes(train_model(known, 1, unwatched).to_bytes())
             judged = asyncio.run(judge_mail([mails[number] for number in numbers], str(model)))
-            points |= {number: score(each.report) for number, each in zip(numbers, judged, strict=True)}
+            points |= {number: score_report(each.report) for number, each in zip(numbers, judged, strict=True)}
     return [points[number] for number in range(len(mails))]
-
-
-def score(report: Report) -> float:
-    """Return the points of a message; a conclusive finding that holds it outweighs any sum."""
-    held = report.decision != "deliver"
-    conclusive = held and any(line.conclusive and line.verdict == report.verdict for line in report.lines)
-    return report.score / 100 + CONCLUSIVE * conclusive
 
 
 def render(found: Sequence[Compared]) -> str:

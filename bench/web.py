@@ -32,7 +32,7 @@ from bench.visiting import PASSWORD, Service
 from gatepost.ids import new_id
 from gatepost.kinds import AUTH_DMARC_FAIL, TEXT_BARE_LINK, TEXT_URGENCY, URL_TEXT_MISMATCH
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.report import Line, Report

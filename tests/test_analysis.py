@@ -16,7 +16,8 @@ from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.findings import Check, Reading
 from gatepost.kinds import Finding
 from gatepost.lists.catalogue import KINDS
-from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, UnkeyedEntry, UnkeyedLists
+from gatepost.lists.entries import UnkeyedEntry
+from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope, Text
 from gatepost.mail.reader import read
 from gatepost.questions import (
@@ -135,7 +136,11 @@ def listed(name: str, key: str, shown: str = "") -> UnkeyedEntry:
 
 def test_phrases_count_as_whole_words_in_text_and_subject() -> None:
     lists = CompiledLists(
-        UnkeyedLists(phrases=(listed("blocked-phrases", "you on tuesday"), listed("blocked-phrases", "inute")))
+        UnkeyedLists(
+            entries={
+                "blocked-phrases": (listed("blocked-phrases", "you on tuesday"), listed("blocked-phrases", "inute"))
+            }
+        )
     )
     report = report_on(PLAIN, context=Context(now=NOW, lists=lists))
     assert report.verdict == "policy"
@@ -146,7 +151,7 @@ def test_trusted_relays_are_looked_through() -> None:
     relayed = (
         b"Received: from x (x.example [198.51.100.7]) by relay.example; Sat, 1 Jan 2022 00:00:00 +0000\r\n" + PLAIN
     )
-    lists = CompiledLists(UnkeyedLists(trusted_relays=(listed("trusted-relays", "192.0.2.0/24"),)))
+    lists = CompiledLists(UnkeyedLists(entries={"trusted-relays": (listed("trusted-relays", "192.0.2.0/24"),)}))
     report = report_on(relayed, context=Context(now=NOW, lists=lists))
     assert (report.authentication.host, report.authentication.host_source) == ("198.51.100.7", "received")
 

@@ -16,10 +16,10 @@ from typer.main import get_command
 
 from gatepost.abby import authenticator, cores, upload
 from gatepost.abby import lists as list_calls
-from gatepost.api import lists, requests, scanning, server
+from gatepost.api import http, lists, scanning, server
 from gatepost.api.errors import ERRORS
 from gatepost.cli.app import app
-from gatepost.service.http_servers import HANDSHAKE_SECONDS
+from gatepost.service.listeners import HANDSHAKE_SECONDS
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.smtp import replies
 
@@ -207,7 +207,7 @@ def test_every_reply_of_ours_has_its_row() -> None:
         (cores.WAITING_LIMIT >> 30, "| messages that wait for a slot | 1 GiB"),
         (int(cores.GRACE_SECONDS), "| no core answers | 10 s"),
         (int(HANDSHAKE_SECONDS), "| TLS handshake | 10 s"),
-        (int(requests.IDLE_SECONDS), "| pause while the body is sent | 30 s"),
+        (int(http.IDLE_SECONDS), "| pause while the body is sent | 30 s"),
         (server.KEEP_ALIVE_SECONDS, "| kept-alive connection without a request | 75 s"),
         (int(list_calls.STALL_SECONDS), "| client that does not read a list stream | 60 s"),
         (authenticator.FREE_GUESSES, "| wrong tokens from one address | 5 without delay"),

@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("stages",),
     ("analysis",),
     ("store",),
-    ("api", "events"),
+    ("api", "events", "periodic"),
     ("rejudge", "scanning", "client"),
     ("feeds",),
     ("workers", "smtp"),

@@ -6,7 +6,8 @@ import hashlib
 import pytest
 
 from gatepost.analysis import analyse
-from gatepost.lists.unkeyed import NO_ENTRIES, CompiledLists, UnkeyedEntry, UnkeyedLists
+from gatepost.lists.entries import UnkeyedEntry
+from gatepost.lists.unkeyed import NO_ENTRIES, CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     MAX_REPUTATION_VALUES,
@@ -70,7 +71,7 @@ def test_without_zones_nothing_is_asked() -> None:
 
 
 def test_everything_that_zones_list_is_asked_in_two_questions() -> None:
-    lists = UnkeyedLists(own_domains=(UnkeyedEntry("own-domains", "global", "house.com", "house.com"),))
+    lists = UnkeyedLists(entries={"own-domains": (UnkeyedEntry("own-domains", "global", "house.com", "house.com"),)})
     _, (first, second), _ = examine(MAIL, EVERYTHING, lists=lists)
     assert [(each.subject, each.value) for each in first.values] == [
         ("host", "8.8.4.4"),

@@ -31,7 +31,7 @@ from gatepost.mail.links import Links
 from gatepost.mail.message import Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
-from gatepost.textmodel import features, rows
+from gatepost.textmodel import features, learnt
 from gatepost.textmodel.features import Features, extract_features, find_written_words, normalise_word
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 
@@ -49,16 +49,16 @@ def test_the_same_smallest_hashes(words: list[str], count: int, least: int) -> N
 @given(WORDS, st.integers(0, 40), WORDS)
 def test_the_same_feature_rows(words: list[str], most: int, others: list[str]) -> None:
     short = [*dict.fromkeys("0" * min(len(word), 9) if word.isdigit() else word for word in words)][:most]
-    assert native.feature_row(words, most, others) == rows.pack_row([*short, *others])
+    assert native.feature_row(words, most, others) == learnt.pack_row([*short, *others])
 
 
 @given(WORDS, WORDS, st.sampled_from(("١٢٣", "²", "12345678901", "\ud800", "中")))
 def test_the_same_feature_rows_of_a_message(words: list[str], rest: list[str], odd: str) -> None:
     seen = Features([*words, odd, *words[::-1]], rest, ["#links 0"])
     with pytest.MonkeyPatch.context() as patch:
-        ours = rows.make_row(Message(), seen)
-        patch.setattr(rows, "native", None)
-        assert ours == rows.make_row(Message(), seen)
+        ours = learnt.make_row(Message(), seen)
+        patch.setattr(learnt, "native", None)
+        assert ours == learnt.make_row(Message(), seen)
 
 
 LINES = st.sampled_from(

@@ -5,8 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gatepost.kinds import Finding
-from gatepost.lists.rulings import Match, Ruling
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Match, Ruling, Subject
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy
 from gatepost.questions import Hit

@@ -12,7 +12,7 @@ from tests.golden.test_golden import ATTACKS, TWINS, report_on
 from gatepost.learning.proof import REFERENCE, ReferenceRow
 from gatepost.mail.reader import read
 from gatepost.textmodel.features import extract_features
-from gatepost.textmodel.rows import make_row
+from gatepost.textmodel.learnt import make_row
 
 TARGET = Path(__file__).parents[1] / "src" / "gatepost" / "learning" / REFERENCE
 

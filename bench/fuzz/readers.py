@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
-from gatepost.api.list_files import ListFileError, records
+from gatepost.api.lists import ListFileError, records
 from gatepost.auth import keys, signature, spf_record
 from gatepost.auth.authenticate import authenticate
 from gatepost.files import svg_drawing
@@ -14,7 +14,7 @@ from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
-from gatepost.guard.answers.dns_message import build_question, is_reply, read_reply
+from gatepost.guard.answers.dns import build_question, is_reply, read_reply
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
@@ -28,7 +28,6 @@ from gatepost.mail.message import Envelope, Field, Message, Part
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import find_content_field, read
 from gatepost.mail.text import TextReader
-from gatepost.milter.message import read_path
 from gatepost.milter.protocol import (
     Command,
     Frame,
@@ -42,6 +41,7 @@ from gatepost.milter.protocol import (
     parse_options,
     parse_texts,
 )
+from gatepost.milter.session import read_path
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.scanning.edits import Edit, apply_edits, order_edits
 from gatepost.scanning.request import first_received_id
@@ -49,7 +49,7 @@ from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
+from gatepost.smtp.connection import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import PIECE, BytesInPieces, read_header

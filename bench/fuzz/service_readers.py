@@ -12,11 +12,8 @@ from joserfc.jwk import ECKey
 from bench.fuzz.readers import NOW, Run, decode_text
 from gatepost.abby import list_bodies, message_bodies
 from gatepost.abby.scan import read_parameters
-from gatepost.feeds.items import FeedFault, FeedItems
-from gatepost.feeds.misp import read_event, read_misp
-from gatepost.feeds.stix import read_bundle
-from gatepost.feeds.taxii import TaxiiPage, read_taxii
-from gatepost.feeds.text_formats import read_csv, read_json_lines, read_plain
+from gatepost.feeds.indicators import TaxiiPage, read_bundle, read_event, read_misp, read_taxii
+from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.feeds import FeedSettings
@@ -24,10 +21,15 @@ from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
-from gatepost.web.openid.claims import describe_identity, find_access
-from gatepost.web.openid.provider import SigningKey
-from gatepost.web.openid.tokens import TokenError, verify_id_token, verify_logout_token
-from gatepost.web.webauthn import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
+from gatepost.web.openid import (
+    SigningKey,
+    TokenError,
+    describe_identity,
+    find_access,
+    verify_id_token,
+    verify_logout_token,
+)
+from gatepost.web.second_factors import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
 
 _FEED_LISTS = ("blocked-urls", "blocked-senders", "blocked-ips", "blocked-files", "blocked-phrases")
 

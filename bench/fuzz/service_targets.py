@@ -7,7 +7,7 @@ from gatepost.digests.links import DigestLink, read_link, sign_link
 from gatepost.policy.file import read_policy_file
 from gatepost.policy.rules import shipped_policy
 from gatepost.smtp.commands import SmtpLimits, parse_command
-from gatepost.smtp.sasl import parse_challenge
+from gatepost.smtp.next_hop import parse_challenge
 from gatepost.store.digests import DigestKey
 
 _ID = "018f0000-0000-7000-8000-000000000001"

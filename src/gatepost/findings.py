@@ -15,10 +15,9 @@ from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import NO_HISTORY, SenderHistory
-from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import Features, body_words, extract_features
-from gatepost.textmodel.learnt import NO_MODELS, LearntModels
-from gatepost.textmodel.rows import make_row
+from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row
+from gatepost.textmodel.model import DeployedModels, load_shipped_models
 
 T = TypeVar("T")
 
@@ -95,7 +94,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @once_property
     def row(self) -> bytes:
-        """The feature row of the mail, packed (see `textmodel.rows`)."""
+        """The feature row of the mail, packed (see `textmodel.learnt`)."""
         return make_row(self.message, self.features)
 
     @once_property

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from gatepost.auth.results import Authentication
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.policy.actions import MessageAction
 from gatepost.policy.rules import Decision, Verdict
 

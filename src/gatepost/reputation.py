@@ -10,7 +10,7 @@ from itertools import islice
 
 from gatepost.auth.sending_host import AddressSet, find_sending_host
 from gatepost.files.values import File
-from gatepost.lists.subjects import collect_keys, make_subject
+from gatepost.lists.rulings import collect_keys, make_subject
 from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.questions import MAX_REPUTATION_VALUES, AskReputation, Reputation, ReputationSubject, ReputationValue

@@ -24,9 +24,9 @@ from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules, mark_matches
 from gatepost.findings import Check, Protected, Reading
 from gatepost.kinds import Finding
-from gatepost.lists.rulings import Ruling, rule_on
-from gatepost.lists.subjects import Subject, collect_keys
-from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, make_hit
+from gatepost.lists.lookup import find_in_texts
+from gatepost.lists.rulings import Ruling, Subject, collect_keys, rule_on
+from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import Signature, compute_signature
@@ -59,9 +59,9 @@ from gatepost.sender_history import (
     list_organisations,
     read_history,
 )
-from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels
+from gatepost.textmodel.model import DeployedModels, load_shipped_models
 
 T = TypeVar("T")
 
@@ -330,14 +330,13 @@ class Stages:
         return _keep_needed([(stage, check) for stage, check in wanted if stage not in skip], signs)
 
     def apply_lists(self, answer: LookupAnswer, subjects: tuple[Subject, ...], reading: Reading) -> Ruling:
-        """What all lists together say: the entries that guard found, and the phrases in what a person reads."""
-        lists, message = self.context.lists, reading.message
-        texts = [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
-        phrases = [(entry, where) for where, text in texts for entry in lists.phrases.within(text)]
-        hits = dict.fromkeys([*answer.hits, *(make_hit(entry) for entry, _ in phrases)])
-        in_text = tuple(Subject("text", entry.key, where) for entry, where in phrases)
-        authenticated = reading.authentication.aligned
-        return rule_on(hits, (*subjects, *in_text), authenticated=authenticated, custom=lists.source.custom)
+        """What all lists together say: the entries that guard found, and those in what a person reads."""
+        lists = self.context.lists
+        in_texts = find_in_texts(lists, reading.message)
+        if in_texts.limit:
+            self.outcomes.append(Outcome("lists", "failed", in_texts.limit))
+        authenticated, custom = reading.authentication.aligned, lists.source.custom
+        return rule_on(answer.hits, subjects, authenticated=authenticated, custom=custom, found=in_texts.found)
 
     def _run(self, stage: str, run: Callable[[], T], otherwise: T) -> T:
         """Run one stage; where it is skipped or crashes, record that and return `otherwise`."""

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from gatepost.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
-from gatepost.lists.rulings import NO_RULING, Match, Ruling
+from gatepost.lists.rulings import CLEARED_OF_ATTACKS, NO_RULING, Match, Ruling
 from gatepost.policy.rules import (
     DECISIONS,
     RULE,
@@ -159,7 +159,7 @@ def _clear_allowed(lines: list[Line], ruling: Ruling) -> list[Line]:
     result = []
     for line in lines:
         match = clear.get(line.about) if line.about else None
-        if match and match.subject.role == "link" and line.conclusive and line.verdict in ATTACKS:
+        if match and match.subject.role not in CLEARED_OF_ATTACKS and line.conclusive and line.verdict in ATTACKS:
             match = None
         if not match and ruling.allows and line.kind in ENCRYPTED:
             match = ruling.allows[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gatepost.abby.core_state import MISSES_UNTIL_LOST, Down, queue_colour
 from gatepost.abby.cores import Cores
 from gatepost.api.errors import Failure
-from gatepost.api.requests import ClientLeft
+from gatepost.api.http import ClientLeft
 from gatepost.mail.message import Envelope
 from gatepost.report import undecided
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gatepost.abby.upload import MAX_PLAIN, read_upload, split_plain
 from gatepost.api.errors import Failure
-from gatepost.api.requests import ClientLeft, parse_boundary
+from gatepost.api.http import ClientLeft, parse_boundary
 
 PARAMETERS = json.dumps({"a": 1}).encode()
 DISPOSITION = b'Content-Disposition: form-data; name="%s"'
@@ -116,7 +116,7 @@ def test_the_limit_is_on_the_whole_body(over: int, monkeypatch: pytest.MonkeyPat
 
 def test_too_slow_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that come just often enough not to be idle do not hold a connection for ever."""
-    monkeypatch.setattr("gatepost.api.requests.FIRST_SECONDS", 0.02)
+    monkeypatch.setattr("gatepost.api.http.FIRST_SECONDS", 0.02)
     sent = 0
 
     async def receive() -> dict[str, Any]:

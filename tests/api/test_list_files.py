@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.api.list_files import ListFileError, heading, lines_of, records
-from gatepost.api.lists import PublicListsEntry
+from gatepost.api.lists import ListFileError, PublicListsEntry, heading, lines_of, records
 
 FORMULAS = (
     '=HYPERLINK("http://evil.example","x")',

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.subjects import Subject
+from gatepost.lists.catalogue import make_custom_list
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import ListNote, Report
 from gatepost.store.audit import CLI, AuditFilter
@@ -126,7 +126,7 @@ def test_a_scope_considers_its_own_messages(lists: Any, tenant: str) -> None:
 
 
 def test_custom_lists_are_tried_and_remembered(lists: Any, tenant: str) -> None:
-    feed = ListDefinition("feed", "url", "block", "Feed", "", 10, custom=True)
+    feed = make_custom_list("feed", "url", "block", "Feed", "", 10)
     lists.run(lists.store.lists.create(tenant, feed, CLI))
     keep(
         lists,

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from gatepost.api.call_limits import LIMITS, CallLimit
-from gatepost.lists.catalogue import LISTS, ListDefinition
+from gatepost.lists.catalogue import LISTS, make_custom_list
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
 from gatepost.times import now
@@ -171,7 +171,7 @@ def test_get_lists_has_every_list_of_the_table(lists: Any, tenant: str) -> None:
 
 
 def test_a_custom_list_is_its_scopes_own(lists: Any, tenant: str) -> None:
-    small = ListDefinition("ioc-feed", "url", "block", "IOC feed", "From the feed", 3, custom=True)
+    small = make_custom_list("ioc-feed", "url", "block", "IOC feed", "From the feed", 3)
     lists.run(lists.store.lists.create(tenant, small, CLI))
     assert added(lists, "ioc-feed", "a.example", "b.example", tenantUid=tenant) == 2
     infos = lists.call("getLists", {"tenantUid": tenant}).json()["listFileInfos"]

@@ -13,7 +13,7 @@ import pytest
 from gatepost.cli import main
 from gatepost.cli.look_back import run_waiting_look_backs
 from gatepost.ids import new_id
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.message_records import MessageRecord

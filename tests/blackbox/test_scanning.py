@@ -364,8 +364,8 @@ def test_bytes_that_trickle_in_are_read_like_any(service: Any, step: int) -> Non
 
 
 def test_a_stalled_upload_ends(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.api.requests.IDLE_SECONDS", 0.2)
-    monkeypatch.setattr("gatepost.api.requests.DRAIN_IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("gatepost.api.http.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("gatepost.api.http.DRAIN_IDLE_SECONDS", 0.2)
     service = start()
     with service.connect() as connection:
         connection.sendall(head(1000) + b"--BOUND\r\n")

@@ -12,12 +12,11 @@ import pytest
 from tests.events.receivers import listen_on_loopback, make_events
 
 from gatepost.cli import main
-from gatepost.events.file_output import FileOutput
+from gatepost.events.output import FileOutput
 from gatepost.events.schema import UserSignInFailed, encode_event
-from gatepost.events.spool import EventSpool, read_segment
-from gatepost.events.webhook import spool_name
+from gatepost.events.webhook import EventSpool, read_segment, spool_name
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import GUARD_FILE
 
 Run = Callable[..., tuple[int, str, str]]

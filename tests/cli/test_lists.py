@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from gatepost.api.list_files import FileRecord, ListFileFormat
-from gatepost.api.lists import ListChange, NewListEntry, PublicListsEntry
+from gatepost.api.lists import FileRecord, ListChange, ListFileFormat, NewListEntry, PublicListsEntry
 from gatepost.cli import list_changes, main
 from gatepost.cli.list_files import format_of, read_records, render_entries
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.first_start import prepare
 
 NOBODY = "0198c5a2-7c11-7d3e-9f00-00000000dead"
 Run = Callable[..., tuple[int, str, str]]

@@ -2,23 +2,21 @@
 
 import json
 import random
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from gatepost.cli import training
 from gatepost.cli.app import app
-from gatepost.cli.training import read_labelled
+from gatepost.cli.evaluation import Rate
+from gatepost.cli.labelled_mail import read_labelled, read_samples
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
-from gatepost.textmodel.deployed import load_models
 from gatepost.textmodel.features import extract_features
-from gatepost.textmodel.model import load_model
+from gatepost.textmodel.model import load_model, load_models
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
 
@@ -96,14 +94,43 @@ def test_feedback_says_what_it_was(mail: list[Path], tmp_path: Path) -> None:
     run("feedback", mail[0], "--ham", "--spam", "--data", tmp_path, fails=True)
 
 
-@pytest.mark.parametrize(
-    "mode", ["leave-out", *(pytest.param(mode, marks=pytest.mark.variant) for mode in ("folds", "as-is"))]
-)
-def test_an_evaluation_counts_every_message(mode: str, mail: list[Path], tmp_path: Path) -> None:
-    said = run("evaluate", "--corpus", mail[0], "--corpus", mail[1], "--mode", mode, "--out", tmp_path / "out")
+def test_an_evaluation_counts_every_message(mail: list[Path], tmp_path: Path) -> None:
+    said = run("evaluate", "--corpus", mail[0], "--corpus", mail[1])
     assert "| ham | all | 40 * |" in said
     assert "| unwanted | all | 40 * |" in said
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"roc.svg", "reliability.svg", "wrong.tsv"}
+    left = run("evaluate", "--corpus", mail[0], "--corpus", mail[1], "--without", "two")
+    assert "| ham | all | 20 * |" in left
+
+
+def test_an_evaluation_uses_the_model_that_is_named(mail: list[Path], tmp_path: Path) -> None:
+    """A model that was taught the wrong way round names the wanted mail."""
+    for corpus in mail:
+        ham, spam = sorted(corpus.iterdir())
+        ham.rename(corpus / "other")
+        spam.rename(ham)
+        (corpus / "other").rename(spam)
+    run("train", "--corpus", mail[0], "--corpus", mail[1], "--out", tmp_path / "m.npz", "--data", tmp_path / "data")
+    found = json.loads(run("evaluate", "--corpus", mail[0], "--model", tmp_path / "m.npz", "--json"))
+    shipped = json.loads(run("evaluate", "--corpus", mail[0], "--json"))
+    points = [sum(each["score"] for each in run["worst"]["held"]) for run in (found, shipped)]
+    assert points[0] < points[1]
+
+
+def test_what_is_no_model_is_not_evaluated(mail: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "m.npz").write_bytes(b"no model")
+    run("evaluate", "--corpus", mail[0], "--model", tmp_path / "m.npz", fails=True)
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (3, 143, 0.0072, 0.0599), (10, 10, 0.7225, 1.0), (50, 100, 0.4038, 0.5962)],
+)
+def test_wilson(count: int, total: int, low: float, high: float) -> None:
+    assert Rate(count, total).bounds == pytest.approx((low, high), abs=2e-4)
+
+
+def test_nothing_tells_nothing() -> None:
+    assert Rate(0, 0).bounds == (0.0, 1.0)
 
 
 def test_mail_is_read_in_sealed_workers(
@@ -116,35 +143,27 @@ def test_mail_is_read_in_sealed_workers(
     sound = b"From: ann@example.org\r\nSubject: minutes\r\n\r\nThe minutes of Tuesday.\r\n"
     (folder / "ham" / "1.eml").write_bytes(sound)
     (folder / "ham" / "2.eml").write_bytes(b"X-Gatepost-Fault: parse:die\r\n" + sound)
-    (sample,) = training.read_samples([folder], (), lambda *_: None)
+    (sample,) = read_samples([folder], (), lambda *_: None)
     parsed = read(sound)
     assert sample.seen == extract_features(parsed, find_files(parsed, UnpackBudget(native=False)))
     assert "1 messages could not be read" in capsys.readouterr().err
 
 
-def test_an_evaluation_is_written_as_a_page_and_for_programs(tmp_path: Path) -> None:
-    """A stranger's subject neither runs nor turns what follows around."""
+def test_an_evaluation_is_written_for_programs(tmp_path: Path) -> None:
+    """A stranger's subject does not turn what follows around."""
     folder = tmp_path / "mine"
     (folder / "ham").mkdir(parents=True)
     (folder / "spam").mkdir()
-    hostile = "Subject: <script>alert(1)</script> \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\nFrom: a@b.example\n\nHello\n"
+    hostile = "Subject: \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\nFrom: a@b.example\n\nHello\n"
     (folder / "ham" / "1.eml").write_bytes(hostile.encode())
     (folder / "spam" / "1.eml").write_bytes(b"Subject: Win\nFrom: x@y.example\n\nYou won\n")
-    page = tmp_path / "page.html"
-    said = run("evaluate", "--corpus", folder, "--mode", "as-is", "--html", page, "--json")
-    found = json.loads(said)
+    found = json.loads(run("evaluate", "--corpus", folder, "--json"))
     assert found["messages"] == 2
     assert [row["of"] for row in found["tables"]["corpus"]] == [1, 1, 1, 1]
     assert found["worst"]["held"][0]["path"] == "ham/1.eml"
     assert found["worst"]["missed"][0]["subject"] == "Win"
     assert found["milliseconds"]["mean"] > 0
-    text = page.read_text("utf-8")
-    assert "<script" not in text
-    assert "<bdi>&lt;script&gt;alert(1)&lt;/script&gt; \\u202egpj.exe</bdi>" in text
-    assert "default-src 'none'" in text
-    assert not re.search(r"(?:src|href)\s*=", text)
-    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
-    plain = run("evaluate", "--corpus", folder, "--mode", "as-is")
+    plain = run("evaluate", "--corpus", folder)
     assert "Other mail with the most points:" in plain
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in plain
 

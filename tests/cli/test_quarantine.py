@@ -28,9 +28,9 @@ from gatepost.report import Report
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate
+from gatepost.service.commands import prepare
 from gatepost.service.core import open_quarantine
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.service.routes import open_routing
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.store import open_store

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gatepost.digests.languages import find_texts, list_languages
-from gatepost.digests.mail import DigestPlan, build_digest
+from gatepost.digests.mail import DigestPlan, build_digest, find_texts, list_languages
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import VERDICTS

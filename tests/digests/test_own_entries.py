@@ -5,8 +5,7 @@ from pathlib import Path
 
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.ids import new_id
-from gatepost.lists.rulings import rule_on
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject, rule_on
 from gatepost.questions import Hit, Lookup
 from gatepost.report import ListNote, Report
 from gatepost.store import open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.events.receivers import make_events
 
-from gatepost.events.file_output import FileOutput
+from gatepost.events.output import FileOutput
 
 LARGE = 1 << 30
 
@@ -94,7 +94,7 @@ def test_a_test_says_what_is_wrong(tmp_path: Path) -> None:
 WRITE_MANY = """
 import sys
 from pathlib import Path
-from gatepost.events.file_output import FileOutput
+from gatepost.events.output import FileOutput
 from tests.events.receivers import make_events
 output = FileOutput(Path(sys.argv[1]), 20_000, 100)
 for event in make_events(300):

@@ -26,7 +26,7 @@ from gatepost.events.schema import (
 )
 from gatepost.events.sources import describe_change, describe_scan
 from gatepost.ids import id_time, new_id
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, Report
 from gatepost.settings.event_keys import EventKind

@@ -6,10 +6,9 @@ from typing import Any
 
 from tests.events.receivers import eventually, make_events
 
-from gatepost.events.metrics import EventMetrics
 from gatepost.events.output import OutputCounters, WaitingEvents
 from gatepost.events.schema import EncodedEvent, EventFields, NodeState
-from gatepost.events.stream import NO_EVENTS, EventStream
+from gatepost.events.stream import NO_EVENTS, EventMetrics, EventStream
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report

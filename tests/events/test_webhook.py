@@ -16,8 +16,7 @@ from tests.events.receivers import Receiver, eventually, make_events
 from gatepost import logs
 from gatepost.events import output as output_module
 from gatepost.events.output import next_wait
-from gatepost.events.spool import EventSpool, read_segment
-from gatepost.events.webhook import SIGNATURE, WebhookOutput, spool_name
+from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookOutput, read_segment, spool_name
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.event_keys import WebhookSettings
 from gatepost.settings.keys import LogSettings

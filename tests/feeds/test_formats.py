@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.feeds.items import FeedFault, FeedItems
-from gatepost.feeds.misp import read_event, read_misp
-from gatepost.feeds.stix import parse_pattern, read_bundle
-from gatepost.feeds.taxii import TaxiiPage, date_header, read_taxii
-from gatepost.feeds.text_formats import read_csv, read_json_lines, read_plain
+from gatepost.feeds.indicators import (
+    TaxiiPage,
+    date_header,
+    parse_pattern,
+    read_bundle,
+    read_event,
+    read_misp,
+    read_taxii,
+)
+from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.settings.feeds import FeedSettings
 

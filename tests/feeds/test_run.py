@@ -14,8 +14,8 @@ from tests.feeds.running import keys, ran, use
 from gatepost.feeds import run as feed_run
 from gatepost.feeds.run import FeedBusy, FeedRunner, RunOptions
 from gatepost.ids import new_id
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.subjects import Subject
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.settings.feeds import FeedSettings
@@ -143,7 +143,7 @@ def test_a_source_that_is_too_slow(sqlite_url: str, tmp_path: Path, served: Any,
 def test_a_full_list_and_a_list_that_is_not_there(sqlite_url: str, tmp_path: Path, served: Any, feed: Feed) -> None:
     async def scenario(store: Store, runner: FeedRunner) -> None:
         served.say("/list", "a.example\nb.example\n")
-        await store.lists.create(None, ListDefinition("small", "url", "block", "", "", 1, custom=True), CLI)
+        await store.lists.create(None, make_custom_list("small", "url", "block", "", "", 1), CLI)
         full = await ran(runner, feed(list_name="small"))
         assert full.result == "refused"
         assert "0 of at most 1 entries" in full.message

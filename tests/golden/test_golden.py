@@ -19,7 +19,8 @@ import pytest
 from gatepost import stages
 from gatepost.analysis import analyse
 from gatepost.checks.registry import CHECKS
-from gatepost.lists.unkeyed import CompiledLists, UnkeyedEntry, UnkeyedLists
+from gatepost.lists.entries import UnkeyedEntry
+from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import (
@@ -104,7 +105,7 @@ def protecting(own: Iterable[str], people: Iterable[str]) -> CompiledLists:
     """Lists that say whom nobody may imitate."""
     domains = tuple(UnkeyedEntry("own-domains", "global", each, each) for each in own)
     persons = tuple(UnkeyedEntry("protected-people", "global", each, each) for each in people)
-    return CompiledLists(UnkeyedLists(own_domains=domains, people=persons))
+    return CompiledLists(UnkeyedLists(entries={"own-domains": domains, "protected-people": persons}))
 
 
 def ledger(report: Report) -> dict[str, Any]:

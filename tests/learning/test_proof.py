@@ -7,8 +7,7 @@ import msgspec
 from gatepost.learning.proof import ReferenceRow, count_harmed, load_reference, measure, points_of, prove
 from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder, _check, train_sealed
 from gatepost.policy.rules import shipped_policy
-from gatepost.textmodel.pool_training import PoolRow
-from gatepost.textmodel.rows import pack_row
+from gatepost.textmodel.learnt import PoolRow, pack_row
 
 BAD, GOOD = "offer wholesale cheap factory price".split(), "minutes meeting agenda room tuesday".split()
 

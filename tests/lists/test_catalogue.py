@@ -15,7 +15,6 @@ from gatepost.lists.catalogue import (
     UnfitList,
     define_custom_list,
     find_usual_list,
-    is_unkeyed,
     list_categories,
 )
 from gatepost.lists.entries import Category
@@ -48,7 +47,7 @@ def test_what_can_be_made_does_something(kind: str, category: str) -> None:
         assert isinstance(made, ListDefinition)
         assert made.counts_as == meaning
         assert BY_NAME[meaning].kind == kind
-        is_large = category in ("block", "allow") and not is_unkeyed(kind, category)
+        is_large = category in ("block", "allow") and made.keyed
         assert made.max_size == (LARGE if is_large else SMALL)
     else:
         assert isinstance(made, UnfitList)

@@ -6,11 +6,17 @@ from hypothesis import strategies as st
 
 from gatepost.auth.results import Authentication
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.entries import MAX_KEY_BYTES, NormalForm, fold_phrase, limit_key, limit_keys
+from gatepost.lists.entries import (
+    MAX_KEY_BYTES,
+    NormalForm,
+    PhraseFinder,
+    UnkeyedEntry,
+    fold_phrase,
+    limit_key,
+    limit_keys,
+)
 from gatepost.lists.lookup import find_subjects
-from gatepost.lists.rulings import rule_on
-from gatepost.lists.subjects import Subject
-from gatepost.lists.unkeyed import PhraseFinder, UnkeyedEntry
+from gatepost.lists.rulings import Subject, rule_on
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import Hit

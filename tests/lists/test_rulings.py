@@ -3,8 +3,7 @@
 import pytest
 
 from gatepost.kinds import Finding
-from gatepost.lists.rulings import Ruling, rule_on
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Ruling, Subject, rule_on
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Hit, Scope
 from gatepost.verdict import Judgement, judge

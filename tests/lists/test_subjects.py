@@ -4,7 +4,7 @@ from gatepost.auth.results import Authentication
 from gatepost.files.values import File
 from gatepost.lists.catalogue import KINDS
 from gatepost.lists.lookup import find_subjects
-from gatepost.lists.subjects import collect_keys
+from gatepost.lists.rulings import collect_keys
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.names import Address
 

@@ -7,9 +7,10 @@ import pytest
 
 from gatepost.analysis import analyse
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.subjects import Subject
-from gatepost.lists.unkeyed import CompiledLists, UnkeyedEntry, UnkeyedLists
+from gatepost.lists.catalogue import BY_NAME, ListDefinition, make_custom_list
+from gatepost.lists.entries import UnkeyedEntry
+from gatepost.lists.rulings import Subject
+from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
@@ -49,7 +50,7 @@ def analysed(*hits: Hit, unkeyed: UnkeyedLists | None = None) -> Report:
         return report
 
 
-CUSTOM = {"tenant:ioc": ListDefinition("ioc", "url", "block", "", "", 5, custom=True)}
+CUSTOM = {"tenant:ioc": make_custom_list("ioc", "url", "block", "", "", 5)}
 PHRASE = UnkeyedEntry("blocked-phrases", "global", "wire it today", "wire it today")
 
 
@@ -62,7 +63,7 @@ PHRASE = UnkeyedEntry("blocked-phrases", "global", "wire it today", "wire it tod
         analysed(Hit("allowed-senders", "global", "sender.example")),
         analysed(Hit("allowed-urls", "tenant", "evil.example")),
         analysed(Hit("blocked-urls", "global", "evil.example"), Hit("allowed-urls", "tenant", "evil.example/login")),
-        analysed(unkeyed=UnkeyedLists(phrases=(PHRASE,))),
+        analysed(unkeyed=UnkeyedLists(entries={"blocked-phrases": (PHRASE,)})),
         analysed(Hit("ioc", "tenant", "evil.example"), unkeyed=UnkeyedLists(custom={"tenant:ioc": "blocked-urls"})),
     ],
 )

@@ -24,7 +24,7 @@ from tests.command_line import run_command
 from gatepost.checks.text.spam_vocabulary import GTUBE
 from gatepost.service.signing import make_record
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
-from gatepost.smtp.signing_keys import read_private_key
+from gatepost.smtp.signing import read_private_key
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 SPAM = f"From: a@x.example\r\nSubject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\n\r\n{GTUBE}\r\n".encode()

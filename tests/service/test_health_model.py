@@ -24,7 +24,7 @@ from tests.service.test_reload import TOKENS, Node, run_on
 from gatepost.abby import core_clients
 from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.core_state import Down, queue_colour
-from gatepost.api.responses import Endpoint, HttpErrors
+from gatepost.api.http import Endpoint, HttpErrors
 from gatepost.guard.metrics import queue_status
 from gatepost.scanning.held_mail import ReleaseOrder
 from gatepost.scanning.request import Condition, Load

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.service.schedules import LookBackSchedule

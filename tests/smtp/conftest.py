@@ -20,12 +20,10 @@ from gatepost.service.certificates import sign_certificate
 from gatepost.service.plan import bind, port_of
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.hop_access import HopTls
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
-from gatepost.smtp.relay import Relay
+from gatepost.smtp.relay import HopTls, Relay, SeenFeatures
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.seen_features import SeenFeatures
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 

@@ -6,8 +6,7 @@ import pytest
 
 from gatepost.policy.actions import MessageAction
 from gatepost.scanning.edits import Edit
-from gatepost.smtp.hop_access import HopTls
-from gatepost.smtp.relay import Relay
+from gatepost.smtp.relay import HopTls, Relay
 from gatepost.smtp.routing import DEFAULT, Route, RouteRule, Routing
 
 MESSAGE = b"Subject: x\r\nX-Gatepost-Id: forged\r\n\r\ny\r\n"

@@ -10,10 +10,17 @@ from pydantic import ValidationError
 
 from gatepost.questions import Hit
 from gatepost.settings.flow_control import FlowControlSettings
-from gatepost.smtp import flow_counters, greylisting
+from gatepost.smtp import flow_control
 from gatepost.smtp.client import SmtpClient
-from gatepost.smtp.flow_control import MAX_TOLD, Attempt, FlowControl, find_host, is_unknown_recipient
-from gatepost.smtp.greylisting import describe_sender, find_network
+from gatepost.smtp.flow_control import (
+    MAX_TOLD,
+    Attempt,
+    FlowControl,
+    describe_sender,
+    find_host,
+    find_network,
+    is_unknown_recipient,
+)
 from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
 from gatepost.store.flow_counts import FlowCount, FlowCounts, GreylistEntry
@@ -189,7 +196,7 @@ def test_a_full_greylist_takes_mail() -> None:
     async def test() -> None:
         storage = Storage()
         flow = control({"greylisting": {}}, storage)
-        storage.entries = greylisting.MAX_ENTRIES
+        storage.entries = flow_control.MAX_ENTRIES
         await flow.greylist.measure()
         assert await codes(flow, attempt()) == [250]
         assert "2,000,000 entries" in flow.fault
@@ -202,9 +209,9 @@ def test_a_full_greylist_takes_mail() -> None:
 
 
 def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_counters, "MAX_CELLS", 100)
-    monkeypatch.setattr(greylisting, "MAX_NEW", 10)
-    monkeypatch.setattr(greylisting, "MAX_REMEMBERED", 20)
+    monkeypatch.setattr(flow_control, "MAX_CELLS", 100)
+    monkeypatch.setattr(flow_control, "MAX_NEW", 10)
+    monkeypatch.setattr(flow_control, "MAX_REMEMBERED", 20)
 
     async def test() -> None:
         flow = control({"rateLimits": {"sender": {"messages": 5}}, "greylisting": {}})

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gatepost.smtp.hop_access import parse_next_hop
 from gatepost.smtp.next_hop import NextHopError
-from gatepost.smtp.relay import Relay
+from gatepost.smtp.relay import Relay, parse_next_hop
 
 MESSAGE = b"Subject: x\r\n\r\n.dot\r\ny\r\n"
 STUFFED = MESSAGE.replace(b"\r\n.", b"\r\n..") + b".\r\n"

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gatepost.smtp.next_hop import NextHopError
+from gatepost.smtp.next_hop import MAX_ITERATIONS, Credentials, NextHopError, authenticate
 from gatepost.smtp.replies import SmtpReply
-from gatepost.smtp.sasl import MAX_ITERATIONS, Credentials, authenticate
 
 ME = Credentials("gate=,1", "correct horse")
 

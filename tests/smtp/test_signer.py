@@ -15,8 +15,7 @@ from gatepost.report import Report
 from gatepost.service.signing import make_record, write_key
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
-from gatepost.smtp.signer import Signer, UnsignedError
-from gatepost.smtp.signing_keys import KeyFile, KeyFileError, SigningKeys, read_private_key
+from gatepost.smtp.signing import KeyFile, KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
 
 MESSAGE = b"From: a@mail.example.com\r\nSubject: s\r\n\r\nhello\r\n"
 

@@ -5,8 +5,7 @@ from email import message_from_bytes, policy
 import pytest
 
 from gatepost.scanning.edits import apply_edits, order_edits
-from gatepost.smtp.subject_marks import mark_subjects
-from gatepost.smtp.trace import BytesInPieces, read_header
+from gatepost.smtp.trace import BytesInPieces, mark_subjects, read_header
 
 LONG = "word " * 14
 

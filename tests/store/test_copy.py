@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor, AuditFilter
@@ -26,7 +26,7 @@ from gatepost.store.users import User
 NewRecord = Callable[..., MessageRecord]
 
 ANN = Actor("key", "ann")
-CUSTOM = ListDefinition("mine", "url", "block", "Mine", "", 10, custom=True)
+CUSTOM = make_custom_list("mine", "url", "block", "Mine", "", 10)
 
 
 @asynccontextmanager

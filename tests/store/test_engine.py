@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import aclosing
 from pathlib import Path
 
-from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import list_network_keys
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter, AuditPage
@@ -64,7 +64,7 @@ def test_clients_that_add_and_delete_the_same_entries_at_once(storage_url: str, 
 def test_a_full_list_stays_within_its_size_whoever_fills_it(storage_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         stores = [open_store(storage_url, tmp_path) for _ in range(2)]
-        few = type(IPS)("few", "url", "block", "Few", "", 50, custom=True)
+        few = make_custom_list("few", "url", "block", "Few", "", 50)
         await stores[0].lists.create(None, few, ANN)
 
         async def fill(number: int) -> int:

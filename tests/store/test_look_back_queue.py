@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.subjects import Subject
+from gatepost.lists.catalogue import BY_NAME, ListDefinition, make_custom_list
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import unchanged_policies
-from gatepost.rejudge.look_back import run_waiting
+from gatepost.rejudge.dry_run import run_waiting
 from gatepost.report import Report
 from gatepost.store import look_backs
 from gatepost.store.audit import CLI, Actor, AuditFilter
@@ -111,7 +111,7 @@ def test_nothing_waits_without_being_asked_for_or_for_a_list_that_is_gone(use: U
     async def scenario(store: Store) -> None:
         await store.lists.add(None, URLS, [NewEntry("a.example", "a.example")], KEY)
         assert await store.look_backs.waiting() == 0
-        own = ListDefinition("own", "url", "block", "", "", 10, custom=True)
+        own = make_custom_list("own", "url", "block", "", "", 10)
         await store.lists.create(None, own, CLI)
         await add(store, "a.example", definition=own)
         await store.lists.delete(None, "own", CLI)
@@ -150,7 +150,7 @@ def test_a_run_that_breaks_off_forgets_nothing(use: Use, monkeypatch: pytest.Mon
         async def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("killed")
 
-        monkeypatch.setattr("gatepost.rejudge.look_back.look_back", broken)
+        monkeypatch.setattr("gatepost.rejudge.dry_run.look_back", broken)
         with pytest.raises(RuntimeError):
             [each async for each in run_waiting(store, unchanged_policies(), 7)]
         later = now() + look_backs.LEASE + 1

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store import feeds
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import in_sqlite
@@ -22,7 +22,7 @@ NETWORKS = BY_NAME["blocked-ips"]
 
 def test_the_last_ones_are_kept_and_go_with_their_list(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        definition = ListDefinition("own-feed", "url", "block", "", "", 10, custom=True)
+        definition = make_custom_list("own-feed", "url", "block", "", "", 10)
         await store.lists.create(None, definition, CLI)
         hits = tuple((f"ggrid-{number}", "e\0ntry") for number in range(MAX_HITS + 5))
         made = LookBack(5, "cli", 1, 7, 100, MAX_HITS + 5, hits, 3)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.lists.catalogue import BY_NAME, KINDS
-from gatepost.lists.entries import list_network_keys
-from gatepost.lists.unkeyed import UnkeyedEntry
+from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.entries import UnkeyedEntry, list_network_keys
 from gatepost.questions import Hit
 from gatepost.store import list_lookup, open_store
 from gatepost.store.audit import Actor
@@ -170,7 +169,7 @@ def test_unkeyed_lists_by_version(use: Use) -> None:
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
         empty = await store.list_lookup.unkeyed(one)
-        assert (empty.phrases, empty.people, empty.custom) == ((), (), {})
+        assert (empty.entries, empty.custom) == ({}, {})
         assert empty.version == await store.list_lookup.unkeyed_version(one)
         await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", comment="c"), ANN)
         await store.lists.add(one, BY_NAME["own-domains"], new("own.example"), ANN)
@@ -180,14 +179,16 @@ def test_unkeyed_lists_by_version(use: Use) -> None:
         await store.lists.add(one, BY_NAME["protected-people"], [person], ANN)
         snapshot = await store.list_lookup.unkeyed(one)
         assert snapshot.version == await store.list_lookup.unkeyed_version(one) != empty.version
-        assert snapshot.phrases == (UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now"),)
-        assert [entry.key for entry in snapshot.own_domains] == ["own.example"]
-        assert [entry.key for entry in snapshot.partner_domains] == ["bank.example"]
-        assert [entry.key for entry in snapshot.trusted_relays] == ["192.0.2.0/24"]
-        assert [entry.shown for entry in snapshot.people] == ["Ann <a@own.example>"]
+        assert snapshot.entries["blocked-phrases"] == (
+            UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now"),
+        )
+        assert [entry.key for entry in snapshot.entries["own-domains"]] == ["own.example"]
+        assert [entry.key for entry in snapshot.entries["partner-domains"]] == ["bank.example"]
+        assert [entry.key for entry in snapshot.entries["trusted-relays"]] == ["192.0.2.0/24"]
+        assert [entry.shown for entry in snapshot.entries["protected-people"]] == ["Ann <a@own.example>"]
         other = await store.list_lookup.unkeyed(two)
-        assert other.phrases == snapshot.phrases
-        assert other.people == ()
+        assert other.entries["blocked-phrases"] == snapshot.entries["blocked-phrases"]
+        assert "protected-people" not in other.entries
         # The first entry that is looked up by key is news, further ones are not.
         assert snapshot.keyed == ()
         await store.lists.add(one, BY_NAME["blocked-urls"], new("a"), ANN)
@@ -215,8 +216,10 @@ def test_custom_lists_among_their_kind(use: Use) -> None:
         await store.lists.add(None, phrases, new("buy now"), ANN)
         await store.lists.add(None, partners, new("bank.example"), ANN)
         snapshot = await store.list_lookup.unkeyed(None)
-        assert [(entry.list, entry.key) for entry in snapshot.phrases] == [("my-phrases", "buy now")]
-        assert [(entry.list, entry.key) for entry in snapshot.partner_domains] == [("my-banks", "bank.example")]
+        assert [(entry.list, entry.key) for entry in snapshot.entries["blocked-phrases"]] == [("my-phrases", "buy now")]
+        assert [(entry.list, entry.key) for entry in snapshot.entries["partner-domains"]] == [
+            ("my-banks", "bank.example")
+        ]
         assert snapshot.custom == {
             "global:my-phrases": "blocked-phrases",
             "global:my-banks": "partner-domains",
@@ -234,21 +237,10 @@ def test_an_unkeyed_entry_that_expires_is_another_version_without_any_change(use
             first = await store.list_lookup.unkeyed(None)
             if now() < soon:
                 break
-        assert [entry.expires for entry in first.phrases] == [soon]
+        assert [entry.expires for entry in first.entries["blocked-phrases"]] == [soon]
         while now() <= soon:  # noqa: ASYNC110  nobody tells when a moment has passed
             await asyncio.sleep(0.01)
         assert await store.list_lookup.unkeyed_version(None) != first.version
-        assert (await store.list_lookup.unkeyed(None)).phrases == ()
+        assert (await store.list_lookup.unkeyed(None)).entries == {}
 
     use(scenario)
-
-
-def test_which_kinds_are_handed_out_whole() -> None:
-    """The kinds that say of themselves that no key finds them are those that storage hands out."""
-    from gatepost.lists.catalogue import is_unkeyed
-
-    assert {kind.name for kind in KINDS.values() if is_unkeyed(kind.name, "policy")} == {
-        kind.name for kind in KINDS.values() if not kind.keyed
-    }
-    assert is_unkeyed("network", "trust")
-    assert not is_unkeyed("network", "allow")

@@ -8,7 +8,7 @@ import pytest
 from gatepost.auth.results import Authentication
 from gatepost.ids import new_id
 from gatepost.lists.links import split_url
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
 from gatepost.store import message_index

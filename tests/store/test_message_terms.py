@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
 from gatepost.store import paging

@@ -7,7 +7,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Line
 from gatepost.sender_history import Facet, facet_key

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.store import traffic
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store

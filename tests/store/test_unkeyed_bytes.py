@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store import list_rows
 from gatepost.store.audit import Actor
 from gatepost.store.engine import Many, Read, Work, Write, now
@@ -20,7 +20,7 @@ from gatepost.store.tenants import Tenant
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ANN = Actor("user", "ann")
 PHRASES, PEOPLE = BY_NAME["blocked-phrases"], BY_NAME["protected-people"]
-CUSTOM = ListDefinition("own", "phrase", "block", "", "", 100, custom=True)
+CUSTOM = make_custom_list("own", "phrase", "block", "", "", 100)
 
 
 async def new_tenant(store: Store) -> str:
@@ -34,7 +34,7 @@ async def sums(store: Store, scope: str) -> tuple[int | None, int]:
 
     def read() -> Work[tuple[int | None, int]]:
         believed = yield Read(list_rows._COUNTED, (scope,))
-        lists = tuple(row.id for row in (yield from find_lists(scope)) if row.is_unkeyed)
+        lists = tuple(row.id for row in (yield from find_lists(scope)) if not row.definition.keyed)
         ((counted,),) = yield Read(list_rows._ALL, (Many(lists),))
         return believed[0][0] if believed else None, counted
 

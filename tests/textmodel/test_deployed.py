@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gatepost.textmodel.deployed import FEEDBACK_FOLDER, save_feedback
+from gatepost.textmodel.model import FEEDBACK_FOLDER, save_feedback
 
 
 def test_a_message_is_kept_once_on_the_side_that_was_said_last(tmp_path: Path) -> None:

@@ -9,15 +9,23 @@ import pytest
 from gatepost.mail.reader import read
 from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import (
+    DOMAIN_SHARE,
+    MAX_OF_DOMAIN,
+    MAX_ROW,
     NO_MODELS,
+    SPACE,
     LearntModel,
     LearntModels,
+    PoolRow,
+    limit_parties,
     make_model,
+    make_row,
+    pack_row,
     parse_learnt,
     parse_learnt_models,
+    read_row,
+    train_pool,
 )
-from gatepost.textmodel.pool_training import DOMAIN_SHARE, MAX_OF_DOMAIN, PoolRow, limit_parties, train_pool
-from gatepost.textmodel.rows import MAX_ROW, SPACE, make_row, pack_row, read_row
 
 BAD, GOOD = "offer wholesale cheap factory price".split(), "minutes meeting agenda room tuesday".split()
 

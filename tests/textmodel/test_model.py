@@ -9,16 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.reader import read
-from gatepost.textmodel.deployed import DeployedModels, ModelBlend, load_models, load_shipped_models
 from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.model import (
     CHOSEN,
     HALF,
     MARK_SCALE,
+    DeployedModels,
     Model,
+    ModelBlend,
     ModelError,
     evidence_share,
+    load_models,
     load_shipped_model,
+    load_shipped_models,
     parse_model,
 )
 

@@ -6,10 +6,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from gatepost.textmodel.deployed import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.features import Features
-from gatepost.textmodel.figures import write_model_card
-from gatepost.textmodel.labels import find_kind, group_campaigns
+from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import parse_model
 from gatepost.textmodel.training import (
     Example,
@@ -17,8 +15,10 @@ from gatepost.textmodel.training import (
     build_vocabulary,
     family_of,
     find_heaviest,
+    find_kind,
     learn,
     select_spread,
+    write_model_card,
 )
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
@@ -99,17 +99,6 @@ def test_numbers_are_known_by_their_length_and_dates_not_at_all() -> None:
 def test_a_word_that_one_collection_owns_is_dropped() -> None:
     counts = np.array([[90.0, 50.0, 9.0, 100.0], [2.0, 40.0, 0.0, 1.0]])
     assert select_spread(counts, np.array([100.0, 100.0])).tolist() == [False, True, False, False]
-
-
-LETTER = "dear friend our shop has new watches for you today at half the price come and see".split()
-
-
-def test_near_duplicates_share_a_campaign_and_others_do_not() -> None:
-    other = "the minutes of the last meeting are attached please read them before monday and answer".split()
-    made = [LETTER, [*LETTER[:-1], "look", "xq7"], other, []]
-    numbers = group_campaigns([Features(text, [], []) for text in made])
-    assert numbers[0] == numbers[1]
-    assert len({numbers[0], numbers[2], numbers[3]}) == 3
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from fido2 import cbor
 
-from gatepost.web.webauthn import encode
+from gatepost.web.second_factors import encode
 
 USER_PRESENT, ATTESTED = 0x01, 0x40
 

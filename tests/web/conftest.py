@@ -23,7 +23,7 @@ from gatepost.abby.core_state import Down
 from gatepost.abby.cores import Cores
 from gatepost.api.server import server_config
 from gatepost.ids import new_id
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Line, Report
 from gatepost.scanning.held_mail import (
@@ -41,7 +41,7 @@ from gatepost.scanning.held_mail import (
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.publishing.drafts import NodePublisher
+from gatepost.service.publishing import NodePublisher
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store import open_store
@@ -51,10 +51,9 @@ from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 from gatepost.web import credentials
 from gatepost.web.configuration import Publisher
-from gatepost.web.context import FeedLine, Installation
-from gatepost.web.openid.client import OpenidClient
+from gatepost.web.context import FeedLine, Installation, SignInRules
+from gatepost.web.openid import OpenidClient
 from gatepost.web.registry import build_site
-from gatepost.web.sign_in_rules import SignInRules
 
 PASSWORD = "four quiet words here"
 _quick_hasher = partial(PasswordHasher, time_cost=1, memory_cost=64)

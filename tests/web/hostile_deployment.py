@@ -11,7 +11,7 @@ import msgspec
 from gatepost.ids import new_id
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import OwnRule
 from gatepost.report import FileSeen, Line, ListNote, Outcome, Report

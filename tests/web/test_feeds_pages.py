@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from gatepost.ids import new_id
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import AuditFilter

@@ -12,8 +12,8 @@ from tests.web.conftest import PASSWORD
 
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Write
-from gatepost.web.charts import WIDTH, Column, draw_stacked_bars
 from gatepost.web.forms import Form, Period, parse_period, parse_time
+from gatepost.web.pages.overview import WIDTH, Column, draw_stacked_bars
 from gatepost.web.time_zones import format_moment, times_in, zone_names
 
 NOW = 1_793_880_000_000  # 2026-11-05T12:00:00Z

@@ -22,7 +22,7 @@ from argon2 import PasswordHasher, extract_parameters
 
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
-from gatepost.api import requests
+from gatepost.api import http
 from gatepost.ids import new_id
 from gatepost.policy.file import MAX_MISTAKES, MAX_SUGGESTIONS
 from gatepost.store.audit import CLI
@@ -277,9 +277,9 @@ def test_strangers_have_less_time_than_users() -> None:
     assert forms.STRANGER.size == 16 << 10
     assert (forms.SIGNED_IN.idle_seconds, forms.SIGNED_IN.first_seconds) == (None, None)
     assert forms.STRANGER.idle_seconds
-    assert forms.STRANGER.idle_seconds < requests.IDLE_SECONDS
+    assert forms.STRANGER.idle_seconds < http.IDLE_SECONDS
     assert forms.STRANGER.first_seconds
-    assert forms.STRANGER.first_seconds < requests.FIRST_SECONDS
+    assert forms.STRANGER.first_seconds < http.FIRST_SECONDS
 
 
 def test_a_large_form_is_parsed_off_the_event_loop(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.scanning.request import Condition, Load
 from gatepost.settings.web_alerts import ALERT_KINDS
-from gatepost.web.health_notes import HealthNote, note_for, worst_of_cores
 from gatepost.web.pages.alerts import MEANINGS
+from gatepost.web.rendering import HealthNote, note_for, worst_of_cores
 
 WELL = Load(0, 5, 10)
 SLOWED = Load(0, 5, 10, slowed="the next hop cannot be reached: connection refused")

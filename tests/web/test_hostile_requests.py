@@ -246,7 +246,7 @@ def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:
 @pytest.mark.parametrize("path", ["/account/password", "/scan"])
 def test_a_body_that_stops_arriving_is_not_waited_for(site: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = site.visitor()
-    monkeypatch.setattr("gatepost.api.requests.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("gatepost.api.http.IDLE_SECONDS", 0.2)
     kind = "multipart/form-data; boundary=x" if path == "/scan" else "application/x-www-form-urlencoded"
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {visitor.cookie}\r\nContent-Type: {kind}\r\n"
     port = int(site.url.rpartition(":")[2])

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.lists import NewEntry
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
 
 URLS = BY_NAME["blocked-urls"]
-FEED = ListDefinition("feed", "url", "block", "Feed", "", 100, custom=True)
+FEED = make_custom_list("feed", "url", "block", "Feed", "", 100)
 ROWS = [row for row in PAGES if row.path.startswith("/lists")]
 SCOPED = [row for row in ROWS if "{scope}" in row.path]
 CHANGING = [row for row in ROWS if isinstance(row, PageRoute | UploadRoute) and row.may == "lists.change"]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gatepost.ids import new_id
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.subjects import Subject
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import CLI, AuditFilter
@@ -147,7 +147,7 @@ def test_a_hash_sign_belongs_to_a_phrase(site: Any, tenant: str) -> None:
 
 
 def test_a_full_list_is_said_in_the_preview_and_keeps_what_was_applied(site: Any, tenant: str) -> None:
-    small = ListDefinition("small", "url", "block", "Small", "", 600, custom=True)
+    small = make_custom_list("small", "url", "block", "Small", "", 600)
     site.run(site.store.lists.create(tenant, small, CLI))
     visitor, text = site.visitor(tenant=tenant), "\n".join(f"host-{number}.example" for number in range(700))
     seen = visitor.post(f"/lists/{tenant}/small/preview", {"entries": text})

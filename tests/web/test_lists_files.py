@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from gatepost.api.call_limits import LIMITS, CallLimit
-from gatepost.api.list_files import ListFileError
-from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, ListDefinition
+from gatepost.api.lists import ListFileError
+from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, make_custom_list
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.lists import ListEntry, NewEntry
-from gatepost.web.pages import list_import
-from gatepost.web.pages.list_import import MAX_LINE
-from gatepost.web.pages.list_import import split_lines as lines_of
+from gatepost.web.pages import list_changes
+from gatepost.web.pages.list_changes import MAX_LINE
+from gatepost.web.pages.list_changes import split_lines as lines_of
 
 URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}
@@ -105,7 +105,7 @@ def test_the_format_that_is_chosen_wins(site: Any, tenant: str) -> None:
 
 
 def test_an_import_stops_where_the_list_is_full_and_says_how_far_it_came(site: Any, tenant: str) -> None:
-    site.run(site.store.lists.create(tenant, ListDefinition("small", "url", "block", "S", "", 600, custom=True), CLI))
+    site.run(site.store.lists.create(tenant, make_custom_list("small", "url", "block", "S", "", 600), CLI))
     content = b"\n".join(b"host-%d.example" % number for number in range(1200))
     answer = site.visitor(tenant=tenant).upload(f"/lists/{tenant}/small/import", "a.txt", content, SAVE)
     assert answer.status_code == 400
@@ -140,7 +140,7 @@ def test_a_watched_import_of_another_session_is_refused(site: Any, tenant: str) 
 def test_a_file_over_the_limit_is_refused(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = site.visitor(tenant=tenant)
     # The limit of a row is fixed; what a form may have beside its file comes on top of it.
-    monkeypatch.setattr("gatepost.web.forms.MAX_FORM", (1 << 20) - list_import.MAX_FILE)
+    monkeypatch.setattr("gatepost.web.forms.MAX_FORM", (1 << 20) - list_changes.MAX_FILE)
     answer = visitor.upload(f"/lists/{tenant}/blocked-urls/import", "a.txt", b"a.example\n" * 200_000, SAVE)
     assert answer.status_code == 413
     assert entries(site, tenant) == ()
@@ -159,7 +159,7 @@ def test_a_line_without_an_end_is_not_gathered() -> None:
     def endless() -> Any:
         while True:
             taken.append(1)
-            yield b"x" * list_import.CHUNK
+            yield b"x" * list_changes.CHUNK
 
     with pytest.raises(ListFileError):
         list(lines_of(endless()))
@@ -238,7 +238,7 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
     answer = visitor.post(f"/lists/{tenant}", {**OWN, "max-size": "10"})
     assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/feed list-created")
     made = site.run(site.store.lists.definition(tenant, "feed"))
-    assert made == ListDefinition("feed", "url", "block", "My <feed>", "of mine", 10, custom=True)
+    assert made == make_custom_list("feed", "url", "block", "My <feed>", "of mine", 10)
     assert "My &lt;feed&gt;" in visitor.get(f"/lists/{tenant}/feed").text
     visitor.post(f"/lists/{tenant}/feed/add", {"entries": "a.example"})
     asked = visitor.get(f"/lists/{tenant}/feed/remove")
@@ -268,7 +268,7 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
     ],
 )
 def test_what_no_list_may_be(site: Any, tenant: str, changed: dict[str, str], status: int, said: str) -> None:
-    site.run(site.store.lists.create(tenant, ListDefinition("taken", "url", "block", "", "", 10, custom=True), CLI))
+    site.run(site.store.lists.create(tenant, make_custom_list("taken", "url", "block", "", "", 10), CLI))
     answer = site.visitor(tenant=tenant).post(f"/lists/{tenant}", {**OWN, **changed})
     assert answer.status_code == status
     assert said in answer.text

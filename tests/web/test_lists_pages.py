@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, ListDefinition
+from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, make_custom_list
 from gatepost.lists.entries import NormalForm
 from gatepost.store.audit import CLI
 from gatepost.store.list_lookup import HitCount
@@ -129,7 +129,7 @@ def test_people_are_found_as_they_are_written(site: Any, tenant: str) -> None:
 def test_what_people_wrote_is_text_and_never_markup(site: Any, tenant: str) -> None:
     hostile = "\"><script>alert(1)</script>'{{ 7*7 }}"
     add(site, tenant, hostile, name="blocked-phrases", comment=hostile)
-    site.run(site.store.lists.create(tenant, ListDefinition("odd", "phrase", "policy", hostile, hostile, 5, True), CLI))
+    site.run(site.store.lists.create(tenant, make_custom_list("odd", "phrase", "policy", hostile, hostile, 5), CLI))
     visitor = site.visitor(tenant=tenant)
     key = site.run(site.store.lists.page(tenant, "blocked-phrases")).rows[0].key
     answers = [

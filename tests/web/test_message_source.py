@@ -15,7 +15,7 @@ from gatepost.mail.message import Envelope
 from gatepost.store.audit import AuditFilter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.record_packing import HEAD_BYTES, MAX_HEADER, cut_header
-from gatepost.web.encrypted_zip import PASSWORD, zip_with_password
+from gatepost.web.pages.messages import PASSWORD, zip_with_password
 
 
 def actions(site: Any, tenant: str) -> list[str]:
@@ -96,7 +96,7 @@ def test_a_source_is_written_off_the_event_loop(site: Any, tenant: str, monkeypa
         threads.append(threading.get_ident())
         return content.decode()
 
-    monkeypatch.setattr("gatepost.web.pages.message_source.decode_source", note)
+    monkeypatch.setattr("gatepost.web.pages.messages.decode_source", note)
     ggrid = site.message(tenant, held=True, text="\x01<b>")
     assert "\\x01&lt;b&gt;" in site.visitor("analyst", tenant).get(f"/messages/{ggrid}/source").text
     assert threads

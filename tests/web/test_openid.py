@@ -19,8 +19,7 @@ from gatepost.settings.sign_in import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.tenants import Tenant
-from gatepost.web.openid.claims import parse_number
-from gatepost.web.openid.client import FLOW_COOKIE
+from gatepost.web.openid import FLOW_COOKIE, parse_number
 from gatepost.web.request import COOKIE_NAME
 
 ROOT = Path(__file__).parents[2]

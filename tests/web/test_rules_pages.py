@@ -12,7 +12,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.report import Report
 from gatepost.store import own_rules
 from gatepost.store.audit import AuditFilter
-from gatepost.web.rule_forms import EXAMPLES, RuleForm
+from gatepost.web.pages.rules import EXAMPLES, RuleForm
 
 FIELDS = {
     "name": "acts-now",

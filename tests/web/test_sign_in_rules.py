@@ -15,7 +15,7 @@ from gatepost.settings.sign_in import SignInSettings
 from gatepost.store.audit import CLI
 from gatepost.store.users import User
 from gatepost.web import credentials
-from gatepost.web.sign_in_rules import SignInRules
+from gatepost.web.context import SignInRules
 
 USER = User("1", "Ann", "analyst", None, 0)
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"

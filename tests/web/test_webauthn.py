@@ -9,9 +9,9 @@ from tests.web.authenticators import Authenticator
 
 from gatepost.store.second_factors import NewSecurityKey, SecurityKey
 from gatepost.store.users import User
-from gatepost.web import webauthn
+from gatepost.web import second_factors
 from gatepost.web.forms import Form
-from gatepost.web.webauthn import KeyFault, RelyingParty, encode, new_challenge
+from gatepost.web.second_factors import KeyFault, RelyingParty, encode, new_challenge
 
 HERE = RelyingParty("mail.example.com", "https://mail.example.com:9081")
 ANN = User("0198a000-0000-7000-8000-000000000001", "ann", "analyst", None, 1)
@@ -28,16 +28,16 @@ def form(fields: dict[str, str]) -> Form:
 
 def made(key: Authenticator) -> SecurityKey:
     challenge = new_challenge()
-    found = webauthn.verify_new_key(HERE, challenge, form(key.make(challenge)))
+    found = second_factors.verify_new_key(HERE, challenge, form(key.make(challenge)))
     assert isinstance(found, NewSecurityKey)
     return SecurityKey("1", ANN.uid, found.credential, found.rp_id, found.public_key, found.counter, "k", "usb", 1)
 
 
 def answer(keys: list[SecurityKey], challenge: str, fields: dict[str, str]) -> tuple[SecurityKey, int] | KeyFault:
-    assertion = webauthn.read_assertion(form(fields))
+    assertion = second_factors.read_assertion(form(fields))
     if isinstance(assertion, KeyFault):
         return assertion
-    return webauthn.verify_assertion(HERE, keys, challenge, assertion)
+    return second_factors.verify_assertion(HERE, keys, challenge, assertion)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def answer(keys: list[SecurityKey], challenge: str, fields: dict[str, str]) -> t
     ],
 )
 def test_whom_keys_sign_for(public_url: str | None, host: str, found: tuple[str, str] | None) -> None:
-    party = webauthn.find_relying_party(public_url, host)
+    party = second_factors.find_relying_party(public_url, host)
     assert (party and (party.id, party.origin)) == found
 
 
@@ -75,16 +75,16 @@ def test_a_key_is_made_and_signs(key: Authenticator) -> None:
 def test_what_a_browser_is_asked(key: Authenticator) -> None:
     stored = made(key)
     elsewhere = msgspec.structs.replace(stored, rp_id="other.example")
-    wanted = webauthn.creation_options(HERE, ANN, [stored, elsewhere], "c")
+    wanted = second_factors.creation_options(HERE, ANN, [stored, elsewhere], "c")
     assert (wanted["rp"]["id"], wanted["attestation"]) == (HERE.id, "none")
     assert [each["id"] for each in wanted["excludeCredentials"]] == [stored.credential]
-    asked = webauthn.request_options(HERE, [stored, elsewhere], "c")
+    asked = second_factors.request_options(HERE, [stored, elsewhere], "c")
     assert asked["allowCredentials"] == [{"type": "public-key", "id": stored.credential, "transports": ["usb"]}]
 
 
 def test_transports_that_nobody_knows_are_dropped(key: Authenticator) -> None:
     challenge = new_challenge()
-    found = webauthn.verify_new_key(HERE, challenge, form(key.make(challenge)))
+    found = second_factors.verify_new_key(HERE, challenge, form(key.make(challenge)))
     assert isinstance(found, NewSecurityKey)
     assert found.transports == "usb nfc"
 
@@ -108,7 +108,7 @@ def test_an_answer_for_somebody_else(key: Authenticator, change: dict[str, Any],
     refused = answer([stored], challenge, key.sign(challenge))
     assert isinstance(refused, KeyFault)
     assert reason in refused.reason
-    refused_key = webauthn.verify_new_key(HERE, challenge, form(key.make(challenge)))
+    refused_key = second_factors.verify_new_key(HERE, challenge, form(key.make(challenge)))
     assert isinstance(refused_key, KeyFault)
     assert reason in refused_key.reason
 
@@ -124,8 +124,10 @@ def test_another_challenge_kind_key_or_signature(key: Authenticator) -> None:
     assert isinstance(answer([forged], challenge, signed), KeyFault), "the signature is not of the stored key"
     elsewhere = msgspec.structs.replace(stored, rp_id="other.example")
     assert isinstance(answer([elsewhere], challenge, signed), KeyFault), "the key was made for another host"
-    assert isinstance(webauthn.verify_new_key(HERE, challenge, form(key.make(challenge, "webauthn.get"))), KeyFault)
-    assert isinstance(webauthn.verify_new_key(HERE, new_challenge(), form(key.make(challenge))), KeyFault)
+    assert isinstance(
+        second_factors.verify_new_key(HERE, challenge, form(key.make(challenge, "webauthn.get"))), KeyFault
+    )
+    assert isinstance(second_factors.verify_new_key(HERE, new_challenge(), form(key.make(challenge))), KeyFault)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +146,14 @@ def test_another_challenge_kind_key_or_signature(key: Authenticator) -> None:
 def test_a_key_that_can_verify_nothing(key: Authenticator, change: dict[int, Any]) -> None:
     key.public = {name: value for name, value in {**key.public, **change}.items() if value is not None}
     challenge = new_challenge()
-    assert isinstance(webauthn.verify_new_key(HERE, challenge, form(key.make(challenge))), KeyFault)
+    assert isinstance(second_factors.verify_new_key(HERE, challenge, form(key.make(challenge))), KeyFault)
 
 
 def test_credential_ids_of_any_length(key: Authenticator) -> None:
     for length, taken in ((0, False), (1, True), (1023, True), (1024, False)):
         key.credential = b"x" * length
         challenge = new_challenge()
-        found = webauthn.verify_new_key(HERE, challenge, form(key.make(challenge)))
+        found = second_factors.verify_new_key(HERE, challenge, form(key.make(challenge)))
         assert isinstance(found, NewSecurityKey) == taken, length
 
 
@@ -179,11 +181,11 @@ def test_no_bytes_raise_through_the_reader_of_new_keys(key: Authenticator) -> No
     honest = key.make(challenge)
     client_data, attestation = key.client_data("webauthn.create", challenge), key.attestation()
     for part in _hostile_parts(attestation):
-        found = webauthn.verify_new_key(HERE, challenge, form({**honest, "key-attestation": encode(part)}))
+        found = second_factors.verify_new_key(HERE, challenge, form({**honest, "key-attestation": encode(part)}))
         # Without attestation nobody vouches for these bytes: some of them may be flipped, and the key is another one.
         assert isinstance(found, KeyFault) or len(part) == len(attestation), part
     for part in _hostile_parts(client_data):
-        refused = webauthn.verify_new_key(HERE, challenge, form({**honest, "key-client-data": encode(part)}))
+        refused = second_factors.verify_new_key(HERE, challenge, form({**honest, "key-client-data": encode(part)}))
         assert isinstance(refused, KeyFault), part
 
 
@@ -192,7 +194,7 @@ def test_no_bytes_raise_through_the_reader_of_answers(key: Authenticator) -> Non
     honest = key.sign(challenge)
     assert not isinstance(answer([stored], challenge, honest), KeyFault)
     for name in ("key-client-data", "key-authenticator-data", "key-signature"):
-        before = webauthn._read_part(form(honest), name)
+        before = second_factors._read_part(form(honest), name)
         assert before
         for part in _hostile_parts(before):
             assert isinstance(answer([stored], challenge, {**honest, name: encode(part)}), KeyFault), (name, part)
@@ -202,6 +204,6 @@ def test_no_bytes_raise_through_the_reader_of_answers(key: Authenticator) -> Non
 
 
 def test_a_refusal_names_no_value() -> None:
-    assert webauthn._name_fault(KeyError("secret of somebody")) == "KeyError"
-    assert webauthn._name_fault(ValueError("Wrong length")) == "Wrong length"
-    assert webauthn._name_fault(ValueError("x" * 200)) == "ValueError"
+    assert second_factors._name_fault(KeyError("secret of somebody")) == "KeyError"
+    assert second_factors._name_fault(ValueError("Wrong length")) == "Wrong length"
+    assert second_factors._name_fault(ValueError("x" * 200)) == "ValueError"

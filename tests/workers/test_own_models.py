@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.textmodel.deployed import MARKS, load_shipped_models, save_mark
-from gatepost.textmodel.model import load_shipped_model
+from gatepost.textmodel.model import MARKS, load_shipped_model, load_shipped_models, save_mark
 from gatepost.workers import loader
 
 

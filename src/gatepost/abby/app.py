@@ -29,10 +29,9 @@ from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import Failure
+from gatepost.api.http import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport, UnreadBodies
 from gatepost.api.openapi import document
 from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
-from gatepost.api.requests import UnreadBodies
-from gatepost.api.responses import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport
 from gatepost.api.scanning import encode_scanning
 from gatepost.background_work import background
 from gatepost.node_memory import Tally

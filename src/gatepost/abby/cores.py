@@ -28,7 +28,7 @@ from gatepost.api.errors import (
     STORAGE_UNAVAILABLE,
     Failure,
 )
-from gatepost.api.requests import ClientLeft
+from gatepost.api.http import ClientLeft
 from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.turns import SHARE, RecentTenants, Turns
 

@@ -29,6 +29,7 @@ from gatepost.api.errors import (
     STORAGE_UNAVAILABLE,
     Failure,
 )
+from gatepost.api.http import ClientLeft, JsonResponse
 from gatepost.api.messages import (
     ActionResult,
     ActionResults,
@@ -39,8 +40,6 @@ from gatepost.api.messages import (
     TextPart,
     TextPassage,
 )
-from gatepost.api.requests import ClientLeft
-from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import MessageRelease, encode_scanning
 from gatepost.ids import canonical
 from gatepost.scanning.held_mail import (

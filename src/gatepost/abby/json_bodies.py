@@ -20,7 +20,7 @@ from gatepost.api.errors import (
     ErrorCode,
     Failure,
 )
-from gatepost.api.requests import ClientLeft, decode_json, find_repeated_key
+from gatepost.api.http import ClientLeft, decode_json, find_repeated_key
 from gatepost.ids import canonical
 from gatepost.times import milliseconds
 

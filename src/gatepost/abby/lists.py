@@ -34,6 +34,7 @@ from gatepost.api.errors import (
     TOO_MANY_ENTRIES,
     Failure,
 )
+from gatepost.api.http import ClientLeft, Handler, JsonResponse
 from gatepost.api.lists import (
     MAX_ENTRIES,
     AddEntriesRequest,
@@ -51,13 +52,10 @@ from gatepost.api.lists import (
     encode_lists,
 )
 from gatepost.api.operations import NDJSON
-from gatepost.api.requests import ClientLeft
-from gatepost.api.responses import Handler, JsonResponse
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import ListRefusal
-from gatepost.rejudge.dry_run import ListDryRuns, new_entry, try_adding, try_deleting
-from gatepost.rejudge.look_back import can_look_back
+from gatepost.rejudge.dry_run import ListDryRuns, can_look_back, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound

@@ -19,9 +19,8 @@ from gatepost.abby.scan import ConnectedClient
 from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, Failure
+from gatepost.api.http import ClientLeft, JsonResponse, content_length, parse_boundary
 from gatepost.api.messages import MessageReport, ReportMessageRequest, ShouldHaveBeen
-from gatepost.api.requests import ClientLeft, content_length, parse_boundary
-from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import MAX_BODY, encode_scanning
 from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope

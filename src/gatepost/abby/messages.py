@@ -18,6 +18,7 @@ from gatepost.abby.json_bodies import BodyReader
 from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import MESSAGE_NOT_FOUND, TENANT_NOT_FOUND, Failure
+from gatepost.api.http import ClientLeft, JsonResponse
 from gatepost.api.messages import (
     DEFAULT_PAGE,
     FoundHeldMessage,
@@ -27,8 +28,6 @@ from gatepost.api.messages import (
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
 )
-from gatepost.api.requests import ClientLeft
-from gatepost.api.responses import JsonResponse
 from gatepost.api.scanning import (
     AnalysedFile,
     AnalysedMessage,

@@ -23,8 +23,7 @@ from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import LARGE_BODY, kind_of, list_faults, wrong_kind
 from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
-from gatepost.api.requests import ClientLeft, content_length, decode_json, find_repeated_key, parse_boundary
-from gatepost.api.responses import JsonResponse
+from gatepost.api.http import ClientLeft, JsonResponse, content_length, decode_json, find_repeated_key, parse_boundary
 from gatepost.api.scanning import (
     MAX_BODY,
     MAX_RECIPIENTS,

@@ -16,8 +16,7 @@ from gatepost.api.errors import (
     PAYLOAD_TOO_LARGE,
     Failure,
 )
-from gatepost.api.requests import decode_json, is_from_this_machine
-from gatepost.api.responses import JsonResponse
+from gatepost.api.http import JsonResponse, decode_json, is_from_this_machine
 from gatepost.api.scanning import SystemStatus, encode_scanning
 
 MAX_BODY = 64 << 10

@@ -1,7 +1,7 @@
 """The upload of a scan: multipart/form-data (RFC 7578) with the parts `parameters` and `email` in either order.
 
 The message goes straight into the spool, so memory stays flat whatever the size. Every bound holds while reading: bytes
-of the whole body, bytes of `parameters`, number of parts, and time (`api.requests.BodyPace`). Parts with other names
+of the whole body, bytes of `parameters`, number of parts, and time (`api.http.BodyPace`). Parts with other names
 are ignored, as unknown fields are.
 
 Most uploads are small and arrive whole, as every common client writes them. Those are split in place (`split_plain`);
@@ -28,7 +28,7 @@ from gatepost.api.errors import (
     WRONG_PART_TYPE,
     Failure,
 )
-from gatepost.api.requests import BodyPace, ClientLeft
+from gatepost.api.http import BodyPace, ClientLeft
 from gatepost.api.scanning import MAX_BODY, MAX_PARAMETERS
 
 MAX_PARTS = 100

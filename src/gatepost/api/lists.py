@@ -2,12 +2,23 @@
 
 Requests are strict: a field that is not known is refused, for a misspelt `tenantUid` must not turn a tenant's entry
 into a global one. Answers may gain fields, so clients must ignore fields that they do not know.
+
+Entries in files: one a line, CSV, or lines of JSON; read as they come, and each with the line that it stands on.
+
+A cell of CSV that a spreadsheet would take for a formula is written with an apostrophe before it, and read without it:
+comments may come from people who are not trusted by those that open the file.
 """
 
-from typing import Annotated
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import PurePath
+from typing import Annotated, Literal
 
 import msgspec
 
+from gatepost.api.http import find_repeated_key
 from gatepost.api.scanning import DateTime, Uuid
 from gatepost.lists.entries import MAX_ENTRY
 
@@ -178,3 +189,157 @@ def encode_lists(value: object) -> bytes:
 def encode_lines(entries: list[PublicListsEntry]) -> bytes:
     """Entries as lines of JSON, each ended by a line feed."""
     return _ENCODER.encode_lines(entries)
+
+
+ListFileFormat = Literal["plain", "csv", "ndjson"]
+FORMATS: tuple[ListFileFormat, ...] = ("plain", "csv", "ndjson")
+COLUMNS: tuple[str, ...] = ("entry", "comment", "expires")
+_ENDINGS: dict[str, ListFileFormat] = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+
+
+class ListFileError(Exception):
+    """A line that cannot be read; what follows it cannot be either."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line:,}: {reason}")
+        self.line, self.reason = line, reason
+
+
+class FileRecord(msgspec.Struct, frozen=True):
+    """An entry of a file, with its first and its last line."""
+
+    first: int
+    last: int
+    entry: NewListEntry
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A line of JSON; what else an export has in it is ignored."""
+
+    entry: str
+    comment: str | None = None
+    expires: str | None = None
+
+
+def format_of(name: str) -> ListFileFormat:
+    """The format that a file's name promises."""
+    return _ENDINGS.get(PurePath(name).suffix.lower(), "plain")
+
+
+def records(lines: Iterable[bytes], kind: ListFileFormat, *, is_free_text: bool = False) -> Iterator[FileRecord]:
+    """The entries of a file, in which ` # ` stands before a comment unless they are free text. Raises `ListFileError`
+    where it cannot go on."""
+    texts = _texts(lines)
+    if kind == "plain":
+        return _plain(texts, is_free_text)
+    return _csv(texts) if kind == "csv" else _ndjson(texts)
+
+
+def _texts(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, raw in enumerate(lines, 1):
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise ListFileError(number, "is not UTF-8") from None
+
+
+def split_comment(text: str, *, is_free_text: bool) -> tuple[str, str]:
+    """An entry and its comment, which follows a tab, or ` # ` where that cannot be a part of the entry."""
+    entry, found, comment = text.partition("\t")
+    if not found and not is_free_text:
+        entry, _, comment = text.partition(" # ")
+    return entry.strip(), comment.strip()
+
+
+def _plain(lines: Iterable[str], is_free_text: bool) -> Iterator[FileRecord]:
+    """Empty lines and those that start with `#` are skipped."""
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            entry, comment = split_comment(text, is_free_text=is_free_text)
+            yield FileRecord(number, number, NewListEntry(entry, comment or None))
+
+
+def _csv(lines: Iterable[str]) -> Iterator[FileRecord]:
+    """The columns are entry, comment and expires, unless the first row names them otherwise. Spreadsheets of countries
+    with a decimal comma separate them with semicolons."""
+    texts = iter(lines)
+    start = next(texts, "")
+    delimiter = ";" if start.count(";") > start.count(",") else ","
+    reader = csv.reader(chain((start,), texts), strict=True, delimiter=delimiter)
+    columns, last = COLUMNS, 0
+    try:
+        for row in reader:
+            first, last = last + 1, reader.line_num
+            cells = [_without_apostrophe(cell.strip()) for cell in row]
+            if first == 1 and "entry" in (named := tuple(cell.lower() for cell in cells)):
+                columns = named
+            elif any(cells):
+                stated = dict(zip(columns, cells, strict=False))
+                yield FileRecord(first, last, _entry(stated.get("entry"), stated.get("comment"), stated.get("expires")))
+    except csv.Error as fault:
+        raise ListFileError(reader.line_num, f"is not CSV: {fault}") from None
+
+
+def _ndjson(lines: Iterable[str]) -> Iterator[FileRecord]:
+    decoder = msgspec.json.Decoder(_Line)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            stated = decoder.decode(line)
+            repeated = find_repeated_key(line.encode())
+        except (msgspec.DecodeError, RecursionError) as fault:
+            raise ListFileError(number, f"is not an entry as JSON: {fault}") from None
+        if repeated:
+            raise ListFileError(number, f"has the key {repeated[:100]} twice in one object")
+        yield FileRecord(number, number, _entry(stated.entry, stated.comment, stated.expires))
+
+
+def _entry(entry: str | None, comment: str | None, expires: str | None) -> NewListEntry:
+    return NewListEntry(entry or "", comment or None, expires or None)
+
+
+def heading(kind: ListFileFormat) -> str:
+    """What stands above the entries."""
+    return ",".join(COLUMNS) + "\n" if kind == "csv" else ""
+
+
+def lines_of(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:
+    """Entries as lines of a file."""
+    if kind == "ndjson":
+        yield from (encode_lists(entry).decode() + "\n" for entry in entries)
+    elif kind == "plain":
+        yield from (f"{entry.entry}\n" for entry in entries)
+    else:
+        yield from (csv_line((entry.entry, entry.comment, entry.expires or "")) for entry in entries)
+
+
+# What spreadsheets take for the start of a formula, also after spaces and in full width. A cell that has apostrophes
+# before it gets one more, so that reading takes away exactly what writing added.
+_FORMULA = re.compile(r"'*+(?:\s*+[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+
+
+def csv_line(cells: Iterable[str | None]) -> str:
+    """A line of CSV without formulas. Python puts quotes around what has a character of the line end in it, so the line
+    is written with the end of RFC 4180: a bare carriage return would begin a row of its own in a spreadsheet."""
+    # A writer has one buffer, and threads write rows at the same time.
+    line: str = csv.writer(_Rows(), lineterminator="\r\n").writerow(map(defuse, cells))
+    return line.removesuffix("\r\n") + "\n"
+
+
+def defuse(cell: str | None) -> str:
+    """A cell of CSV that no spreadsheet takes for a formula."""
+    text = cell or ""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _without_apostrophe(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+class _Rows:
+    """Gives back what a CSV writer writes."""
+
+    def write(self, text: str) -> str:
+        return text

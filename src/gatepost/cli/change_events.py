@@ -35,7 +35,7 @@ def emit_changes(folder: Path, data: DataFolder, store: "Store") -> Iterator[Non
     if stream is None:
         yield
         return
-    from gatepost.events.open_stream import observe_audit
+    from gatepost.events.stream import observe_audit
 
     store.observe_changes(observe_audit(stream))
     try:
@@ -53,7 +53,7 @@ def _open_if_wanted(folder: Path, data: DataFolder) -> "EventStream | None":
         return None
     if not events.enabled:
         return None
-    from gatepost.events.open_stream import OutputError, open_command_stream
+    from gatepost.events.stream import OutputError, open_command_stream
 
     try:
         return open_command_stream(events, data.path)

@@ -174,8 +174,8 @@ def _load_settings(config: Path | None, data: Path | None) -> "GuardSettings":
 
 @asynccontextmanager
 async def _open_sender(settings: "GuardSettings", data: Path | None, store: "Store") -> AsyncIterator["DigestSender"]:
-    from gatepost.service.digests import build_sender
     from gatepost.service.routes import open_routing
+    from gatepost.service.schedules import build_sender
 
     async with open_routing(settings, data_folder(data)) as routing:
         if routing is None:

@@ -38,8 +38,8 @@ def try_outputs(config: ConfigOption = None, data: DataOption = None, json: Json
     """
     from gatepost import __version__
     from gatepost.cli.printing import console, print_json, safe, table
-    from gatepost.events.open_stream import node_name
     from gatepost.events.schema import NodeState, encode_event
+    from gatepost.events.stream import node_name
 
     outputs, events = _build_outputs(config, data)
     event = encode_event(NodeState(state="test", version=__version__), node_name(events))
@@ -98,7 +98,7 @@ def schema(json: JsonOption = False) -> None:
 
 def _build_outputs(config: Path | None, data: Path | None) -> "tuple[list[Output], Any]":
     from gatepost.cli.change_events import load_event_source
-    from gatepost.events.open_stream import OutputError, build_outputs
+    from gatepost.events.stream import OutputError, build_outputs
     from gatepost.service.event_stream import build_alert_mailer
 
     place = data_folder(data)

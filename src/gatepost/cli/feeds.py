@@ -176,7 +176,7 @@ def _load(config: Path | None, data: Path | None) -> tuple[list["FeedSettings"],
 
 
 def _load_settings(config: Path | None, data: Path | None) -> list["FeedSettings"]:
-    from gatepost.service.feeds import load_web_feeds
+    from gatepost.service.schedules import load_web_feeds
     from gatepost.settings.files import load_abby
 
     place = data_folder(data)

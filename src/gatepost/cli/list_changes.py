@@ -14,8 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from gatepost.api.list_files import FileRecord, ListFileFormat
-from gatepost.api.lists import MAX_ENTRIES, DryRun, ListChange, NewListEntry
+from gatepost.api.lists import MAX_ENTRIES, DryRun, FileRecord, ListChange, ListFileFormat, NewListEntry
 from gatepost.cli import list_files
 from gatepost.cli.api_client import ListService
 from gatepost.cli.look_back import describe_look_back, print_look_back

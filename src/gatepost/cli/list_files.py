@@ -11,9 +11,8 @@ from typing import BinaryIO
 
 import typer
 
-from gatepost.api import list_files
-from gatepost.api.list_files import FileRecord, ListFileError, ListFileFormat
-from gatepost.api.lists import PublicListsEntry, encode_lists
+from gatepost.api import lists
+from gatepost.api.lists import FileRecord, ListFileError, ListFileFormat, PublicListsEntry, encode_lists
 from gatepost.cli.api_client import ListService
 from gatepost.cli.printing import console, rows, table
 from gatepost.lists import catalogue
@@ -25,7 +24,7 @@ STANDARD_INPUT = Path("-")
 
 def format_of(file: Path) -> ListFileFormat:
     """Return the format that a file name stands for."""
-    return list_files.format_of(file.name)
+    return lists.format_of(file.name)
 
 
 @contextmanager
@@ -43,7 +42,7 @@ def read_records(
 ) -> Iterator[FileRecord]:
     """Yield the entries of a file; `advance` is called with the number of bytes that were read."""
     try:
-        yield from list_files.records(_count_bytes(stream, advance), kind)
+        yield from lists.records(_count_bytes(stream, advance), kind)
     except ListFileError as fault:
         raise StartError(f"{name}, {fault}.") from None
 
@@ -56,9 +55,9 @@ def _count_bytes(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[b
 
 def render_entries(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:
     """Yield entries as lines of a file, after the heading of the format."""
-    if head := list_files.heading(kind):
+    if head := lists.heading(kind):
         yield head
-    yield from list_files.lines_of(entries, kind)
+    yield from lists.lines_of(entries, kind)
 
 
 def show_entries(service: ListService, name: str, tenant: str | None, contains: str, limit: int, json: bool) -> None:

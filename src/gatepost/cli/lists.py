@@ -20,7 +20,7 @@ from gatepost.cli.options import (
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.api.list_files import ListFileFormat
+    from gatepost.api.lists import ListFileFormat
 
 app = typer.Typer(help="Lists of senders, networks, links, files, phrases and names.", no_args_is_help=True)
 
@@ -308,7 +308,7 @@ def _read_entries(entries: list[str]) -> list[str]:
 
 
 def _parse_format(kind: str | None, file: Path) -> "ListFileFormat":
-    from gatepost.api.list_files import FORMATS
+    from gatepost.api.lists import FORMATS
     from gatepost.cli.list_files import format_of
 
     if kind is None:

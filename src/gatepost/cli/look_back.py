@@ -8,7 +8,7 @@ from gatepost.cli.options import config_folder, data_folder, load_policies, rend
 from gatepost.cli.printing import console, rows, safe, table
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import NormalForm
-from gatepost.rejudge.look_back import can_look_back, look_back, run_waiting
+from gatepost.rejudge.dry_run import can_look_back, look_back, run_waiting
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.service.data_folder import StartError
 from gatepost.store.audit import CLI

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -44,18 +44,18 @@ def train(
 
     Without --out the model goes into models/ of the data folder. Feedback in the data folder is used as well.
     """
-    from gatepost.cli import training
+    from gatepost.cli import labelled_mail
     from gatepost.cli.printing import print_result
-    from gatepost.textmodel.deployed import FEEDBACK_FOLDER as FEEDBACK
-    from gatepost.textmodel.deployed import FOLDER, OWN
-    from gatepost.textmodel.figures import write_model_card
+    from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK
+    from gatepost.textmodel.model import FOLDER, OWN
+    from gatepost.textmodel.training import write_model_card
 
     folder = data_folder(data).path
     feedback = folder / FEEDBACK
     folders = [*corpus, *([feedback] if feedback.is_dir() else [])]
-    with training.show_steps() as step:
-        chosen = training.read_samples(folders, without or (), step)
-        model = training.train_model(chosen, seed, step)
+    with labelled_mail.show_steps() as step:
+        chosen = labelled_mail.read_samples(folders, without or (), step)
+        model = labelled_mail.train_model(chosen, seed, step)
     place = out or folder / FOLDER / (f"{tenant.lower()}.npz" if tenant else OWN)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(model.to_bytes())
@@ -73,47 +73,35 @@ def train(
 @app.command("evaluate")
 def evaluate(
     corpus: CorpusOption,
-    mode: Annotated[
-        Literal["leave-out", "folds", "as-is"],
-        typer.Option(
-            help="With models that have not seen the collection (leave-out) or campaign (folds), or one as it is."
-        ),
-    ] = "leave-out",
     without: WithoutOption = None,
-    model: Annotated[Path | None, typer.Option(metavar="FILE", help="The model for --mode as-is.")] = None,
-    seed: SeedOption = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write diagrams and the list of wrongly judged messages to this folder."),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write the evaluation as one page of HTML to this file."),
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The model to evaluate; the shipped one by default.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Run the whole analysis on labelled mail and print the share that is held, with 95 % intervals, the cost of a
     message, and the messages that were judged worst."""
-    from gatepost.cli import evaluation, evaluation_report, training
+    from gatepost.cli import evaluation, labelled_mail
     from gatepost.cli.printing import print_json
-    from gatepost.textmodel.model import load_model, load_shipped_model
+    from gatepost.textmodel.model import ModelError, load_model
 
-    with training.show_steps() as step:
-        chosen = training.read_samples(corpus, without or (), step)
-        if not chosen:
-            raise StartError("There is no mail to evaluate.")
-        found = evaluation.judge_mail(
-            corpus, chosen, mode, load_model(model) if model else load_shipped_model(), seed, step
-        )
-    if out:
-        evaluation_report.write_files(found, out)
-    if html:
-        title = f"Gatepost on {', '.join(folder.resolve().name for folder in corpus)} ({mode})"
-        html.write_text(evaluation_report.write_page(found, title), "utf-8")
+    if model:
+        try:
+            load_model(model)
+        except ModelError as fault:
+            raise StartError(f"{model} cannot be used: {fault}.") from None
+    found: list[evaluation.Judged] = []
+    with labelled_mail.show_steps() as step:
+        total = labelled_mail.count_messages(corpus)
+        for judged in evaluation.judge_mail(labelled_mail.read_chosen(corpus, without or ()), str(model or "")):
+            found.append(judged)
+            step("judging", len(found), total)
+    if not found:
+        raise StartError("There is no mail to evaluate.")
     if json:
-        print_json(evaluation_report.describe_evaluation(found))
+        print_json(evaluation.describe_evaluation(found))
         return
-    print("\n".join(evaluation_report.render_report(found)))
+    print("\n".join(evaluation.render_evaluation(found)))
 
 
 @app.command("feedback")
@@ -131,8 +119,8 @@ def feedback(
     from gatepost.cli.scanners import messages_in
     from gatepost.cli.sealed_analysis import open_extractor
     from gatepost.near_duplicates import Signature, compute_signature
-    from gatepost.textmodel import deployed as kept
-    from gatepost.textmodel.deployed import FOLDER, save_mark
+    from gatepost.textmodel import model as kept
+    from gatepost.textmodel.model import FOLDER, save_mark
 
     if ham == spam:
         raise typer.BadParameter("give either --ham or --spam")

@@ -16,7 +16,7 @@ from gatepost.store.personal_data import Person
 from gatepost.store.privacy import FoundEntry
 from gatepost.store.store import Store
 from gatepost.store.users import User
-from gatepost.textmodel.deployed import FEEDBACK_FOLDER
+from gatepost.textmodel.model import FEEDBACK_FOLDER
 from gatepost.times import date_time
 
 KINDS = {

@@ -56,7 +56,7 @@ def publish(
     json: JsonOption = False,
 ) -> None:
     """Check the files and publish them, with policies, rules and models, as the next version for all nodes."""
-    from gatepost.service.publishing.version import digest_content, read_content
+    from gatepost.service.publishing import digest_content, read_content
 
     place = data_folder(data)
     folder = config_folder(config, place)
@@ -121,8 +121,7 @@ def diff(
 ) -> None:
     """Compare two versions, or one with the one before it; without a number, the files with the last version."""
     from gatepost.cli.printing import console, print_json, safe
-    from gatepost.service.publishing.differences import Difference, compare
-    from gatepost.service.publishing.version import read_content
+    from gatepost.service.publishing import Difference, compare, read_content
     from gatepost.store.publishing import VersionContent
 
     place = data_folder(data)

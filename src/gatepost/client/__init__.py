@@ -16,19 +16,19 @@ for found in gatepost.messages(link_host="evil.example", since="2026-11-14T00:00
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import wraps
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import httpx
 
 from gatepost import __version__
-from gatepost.api.lists import ListChange, ListFileInfo, NewListEntry, PublicListsEntry
-from gatepost.api.scanning import MessageAnalysisResult, SystemStatus
-from gatepost.client import calls
-from gatepost.client.calls import EntryLines, Envelope, ListCalls, ListTarget, Raw, broken_stream
+from gatepost.api.lists import NewListEntry, PublicListsEntry
+from gatepost.api.messages import FoundHeldMessage, FoundMessage
+from gatepost.client.calls import Calls, EntryLines, HeldFilters, MessageFilters, broken_stream
 from gatepost.client.exchange import (
     ApiError,
     BrokenStreamError,
@@ -43,7 +43,6 @@ from gatepost.client.exchange import (
     UnreachableError,
     Wait,
 )
-from gatepost.client.messages import AsyncMessageMethods, MessageCalls, MessageMethods
 
 __all__ = [
     "ApiError",
@@ -57,6 +56,7 @@ __all__ = [
     "UnreachableError",
 ]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # A scan may wait an hour for a slot (`longRequestTimeout`); connecting takes seconds.
@@ -88,8 +88,8 @@ def _options(url: str, token: str, ca: str | Path | None, verify: bool, timeout:
     }
 
 
-def _read_reply(response: httpx.Response) -> Reply:
-    return Reply(response.status_code, response.content, response.headers)
+def _build_request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:
+    return http.build_request(step.method, step.path, content=step.body, headers=step.headers)
 
 
 def _describe_failure(fault: httpx.TransportError) -> NoReply:
@@ -98,7 +98,31 @@ def _describe_failure(fault: httpx.TransportError) -> NoReply:
     return NoReply(text, again=not hopeless and not any(sign in text for sign in _HOPELESS))
 
 
-class Client(MessageMethods):
+def _run_now(
+    made: Callable[Concatenate[Calls, P], Exchange[T]],
+) -> "Callable[Concatenate[Client, P], T]":
+    """Return the method of `Client` that makes a call."""
+
+    @wraps(made)
+    def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client._run(made(client._calls, *args, **kwargs))  # noqa: SLF001
+
+    return method
+
+
+def _run_later(
+    made: Callable[Concatenate[Calls, P], Exchange[T]],
+) -> "Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]":
+    """Return the method of `AsyncClient` that makes a call."""
+
+    @wraps(made)
+    async def method(client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await client._run(made(client._calls, *args, **kwargs))  # noqa: SLF001
+
+    return method
+
+
+class Client:
     """A connection pool to one abby, for synchronous code. Threads may share it.
 
     Scans need a token, lists an API key; a client may have both.
@@ -117,56 +141,45 @@ class Client(MessageMethods):
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._retries = retries
-        self._lists = ListCalls(api_key, retries)
-        self._messages = MessageCalls(retries)
+        self._calls = Calls(api_key, retries)
         self._sleep = sleep
         self._http = httpx.Client(transport=transport, **_options(url, token, ca, verify, timeout))
 
-    def scan(
-        self,
-        raw: Raw,
-        *,
-        recipients: Sequence[str],
-        sender: str = "",
-        remote_address: str | None = None,
-        helo: str | None = None,
-        tenant: str | None = None,
-    ) -> MessageAnalysisResult:
-        """Submit one message; return the result when the analysis is complete."""
-        envelope = Envelope(
-            sender=sender, recipients=recipients, remote_address=remote_address, helo=helo, tenant=tenant
-        )
-        return self._run(calls.scan(raw, envelope, self._retries))
+    scan = _run_now(Calls.scan)
+    status = _run_now(Calls.status)
+    message = _run_now(Calls.message)
+    message_timeline = _run_now(Calls.message_timeline)
+    message_text = _run_now(Calls.message_text)
+    search_messages = _run_now(Calls.search_messages)
+    search_held = _run_now(Calls.search_held)
+    release = _run_now(Calls.release)
+    delete = _run_now(Calls.delete)
+    report = _run_now(Calls.report)
+    release_messages = _run_now(Calls.release_messages)
+    delete_messages = _run_now(Calls.delete_messages)
+    add_entries = _run_now(Calls.add_entries)
+    delete_entries = _run_now(Calls.delete_entries)
+    get_lists = _run_now(Calls.get_lists)
 
-    def status(self) -> SystemStatus:
-        """Return how busy the service is."""
-        return self._run(calls.status(self._retries))
+    def messages(self, **filters: Unpack[MessageFilters]) -> Iterator[FoundMessage]:
+        """Yield all results that match, newest first; pages are fetched as they are needed."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self.search_messages(cursor=cursor or None, **filters)
+            yield from page.messages
+            cursor = page.next
 
-    def add_entries(
-        self,
-        list_name: str,
-        entries: Iterable[NewListEntry | str],
-        *,
-        tenant: str | None = None,
-        dry_run: bool = False,
-    ) -> ListChange:
-        """Add or update at most 500 entries, all or none. A dry run changes nothing and returns what would happen."""
-        return self._run(self._lists.add(ListTarget(list_name, tenant), entries, dry_run))
-
-    def delete_entries(
-        self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
-    ) -> ListChange:
-        """Delete at most 500 entries. If a call was repeated, entries that the first one deleted are not counted."""
-        return self._run(self._lists.delete(ListTarget(list_name, tenant), entries, dry_run))
-
-    def get_lists(self, *, tenant: str | None = None) -> tuple[ListFileInfo, ...]:
-        """Return all lists of a tenant, or those for all tenants."""
-        return self._run(self._lists.lists(tenant))
+    def held_messages(self, **filters: Unpack[HeldFilters]) -> Iterator[FoundHeldMessage]:
+        """Yield all held mail that matches, newest first; pages are fetched as they are needed."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self.search_held(cursor=cursor or None, **filters)
+            yield from page.messages
+            cursor = page.next
 
     def list_entries(self, list_name: str, *, tenant: str | None = None) -> Iterator[PublicListsEntry]:
         """Yield all entries of a list as they arrive; raises `BrokenStreamError` if the stream breaks off."""
-        response = self._run(self._lists.entries(ListTarget(list_name, tenant)), self._open).stream
+        response = self._run(self._calls.open_entries(list_name, tenant)).stream
         lines = EntryLines()
         try:
             for chunk in response.iter_bytes():
@@ -188,35 +201,27 @@ class Client(MessageMethods):
     ) -> None:
         self.close()
 
-    def _run(self, exchange: Exchange[T], send: Callable[[Send], Outcome] | None = None) -> T:
+    def _run(self, exchange: Exchange[T]) -> T:
         outcome: Outcome = None
         try:
             while True:
                 step = exchange.send(outcome)
-                outcome = self._sleep(step.seconds) if isinstance(step, Wait) else (send or self._send)(step)
+                outcome = self._sleep(step.seconds) if isinstance(step, Wait) else self._send(step)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
     def _send(self, step: Send) -> Outcome:
         try:
-            return _read_reply(self._http.request(step.method, step.path, content=step.body, headers=step.headers))
-        except httpx.TransportError as fault:
-            return _describe_failure(fault)
-
-    def _open(self, step: Send) -> Outcome:
-        """Send a request whose answer, if it is a success, is read by the caller."""
-        request = self._http.build_request(step.method, step.path, content=step.body, headers=step.headers)
-        try:
-            response = self._http.send(request, stream=True)
-            if response.status_code == HTTPStatus.OK:
+            response = self._http.send(_build_request(self._http, step), stream=True)
+            if step.streams and response.status_code == HTTPStatus.OK:
                 return Reply(response.status_code, b"", response.headers, response)
             response.read()
         except httpx.TransportError as fault:
             return _describe_failure(fault)
-        return _read_reply(response)
+        return Reply(response.status_code, response.content, response.headers)
 
 
-class AsyncClient(AsyncMessageMethods):
+class AsyncClient:
     """The same calls for code that runs in an event loop."""
 
     def __init__(
@@ -232,56 +237,47 @@ class AsyncClient(AsyncMessageMethods):
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._retries = retries
-        self._lists = ListCalls(api_key, retries)
-        self._messages = MessageCalls(retries)
+        self._calls = Calls(api_key, retries)
         self._sleep = sleep
         self._http = httpx.AsyncClient(transport=transport, **_options(url, token, ca, verify, timeout))
 
-    async def scan(
-        self,
-        raw: Raw,
-        *,
-        recipients: Sequence[str],
-        sender: str = "",
-        remote_address: str | None = None,
-        helo: str | None = None,
-        tenant: str | None = None,
-    ) -> MessageAnalysisResult:
-        """Submit one message; return the result when the analysis is complete."""
-        envelope = Envelope(
-            sender=sender, recipients=recipients, remote_address=remote_address, helo=helo, tenant=tenant
-        )
-        return await self._run(calls.scan(raw, envelope, self._retries))
+    scan = _run_later(Calls.scan)
+    status = _run_later(Calls.status)
+    message = _run_later(Calls.message)
+    message_timeline = _run_later(Calls.message_timeline)
+    message_text = _run_later(Calls.message_text)
+    search_messages = _run_later(Calls.search_messages)
+    search_held = _run_later(Calls.search_held)
+    release = _run_later(Calls.release)
+    delete = _run_later(Calls.delete)
+    report = _run_later(Calls.report)
+    release_messages = _run_later(Calls.release_messages)
+    delete_messages = _run_later(Calls.delete_messages)
+    add_entries = _run_later(Calls.add_entries)
+    delete_entries = _run_later(Calls.delete_entries)
+    get_lists = _run_later(Calls.get_lists)
 
-    async def status(self) -> SystemStatus:
-        """Return how busy the service is."""
-        return await self._run(calls.status(self._retries))
+    async def messages(self, **filters: Unpack[MessageFilters]) -> AsyncIterator[FoundMessage]:
+        """Yield all results that match, newest first; pages are fetched as they are needed."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.search_messages(cursor=cursor or None, **filters)
+            for found in page.messages:
+                yield found
+            cursor = page.next
 
-    async def add_entries(
-        self,
-        list_name: str,
-        entries: Iterable[NewListEntry | str],
-        *,
-        tenant: str | None = None,
-        dry_run: bool = False,
-    ) -> ListChange:
-        """Add or update at most 500 entries, all or none. A dry run changes nothing and returns what would happen."""
-        return await self._run(self._lists.add(ListTarget(list_name, tenant), entries, dry_run))
-
-    async def delete_entries(
-        self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
-    ) -> ListChange:
-        """Delete at most 500 entries. If a call was repeated, entries that the first one deleted are not counted."""
-        return await self._run(self._lists.delete(ListTarget(list_name, tenant), entries, dry_run))
-
-    async def get_lists(self, *, tenant: str | None = None) -> tuple[ListFileInfo, ...]:
-        """Return all lists of a tenant, or those for all tenants."""
-        return await self._run(self._lists.lists(tenant))
+    async def held_messages(self, **filters: Unpack[HeldFilters]) -> AsyncIterator[FoundHeldMessage]:
+        """Yield all held mail that matches, newest first; pages are fetched as they are needed."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.search_held(cursor=cursor or None, **filters)
+            for found in page.messages:
+                yield found
+            cursor = page.next
 
     async def list_entries(self, list_name: str, *, tenant: str | None = None) -> AsyncIterator[PublicListsEntry]:
         """Yield all entries of a list as they arrive; raises `BrokenStreamError` if the stream breaks off."""
-        response = (await self._run(self._lists.entries(ListTarget(list_name, tenant)), self._open)).stream
+        response = (await self._run(self._calls.open_entries(list_name, tenant))).stream
         lines = EntryLines()
         try:
             async for chunk in response.aiter_bytes():
@@ -304,7 +300,7 @@ class AsyncClient(AsyncMessageMethods):
     ) -> None:
         await self.close()
 
-    async def _run(self, exchange: Exchange[T], send: Callable[[Send], Awaitable[Outcome]] | None = None) -> T:
+    async def _run(self, exchange: Exchange[T]) -> T:
         outcome: Outcome = None
         try:
             while True:
@@ -312,26 +308,16 @@ class AsyncClient(AsyncMessageMethods):
                 if isinstance(step, Wait):
                     outcome = await self._sleep(step.seconds)  # type: ignore[func-returns-value]
                 else:
-                    outcome = await (send or self._send)(step)
+                    outcome = await self._send(step)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
     async def _send(self, step: Send) -> Outcome:
         try:
-            return _read_reply(
-                await self._http.request(step.method, step.path, content=step.body, headers=step.headers)
-            )
-        except httpx.TransportError as fault:
-            return _describe_failure(fault)
-
-    async def _open(self, step: Send) -> Outcome:
-        """Send a request whose answer, if it is a success, is read by the caller."""
-        request = self._http.build_request(step.method, step.path, content=step.body, headers=step.headers)
-        try:
-            response = await self._http.send(request, stream=True)
-            if response.status_code == HTTPStatus.OK:
+            response = await self._http.send(_build_request(self._http, step), stream=True)
+            if step.streams and response.status_code == HTTPStatus.OK:
                 return Reply(response.status_code, b"", response.headers, response)
             await response.aread()
         except httpx.TransportError as fault:
             return _describe_failure(fault)
-        return _read_reply(response)
+        return Reply(response.status_code, response.content, response.headers)

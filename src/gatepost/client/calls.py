@@ -1,8 +1,12 @@
-"""The calls of the Email Scanning API and of the List API as exchanges, shared by both clients."""
+"""Every call of the Email Scanning API and of the List API, written once; `Client` and `AsyncClient` run them.
+
+A call is an exchange (see `exchange`). Its signature and docstring are those of the methods of both clients.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, TypeAlias, TypedDict, Unpack
+from urllib.parse import quote
 
 import msgspec
 
@@ -18,11 +22,28 @@ from gatepost.api.lists import (
     PublicListsEntry,
     encode_lists,
 )
+from gatepost.api.messages import (
+    ActionResult,
+    ActionResults,
+    FoundHeldMessages,
+    FoundMessages,
+    HeldMessagesRequest,
+    MessageDeletion,
+    MessageReport,
+    MessageText,
+    ReportMessageRequest,
+    SearchHeldMessagesRequest,
+    SearchMessagesRequest,
+    ShouldHaveBeen,
+    Timeline,
+)
 from gatepost.api.operations import LISTS_BASE
 from gatepost.api.scanning import (
+    AnalysedMessage,
     BorderMtaData,
     MessageAnalysisRequest,
     MessageAnalysisResult,
+    MessageRelease,
     SystemStatus,
     encode_scanning,
 )
@@ -32,93 +53,211 @@ from gatepost.client.exchange import (
     Reply,
     Retries,
     Send,
+    T,
     UnexpectedReplyError,
     build_multipart,
     call,
     request_reply,
 )
+from gatepost.policy.rules import Decision, Verdict
 
 Raw: TypeAlias = bytes | Path | BinaryIO
+_JSON = {"content-type": "application/json"}
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """The SMTP envelope of a message, as the border MTA knows it. A bounce has an empty `sender`."""
+class CommonFilters(TypedDict, total=False):
+    """What results and held mail are both searched by."""
 
-    sender: str = ""
-    recipients: Sequence[str]
-    remote_address: str | None = None
-    helo: str | None = None
-    tenant: str | None = None
-
-
-def scan(raw: Raw, envelope: Envelope, retries: Retries) -> Exchange[MessageAnalysisResult]:
-    """`POST /v1/messageQueue/submitEmail`."""
-    parameters = MessageAnalysisRequest(
-        border_mta_data=BorderMtaData(
-            envelope_from=envelope.sender,
-            envelope_recipients=tuple(envelope.recipients),
-            remote_address=envelope.remote_address,
-            sender_helo=envelope.helo,
-        ),
-        tenant_uid=envelope.tenant,
-    )
-    content_type, body = build_multipart(
-        [
-            ("parameters", "application/json", encode_scanning(parameters)),
-            ("email", "message/rfc822", _read_content(raw)),
-        ]
-    )
-    request = Send("POST", "/v1/messageQueue/submitEmail", body, {"content-type": content_type})
-    return call(request, MessageAnalysisResult, retries)
+    tenant_uid: str
+    since: str
+    until: str
+    sender: str
+    recipient: str
+    subject: str
+    verdict: Verdict
+    remote_address: str
+    link_host: str
+    file_name: str
+    file_hash: str
+    message_id: str
+    header_from: str
+    anywhere: str
+    queue_id: str
 
 
-def status(retries: Retries) -> Exchange[SystemStatus]:
-    """`POST /v1/admin/status`."""
-    return call(Send("POST", "/v1/admin/status"), SystemStatus, retries)
+class HeldFilters(CommonFilters, total=False):
+    """What held mail is searched by; see `SearchHeldMessagesRequest`."""
+
+    released: bool
+
+
+class MessageFilters(CommonFilters, total=False):
+    """What results are searched by; see `SearchMessagesRequest`."""
+
+    decision: Decision
+    tag: str
+    ggrid: str
+    next_hop_id: str
+
+
+class Calls:
+    """The calls of one client. Those of the List API are made with its API key, all others with its token."""
+
+    def __init__(self, api_key: str, retries: Retries) -> None:
+        self._list_headers = {"authorization": f"apikey {api_key}", **_JSON}
+        self._retries = retries
+
+    def scan(
+        self,
+        raw: Raw,
+        *,
+        recipients: Sequence[str],
+        sender: str = "",
+        remote_address: str | None = None,
+        helo: str | None = None,
+        tenant: str | None = None,
+    ) -> Exchange[MessageAnalysisResult]:
+        """Submit one message; return the result when the analysis is complete.
+
+        The arguments are the SMTP envelope, as the border MTA knows it. A bounce has an empty `sender`.
+        """
+        border = BorderMtaData(
+            envelope_from=sender,
+            envelope_recipients=tuple(recipients),
+            remote_address=remote_address,
+            sender_helo=helo,
+        )
+        parameters = MessageAnalysisRequest(border_mta_data=border, tenant_uid=tenant)
+        request = _post_mail("/v1/messageQueue/submitEmail", parameters, _read_content(raw))
+        return call(request, MessageAnalysisResult, self._retries)
+
+    def status(self) -> Exchange[SystemStatus]:
+        """Return how busy the service is."""
+        return call(Send("POST", "/v1/admin/status"), SystemStatus, self._retries)
+
+    def message(self, ggrid: str) -> Exchange[AnalysedMessage]:
+        """Return a stored analysis with its ledger (permission `messages.read`)."""
+        return self._call_on("GET", ggrid, "", AnalysedMessage)
+
+    def message_timeline(self, ggrid: str) -> Exchange[Timeline]:
+        """Return the way of one message (permission `messages.read`)."""
+        return self._call_on("GET", ggrid, "/timeline", Timeline)
+
+    def message_text(self, ggrid: str) -> Exchange[MessageText]:
+        """Return a held message as plain text (permission `messages.read`)."""
+        return self._call_on("GET", ggrid, "/text", MessageText)
+
+    def release(self, ggrid: str) -> Exchange[MessageRelease]:
+        """Send a held message on, once (permission `messages.release`)."""
+        return self._call_on("POST", ggrid, "/release", MessageRelease)
+
+    def delete(self, ggrid: str) -> Exchange[MessageDeletion]:
+        """Delete a held message for good (permission `messages.delete`)."""
+        return self._call_on("POST", ggrid, "/delete", MessageDeletion)
+
+    def _call_on(self, method: str, ggrid: str, operation: str, answer: type[T]) -> Exchange[T]:
+        return call(Send(method, _path(ggrid) + operation), answer, self._retries)
+
+    def report(
+        self,
+        ggrid: str,
+        should_have_been: ShouldHaveBeen,
+        *,
+        tenant: str | None = None,
+        message: bytes | None = None,
+    ) -> Exchange[MessageReport]:
+        """Report that a decision was wrong, or right, with the bytes of the message where they are at hand (permission
+        `messages.report`)."""
+        body, path = (
+            ReportMessageRequest(should_have_been=should_have_been, tenant_uid=tenant),
+            f"{_path(ggrid)}/report",
+        )
+        request = _post(path, body) if message is None else _post_mail(path, body, message)
+        return call(request, MessageReport, self._retries)
+
+    def search_messages(
+        self, *, cursor: str | None = None, limit: int | None = None, **filters: Unpack[MessageFilters]
+    ) -> Exchange[FoundMessages]:
+        """Return one page of results, newest first (permission `messages.search`)."""
+        body = SearchMessagesRequest(**filters, cursor=cursor, limit=limit)
+        return call(_post("/v1/messages/search", body), FoundMessages, self._retries)
+
+    def search_held(
+        self, *, cursor: str | None = None, limit: int | None = None, **filters: Unpack[HeldFilters]
+    ) -> Exchange[FoundHeldMessages]:
+        """Return one page of held mail, newest first (permission `messages.search`)."""
+        body = SearchHeldMessagesRequest(**filters, cursor=cursor, limit=limit)
+        return call(_post("/v1/heldMessages/search", body), FoundHeldMessages, self._retries)
+
+    def release_messages(
+        self, ggrids: Sequence[str], *, tenant: str | None = None
+    ) -> Exchange[tuple[ActionResult, ...]]:
+        """Send at most 100 held messages on; return what became of each."""
+        return self._act("release", ggrids, tenant)
+
+    def delete_messages(
+        self, ggrids: Sequence[str], *, tenant: str | None = None
+    ) -> Exchange[tuple[ActionResult, ...]]:
+        """Delete at most 100 held messages for good; return what became of each."""
+        return self._act("delete", ggrids, tenant)
+
+    def _act(self, action: str, ggrids: Sequence[str], tenant: str | None) -> Exchange[tuple[ActionResult, ...]]:
+        body = HeldMessagesRequest(ggrids=tuple(ggrids), tenant_uid=tenant)
+        answer = yield from call(_post(f"/v1/heldMessages/{action}", body), ActionResults, self._retries)
+        return answer.results
+
+    def add_entries(
+        self,
+        list_name: str,
+        entries: Iterable[NewListEntry | str],
+        *,
+        tenant: str | None = None,
+        dry_run: bool = False,
+    ) -> Exchange[ListChange]:
+        """Add or update at most 500 entries, all or none. A dry run changes nothing and returns what would happen."""
+        stated = tuple(NewListEntry(each) if isinstance(each, str) else each for each in entries)
+        body = AddEntriesRequest(list_name, stated, tenant, dry_run or None)
+        return call(self._post_lists("addEntries", body), ListChange, self._retries)
+
+    def delete_entries(
+        self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
+    ) -> Exchange[ListChange]:
+        """Delete at most 500 entries. If a call was repeated, entries that the first one deleted are not counted."""
+        body = DeleteEntriesRequest(list_name, tuple(entries), tenant, dry_run or None)
+        return call(self._post_lists("deleteEntries", body), ListChange, self._retries)
+
+    def get_lists(self, *, tenant: str | None = None) -> Exchange[tuple[ListFileInfo, ...]]:
+        """Return all lists of a tenant, or those for all tenants."""
+        answer = yield from call(self._post_lists("getLists", GetListsRequest(tenant)), ListsOfScope, self._retries)
+        return answer.list_file_infos
+
+    def open_entries(self, list_name: str, tenant: str | None) -> Exchange[Reply]:
+        """Open the stream of all entries of a list."""
+        request = self._post_lists("listEntries", ListEntriesRequest(list_name, tenant), streams=True)
+        return request_reply(request, self._retries)
+
+    def _post_lists(self, operation: str, body: object, *, streams: bool = False) -> Send:
+        return Send("POST", f"{LISTS_BASE}/{operation}", encode_lists(body), self._list_headers, streams)
+
+
+def _path(ggrid: str) -> str:
+    return f"/v1/messages/{quote(ggrid, safe='')}"
+
+
+def _post(path: str, body: object) -> Send:
+    return Send("POST", path, encode_scanning(body), _JSON)
+
+
+def _post_mail(path: str, parameters: object, raw: bytes) -> Send:
+    parts = [("parameters", "application/json", encode_scanning(parameters)), ("email", "message/rfc822", raw)]
+    content_type, body = build_multipart(parts)
+    return Send("POST", path, body, {"content-type": content_type})
 
 
 def _read_content(raw: Raw) -> bytes:
     if isinstance(raw, Path):
         return raw.read_bytes()
     return raw if isinstance(raw, bytes) else raw.read()
-
-
-class ListTarget(msgspec.Struct, frozen=True):
-    """A list by name and tenant; without a tenant, the list for all tenants."""
-
-    name: str
-    tenant: str | None = None
-
-
-class ListCalls:
-    """The four operations of the List API with one API key."""
-
-    def __init__(self, api_key: str, retries: Retries) -> None:
-        self._headers: Final = {"authorization": f"apikey {api_key}", "content-type": "application/json"}
-        self._retries = retries
-
-    def add(self, target: ListTarget, entries: Iterable[NewListEntry | str], dry_run: bool) -> Exchange[ListChange]:
-        """`POST addEntries`."""
-        stated = tuple(NewListEntry(each) if isinstance(each, str) else each for each in entries)
-        body = AddEntriesRequest(target.name, stated, target.tenant, dry_run or None)
-        return call(self._post("addEntries", body), ListChange, self._retries)
-
-    def delete(self, target: ListTarget, entries: Sequence[str], dry_run: bool) -> Exchange[ListChange]:
-        """`POST deleteEntries`."""
-        body = DeleteEntriesRequest(target.name, tuple(entries), target.tenant, dry_run or None)
-        return call(self._post("deleteEntries", body), ListChange, self._retries)
-
-    def lists(self, tenant: str | None) -> Exchange[tuple[ListFileInfo, ...]]:
-        """`POST getLists`."""
-        answer = yield from call(self._post("getLists", GetListsRequest(tenant)), ListsOfScope, self._retries)
-        return answer.list_file_infos
-
-    def entries(self, target: ListTarget) -> Exchange[Reply]:
-        """`POST listEntries`, until the stream is open."""
-        return request_reply(self._post("listEntries", ListEntriesRequest(target.name, target.tenant)), self._retries)
-
-    def _post(self, operation: str, body: object) -> Send:
-        return Send("POST", f"{LISTS_BASE}/{operation}", encode_lists(body), self._headers)
 
 
 class EntryLines:

@@ -48,12 +48,13 @@ RETRIED = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTT
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send this request."""
+    """Send this request. With `streams` the caller reads the body of the answer as it arrives, if it is a success."""
 
     method: str
     path: str
     body: bytes = b""
     headers: dict[str, str] = {}
+    streams: bool = False
 
 
 class Wait(msgspec.Struct, frozen=True):

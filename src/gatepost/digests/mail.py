@@ -5,25 +5,76 @@ written out, long ones are cut, addresses of web pages are written so that no ma
 value is isolated (UAX 9 section 2.4), so that it cannot turn round what stands beside it. The only links are ours.
 
 The Message-ID is made of the id of the digest: a digest that had to be sent twice is recognised as the same message.
+
+The languages of digests: one file of texts for each in `texts`, read once.
+
+A language that is not known is English, and so is a text that a language lacks.
 """
 
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
+from functools import cache
 from html import escape
+from importlib.resources import files
 
 import msgspec
 
-from gatepost.digests.languages import Texts, find_texts
 from gatepost.digests.links import DigestLink, sign_link
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS
 from gatepost.store.digests import Digest, DigestKey, DigestPreferences
 from gatepost.store.quarantine import HeldMessage
 from gatepost.view.values import ELLIPSIS, escape_line
+
+DEFAULT = "en"
+
+
+class Texts:
+    """The texts of one language."""
+
+    def __init__(self, code: str, texts: Mapping[str, str]) -> None:
+        self.code, self._texts = code, texts
+
+    def say(self, key: str, **values: object) -> str:
+        """Return a text with values filled in. Values are foreign: braces in them mean nothing."""
+        text = self._texts[key]
+        for name, value in values.items():
+            text = text.replace(f"{{{name}}}", str(value))
+        return text
+
+    def reason(self, verdict: str) -> str:
+        """Return why a message with this verdict is held, in plain words."""
+        return self._texts.get(f"reason_{verdict}") or self._texts["reason_clean"]
+
+
+@cache
+def _read_all() -> dict[str, dict[str, str]]:
+    folder = files("gatepost.digests").joinpath("texts")
+    return {
+        each.name.removesuffix(".toml"): tomllib.loads(each.read_text("utf-8"))
+        for each in folder.iterdir()
+        if each.name.endswith(".toml")
+    }
+
+
+def list_languages() -> tuple[tuple[str, str], ...]:
+    """Return code and name of each language, English first."""
+    read = _read_all()
+    return tuple((code, read[code]["language"]) for code in sorted(read, key=lambda code: (code != DEFAULT, code)))
+
+
+@cache
+def find_texts(code: str) -> Texts:
+    """Return the texts of a language."""
+    read = _read_all()
+    known = code if code in read else DEFAULT
+    return Texts(known, {**read[DEFAULT], **read[known]})
+
 
 MAX_SUBJECT, MAX_SENDER = 160, 120
 PATH = "/digest/"

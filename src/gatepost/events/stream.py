@@ -3,18 +3,34 @@
 `emit` encodes an event once and appends it to a queue: that is all that the caller waits for, and it never raises. A
 thread empties the queue ten times a second. So a kill loses the events of the last tenth of a second, and a stop loses
 none that an output could take.
+
+Open the event stream that the settings describe: for a service, for a command, or for a test of the outputs.
+
+What the event stream tells Prometheus.
 """
 
+import socket
+import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import ParamSpec, Protocol
 
 import structlog
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-from gatepost.events.output import Output, WaitingEvents, time_left, until
+from gatepost.events.alerts import AlertOutput, SendsMail
+from gatepost.events.output import FileOutput, Output, WaitingEvents, time_left, until
 from gatepost.events.schema import EventFields, encode_event
+from gatepost.events.sources import describe_change
+from gatepost.events.syslog import SyslogOutput
+from gatepost.events.webhook import WebhookOutput
+from gatepost.settings.event_keys import EventsSettings
+from gatepost.store.audit import AuditRecord
 
 BATCH_SECONDS = 0.1
 CLOSE_SECONDS = 5.0
@@ -115,3 +131,81 @@ class EventStream:
                 log.exception("an output of events failed", output=output.name)
             if time.monotonic() - started > BATCH_SECONDS * 10:
                 log.warning("an output of events is slow", output=output.name)
+
+
+class OutputError(Exception):
+    """An output cannot be used as it is configured; the text is a sentence for the operator."""
+
+
+def open_stream(
+    settings: EventsSettings, data: Path, send_mail: SendsMail | None = None, more: Sequence[Output] = ()
+) -> EventStream:
+    """Open all outputs of a service, and `more`; raises `OutputError`."""
+    outputs = build_outputs(settings, data, sends=True, send_mail=send_mail)
+    return EventStream(node_name(settings), [*outputs, *more])
+
+
+def open_command_stream(settings: EventsSettings, data: Path) -> EventStream:
+    """Open the outputs of a command that ends soon: events for webhooks stay on disk until a service sends them, and
+    alerts are left to services."""
+    without_alerts = settings.model_copy(update={"alerts": None})
+    return EventStream(node_name(settings), build_outputs(without_alerts, data, sends=False))
+
+
+def build_outputs(
+    settings: EventsSettings, data: Path, *, sends: bool, send_mail: SendsMail | None = None
+) -> list[Output]:
+    """Build all outputs; without `sends` nothing is sent but by `test` and `close`. Raises `OutputError`."""
+    outputs: list[Output] = []
+    try:
+        if file := settings.file:
+            outputs.append(FileOutput(data / file.path, file.max_size, file.keep, file.kinds))
+        if settings.syslog:
+            outputs.append(SyslogOutput(settings.syslog, node_name(settings), sends=sends))
+        for number, webhook in enumerate(settings.webhooks, 1):
+            outputs.append(WebhookOutput(f"webhook-{number}", webhook, data / "events", sends=sends))
+        if settings.alerts:
+            outputs.append(AlertOutput(settings.alerts, node_name(settings), send_mail))
+    except (OSError, ssl.SSLError) as fault:
+        for output in outputs:
+            output.close(0.0)
+        reason = (getattr(fault, "strerror", None) or str(fault)).lower()
+        raise OutputError(f"An output of events cannot be opened: {reason}.") from None
+    return outputs
+
+
+def node_name(settings: EventsSettings) -> str:
+    """Return the name of this machine in events."""
+    return settings.node or socket.gethostname().encode("ascii", "replace").decode().replace(" ", "-") or "localhost"
+
+
+def observe_audit(events: Emits) -> Callable[[AuditRecord], None]:
+    """Return an observer for the store: it emits the event of each change that has one."""
+    return lambda record: events.emit(describe_change, record)
+
+
+class EventMetrics(Collector):
+    """Events by kind, and what became of them at each output."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+
+    def collect(self) -> Iterator[Metric]:
+        stream = self._stream
+        emitted = CounterMetricFamily("gatepost_events", "Events by kind", labels=("event",))
+        for kind, count in sorted(stream.emitted.items()):
+            emitted.add_metric((kind,), count)
+        yield emitted
+        delivered = CounterMetricFamily("gatepost_events_delivered", "Events delivered", labels=("output",))
+        dropped = CounterMetricFamily("gatepost_events_dropped", "Events given up, at a bound", labels=("output",))
+        failures = CounterMetricFamily("gatepost_events_failures", "Attempts that failed", labels=("output",))
+        waiting = GaugeMetricFamily("gatepost_events_waiting_bytes", "Bytes that wait", labels=("output",))
+        dropped.add_metric(("queue",), stream.dropped)
+        failures.add_metric(("queue",), stream.failures)
+        for output in stream.outputs:
+            counters = output.counters()
+            delivered.add_metric((output.name,), counters.delivered)
+            dropped.add_metric((output.name,), counters.dropped)
+            failures.add_metric((output.name,), counters.failures)
+            waiting.add_metric((output.name,), counters.waiting_bytes)
+        yield from (delivered, dropped, failures, waiting)

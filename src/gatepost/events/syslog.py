@@ -13,8 +13,15 @@ import ssl
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gatepost.events.file_output import describe_error
-from gatepost.events.output import DeliveryError, DeliveryLog, OutputCounters, SendingThread, WaitingEvents, of_kinds
+from gatepost.events.output import (
+    DeliveryError,
+    DeliveryLog,
+    OutputCounters,
+    SendingThread,
+    WaitingEvents,
+    describe_error,
+    of_kinds,
+)
 from gatepost.events.schema import EncodedEvent
 from gatepost.settings.event_keys import Facility, Severity, SyslogSettings
 

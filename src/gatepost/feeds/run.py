@@ -18,11 +18,11 @@ import msgspec
 
 from gatepost.api.lists import MAX_ENTRIES
 from gatepost.feeds.items import FeedFault, RejectedValue
-from gatepost.feeds.reading import Reading, read_source
+from gatepost.feeds.source import Reading, read_source
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.policy.layers import Policies
-from gatepost.rejudge.look_back import can_look_back, look_back
+from gatepost.rejudge.dry_run import can_look_back, look_back
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound, StorageError

@@ -31,8 +31,7 @@ from gatepost.api.errors import (
     Error,
     Failure,
 )
-from gatepost.api.requests import is_from_this_machine
-from gatepost.api.responses import Endpoint, HttpErrors, JsonResponse
+from gatepost.api.http import Endpoint, HttpErrors, JsonResponse, is_from_this_machine
 from gatepost.api.scanning import MAX_BODY
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, HoldsMail, NotHeld, read_order

@@ -24,6 +24,7 @@ from gatepost.guard.answers.learnt_models import NOTHING, LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.mail.message import Receipt
+from gatepost.periodic import PeriodicWork
 from gatepost.report import Report, undecided
 from gatepost.scanning.edits import Cuts
 from gatepost.scanning.request import (
@@ -114,7 +115,7 @@ class Guard:
         self._present = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._purging: asyncio.Task[None] | None = None
+        self._purging = PeriodicWork(self._purge, PURGE_SECONDS, "history could not be purged", log)
 
     @property
     def rest_enabled(self) -> bool:
@@ -152,7 +153,7 @@ class Guard:
         if self._learnt:
             await self._learnt.start()
         if self._purges:
-            self._purging = asyncio.create_task(self._purge_forever())
+            self._purging.start()
 
     async def stop(self) -> None:
         """Take nothing new, finish what is in flight, then end."""
@@ -164,9 +165,7 @@ class Guard:
                 await self._idle.wait()
         except TimeoutError:
             log.warning("stopping with messages in processing", count=self._present)
-        if self._purging:
-            self._purging.cancel()
-            await asyncio.gather(self._purging, return_exceptions=True)
+        await self._purging.stop()
         await self._pool.stop()
         await self._answerer.close()
         await self._lists.stop()
@@ -336,19 +335,12 @@ class Guard:
             log.error("result could not be kept", ggrid=request.ggrid)
             raise
 
-    async def _purge_forever(self) -> None:
-        while True:
-            moment = int(self._clock() * 1_000)
-            before = moment - self._settings.history.retention * DAY_MILLISECONDS
-            try:
-                limits = await self._store.tenants.retention_limits("history", moment)
-                deleted = await self._store.messages.purge(before, limits)
-            except StorageError as fault:
-                log.warning("history could not be purged", reason=str(fault))
-            else:
-                if deleted:
-                    log.info("history purged", count=deleted)
-            await asyncio.sleep(PURGE_SECONDS)
+    async def _purge(self) -> None:
+        moment = int(self._clock() * 1_000)
+        before = moment - self._settings.history.retention * DAY_MILLISECONDS
+        limits = await self._store.tenants.retention_limits("history", moment)
+        if deleted := await self._store.messages.purge(before, limits):
+            log.info("history purged", count=deleted)
 
 
 async def _read_header(body: MessageBody) -> bytes:

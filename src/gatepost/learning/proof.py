@@ -22,9 +22,7 @@ import numpy as np
 from gatepost.kinds import TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED
 from gatepost.policy.rules import shipped_policy
 from gatepost.strengths import calculations
-from gatepost.textmodel.learnt import LearntModel, parse_learnt
-from gatepost.textmodel.pool_training import MIN_OF_SIDE, PoolRow, train_pool
-from gatepost.textmodel.rows import read_row
+from gatepost.textmodel.learnt import MIN_OF_SIDE, LearntModel, PoolRow, parse_learnt, read_row, train_pool
 
 REFERENCE = "reference.msgpack"
 UNWANTED, WANTED = TEXT_LEARNT_UNWANTED.id, TEXT_LEARNT_WANTED.id

@@ -2,33 +2,36 @@
 
 One process of all nodes trains a pool at a time, under a lock in storage that outlasts the longest training. A run that
 is killed leaves the lock to run out, and the model that took part before takes part still.
+
+Looking back finds the messages, delivered in the last days, that a new model would have held. Records have the findings
+and the feature row of each message, so those messages can be judged again without their text. Only what the model adds
+is put in. The work is bounded in days and messages.
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.learning.look_back import look_back
-from gatepost.learning.proof import Proof
-from gatepost.learning.sealed_training import (
-    WALL_SECONDS,
-    Trained,
-    TrainingFailed,
-    TrainingOrder,
-    train_sealed,
-)
+from gatepost.kinds import TITLES, Finding
+from gatepost.learning.proof import UNWANTED, Proof, points_of
+from gatepost.learning.sealed_training import WALL_SECONDS, Trained, TrainingFailed, TrainingOrder, train_sealed
 from gatepost.policy.layers import Policies
+from gatepost.policy.rules import Policy, shipped_policy
+from gatepost.report import Report
 from gatepost.settings.learning import LearningSettings
 from gatepost.store.audit import Actor
 from gatepost.store.learning import ModelLookBack, PoolReport
+from gatepost.store.look_backs import MAX_HITS
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.textmodel.learnt import parse_learnt
-from gatepost.textmodel.pool_training import PoolRow
+from gatepost.textmodel.learnt import LearntModel, PoolRow, parse_learnt, read_row
 from gatepost.times import now
+from gatepost.verdict import judge
 
 HOUR = 3_600_000
 LOCK = int(WALL_SECONDS * 1000) + 600_000
@@ -85,16 +88,11 @@ async def _learn(
     trained = await asyncio.to_thread(trainer, TrainingOrder(rows, present))
     if isinstance(trained, TrainingFailed):
         return LearningOutcome(tenant, "failed", trained.reason)
-    data = trained.model
-    if data:
-        model = parse_learnt(data)
-        assert model is not None
-        data = msgspec.structs.replace(model, scope="tenant" if tenant else "deployment").to_bytes()
+    model = parse_learnt(trained.model)
+    data = msgspec.structs.replace(model, scope="tenant" if tenant else "deployment").to_bytes() if model else b""
     version = await store.learning.keep_model(tenant, msgspec.json.encode(trained.proof), data, LEARNING)
-    if not data:
+    if model is None:
         return LearningOutcome(tenant, "refused", trained.proof.reason, version, trained.proof)
-    model = parse_learnt(data)
-    assert model is not None
     found = await look_back(store, policies, tenant, model, settings.look_back)
     await store.look_backs.record_of_model(version, found, LEARNING)
     return LearningOutcome(tenant, "taken", trained.proof.reason, version, trained.proof, found)
@@ -110,3 +108,59 @@ async def read_pool(store: Store, tenant: str | None) -> tuple[PoolRow, ...]:
 
 def _as_row(row: PoolReport) -> PoolRow:
     return PoolRow(row.message, row.unwanted, row.features, row.reporter, row.mailbox, row.domain)
+
+
+DAY = 86_400_000
+MESSAGES = 50_000
+
+
+async def look_back(
+    store: Store, policies: Policies, tenant: str | None, model: LearntModel, days: int, messages: int = MESSAGES
+) -> ModelLookBack:
+    """Look for delivered messages that a model would have held."""
+    search = _Search(model, policies, now() - days * DAY)
+    if days:
+        async with aclosing(store.messages.recent(tenant, messages)) as batches:
+            async for batch in batches:
+                if not await asyncio.to_thread(search.take, batch):
+                    break
+    return ModelLookBack(days, search.considered, search.found, tuple(search.hits))
+
+
+class _Search:
+    """One look back, from the newest message on."""
+
+    def __init__(self, model: LearntModel, policies: Policies, since: int) -> None:
+        self._model, self._policies, self._since = model, policies, since
+        self.considered = self.found = 0
+        self.hits: list[str] = []
+
+    def take(self, batch: Sequence[MessageRecord]) -> bool:
+        """Look at more messages; False when no more are wanted."""
+        for record in batch:
+            if record.completed < self._since:
+                return False
+            report = record.report
+            if report.decision != "deliver" or not report.features:
+                continue
+            self.considered += 1
+            policy = self._policies.of(record.envelope.tenant).policy
+            if would_hold(report, self._model, policy):
+                self.found += 1
+                if len(self.hits) < MAX_HITS:
+                    self.hits.append(record.ggrid)
+        return True
+
+
+def would_hold(report: Report, model: LearntModel, policy: Policy) -> bool:
+    """Whether a delivered message would have been held with what this model finds in it."""
+    strength = points_of(model.score(read_row(report.features))) / shipped_policy().kinds[UNWANTED].weight
+    if not strength or any(note.effect == "allowed" for note in report.lists):
+        return False
+    findings = [
+        Finding(line.kind, line.where, line.facts, line.strength, line.about)
+        for line in report.lines
+        if line.kind != UNWANTED and not line.kind.startswith("list:")
+    ]
+    findings.append(Finding(UNWANTED, "text", {}, strength))
+    return judge(findings, report.outcomes, policy, TITLES).decision != "deliver"

@@ -17,8 +17,7 @@ import sys
 import msgspec
 
 from gatepost.learning.proof import Proof, prove
-from gatepost.textmodel.learnt import MAX_PACKED, parse_learnt
-from gatepost.textmodel.pool_training import PoolRow
+from gatepost.textmodel.learnt import MAX_PACKED, PoolRow, parse_learnt
 from gatepost.workers.sandbox import SOCKET, die_with_parent, seal
 
 CPU_SECONDS = 300

@@ -16,8 +16,8 @@ from gatepost.lists.entries import (
     ListRefusal,
     NormalForm,
     fold_phrase,
+    limit_keys,
     refang,
-    refuse_nothing,
     show_as_key,
 )
 from gatepost.names import is_icann_suffix, is_ip, is_public_suffix, normal_address, normal_domain, public_suffix
@@ -110,9 +110,7 @@ def refuse_domain(key: str, _category: Category) -> str:
     return refuse_wide(key, "allow")
 
 
-DOMAIN = EntryKind(
-    "domain", "a domain, the names below it included", "example.com", normalise_domain, refuse_domain, keyed=False
-)
+DOMAIN = EntryKind("domain", "a domain, the names below it included", "example.com", normalise_domain, refuse_domain)
 
 
 _SPACES = re.compile(r"[\s\x00-\x1f\x7f]")
@@ -183,7 +181,7 @@ def list_sender_keys(address: str) -> tuple[str, ...]:
     local, _, domain = address.rpartition("@")
     if not local or not domain:
         return ()
-    return (address, *list_patterns(domain))
+    return limit_keys((address, *list_patterns(domain)))
 
 
 SENDER = EntryKind(
@@ -192,7 +190,7 @@ SENDER = EntryKind(
     "ann@example.com",
     normalise_sender,
     refuse_sender,
-    keyed=True,
+    list_sender_keys,
 )
 
 
@@ -216,6 +214,4 @@ PERSON = EntryKind(
     "a person and the address that is theirs",
     "Ann Example <ann@example.com>",
     normalise_person,
-    refuse_nothing,
-    keyed=False,
 )

@@ -1,11 +1,14 @@
-"""Every list that a scope has from the start, and what lists of an operator's own may be.
+"""Every list that a scope has from the start, what each of them does, and what lists of an operator's own may be.
 
-A custom list has a kind of entry and a category, and counts as the usual list of the same kind and category. What a hit
-does is decided where messages are judged (`rulings`), not here.
+A `ListDefinition` says all that there is to know of a list: which kind of entries it has, which values of a message
+they are matched against, what a match does, and how it is looked up. Storage, look-ups and rulings read it there; so a
+new list is one definition in `LISTS`, and one more `EntryKind` where its entries match in a new way.
+
+A custom list has a kind of entry and a category, and does what the usual list of the same kind and category does.
 """
 
 import re
-from typing import get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -20,6 +23,7 @@ from gatepost.lists.entries import (
     EntryKind,
     ListRefusal,
     NormalForm,
+    Role,
     limit_key,
 )
 from gatepost.lists.links import URL
@@ -37,12 +41,37 @@ KINDS: dict[str, EntryKind] = {
     kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, PHRASE, DOMAIN, PERSON)
 }
 
-_UNKEYED_KINDS = frozenset({PHRASE.name, DOMAIN.name, PERSON.name})
 _CUSTOM_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 
+# What a match does. `block`: the verdict is at least `policy`. `lift`: spam, bulk, suspicion and encryption do not hold
+# the message. `clear` and `clear-attacks`: findings on the link or file itself do not count, but for conclusive ones of
+# an attack, or with those. `skip-relay`: the host is passed over in the search for the sending host. The others say
+# whom nobody may imitate. "": nothing asks such a list.
+Effect = Literal[
+    "block",
+    "lift",
+    "clear",
+    "clear-attacks",
+    "skip-relay",
+    "protect-own-domain",
+    "protect-partner-domain",
+    "protect-person",
+    "",
+]
+# What is not kept of a message: entries that are matched against it can be counted in no stored message.
+_NOT_STORED: frozenset[Role] = frozenset({"text"})
 
-class ListDefinition(msgspec.Struct, frozen=True):
-    """What a list is: which kind of entries, what for, and how many it may hold in one scope."""
+
+class ListDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list is and does.
+
+    `subjects` are the roles of the values that entries are matched against; lists that trust or protect have none,
+    since checks read them. A list that is `keyed` is looked up in storage by exact keys, and others are handed to the
+    workers whole. `pair` is the allow list that a block list is settled with: in one scope the block wins, and with
+    `tenant_allow_wins` the tenant's allow beats a global block. An allow list with `needs_proof` counts only if the
+    sender is authenticated or its host is allowed. `is_model` says that custom lists of its kind and category do what
+    it does; matches of those are settled with those of their model.
+    """
 
     name: str
     kind: str
@@ -50,6 +79,13 @@ class ListDefinition(msgspec.Struct, frozen=True):
     display_name: str
     description: str
     max_size: int
+    effect: Effect = ""
+    subjects: tuple[Role, ...] = ()
+    keyed: bool = True
+    pair: str = ""
+    tenant_allow_wins: bool = False
+    needs_proof: bool = False
+    is_model: bool = True
     custom: bool = False
 
     @property
@@ -57,6 +93,16 @@ class ListDefinition(msgspec.Struct, frozen=True):
         """The usual list that it does the work of: itself, or for a custom one that of its kind and category; "" for a
         list of no use, such as people of category `allow`."""
         return find_usual_list(self.kind, self.category) if self.custom else self.name
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether each message asks storage for its entries."""
+        return self.keyed and bool(self.subjects)
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether stored messages can tell what its entries would match."""
+        return bool(self.subjects) and _NOT_STORED.isdisjoint(self.subjects)
 
     def normalise(self, text: str) -> NormalForm | ListRefusal:
         """Return an entry of this list in its normal form, or why it is none."""
@@ -80,97 +126,192 @@ class ListDefinition(msgspec.Struct, frozen=True):
         return limit_key(text if isinstance(normal, ListRefusal) else normal.key)
 
 
-def _define(name: str, kind: EntryKind, category: Category, shown: str, description: str) -> ListDefinition:
-    size = LARGE if category in ("block", "allow") else SMALL
-    return ListDefinition(name, kind.name, category, shown, description, size)
-
-
 LISTS: tuple[ListDefinition, ...] = (
-    _define(
-        "blocked-senders",
-        SENDER,
-        "block",
-        "Blocked senders",
-        "Mail from these senders gets at least the verdict policy",
+    ListDefinition(
+        name="blocked-senders",
+        kind=SENDER.name,
+        category="block",
+        display_name="Blocked senders",
+        description="Mail from these senders gets at least the verdict policy",
+        max_size=LARGE,
+        effect="block",
+        subjects=("envelope", "from", "sender"),
+        pair="allowed-senders",
+        tenant_allow_wins=True,
     ),
-    _define(
-        "allowed-senders",
-        SENDER,
-        "allow",
-        "Allowed senders",
-        "Authenticated mail from these is not held as spam or suspicious",
+    ListDefinition(
+        name="allowed-senders",
+        kind=SENDER.name,
+        category="allow",
+        display_name="Allowed senders",
+        description="Authenticated mail from these is not held as spam or suspicious",
+        max_size=LARGE,
+        effect="lift",
+        subjects=("from",),
+        needs_proof=True,
     ),
-    _define(
-        "blocked-ips", NETWORK, "block", "Blocked networks", "Mail from these hosts gets at least the verdict policy"
+    ListDefinition(
+        name="blocked-ips",
+        kind=NETWORK.name,
+        category="block",
+        display_name="Blocked networks",
+        description="Mail from these hosts gets at least the verdict policy",
+        max_size=LARGE,
+        effect="block",
+        subjects=("host",),
+        pair="allowed-ips",
+        tenant_allow_wins=True,
     ),
-    _define(
-        "allowed-ips", NETWORK, "allow", "Allowed networks", "Mail from these hosts is not held as spam or suspicious"
+    ListDefinition(
+        name="allowed-ips",
+        kind=NETWORK.name,
+        category="allow",
+        display_name="Allowed networks",
+        description="Mail from these hosts is not held as spam or suspicious",
+        max_size=LARGE,
+        effect="lift",
+        subjects=("host",),
     ),
-    _define("blocked-urls", URL, "block", "Blocked links", "A link to one of these gives at least the verdict policy"),
-    _define("allowed-urls", URL, "allow", "Allowed links", "What is found on a link to one of these does not count"),
-    _define(
-        "blocked-files",
-        DIGEST,
-        "block",
-        "Blocked files",
-        "A file with one of these hashes gives at least the verdict policy",
+    ListDefinition(
+        name="blocked-urls",
+        kind=URL.name,
+        category="block",
+        display_name="Blocked links",
+        description="A link to one of these gives at least the verdict policy",
+        max_size=LARGE,
+        effect="block",
+        subjects=("link",),
+        pair="allowed-urls",
     ),
-    _define(
-        "allowed-files",
-        DIGEST,
-        "allow",
-        "Allowed files",
-        "What is found on exactly these files does not count, malware included",
+    ListDefinition(
+        name="allowed-urls",
+        kind=URL.name,
+        category="allow",
+        display_name="Allowed links",
+        description="What is found on a link to one of these does not count",
+        max_size=LARGE,
+        effect="clear",
+        subjects=("link",),
     ),
-    _define(
-        "blocked-file-types",
-        FILETYPE,
-        "policy",
-        "Blocked file types",
-        "A file of one of these types gives at least the verdict policy",
+    ListDefinition(
+        name="blocked-files",
+        kind=DIGEST.name,
+        category="block",
+        display_name="Blocked files",
+        description="A file with one of these hashes gives at least the verdict policy",
+        max_size=LARGE,
+        effect="block",
+        subjects=("file",),
+        pair="allowed-files",
     ),
-    _define(
-        "blocked-phrases",
-        PHRASE,
-        "policy",
-        "Blocked phrases",
-        "These words in text or subject give at least the verdict policy",
+    ListDefinition(
+        name="allowed-files",
+        kind=DIGEST.name,
+        category="allow",
+        display_name="Allowed files",
+        description="What is found on exactly these files does not count, malware included",
+        max_size=LARGE,
+        effect="clear-attacks",
+        subjects=("file",),
     ),
-    _define(
-        "trusted-relays", NETWORK, "trust", "Trusted relays", "Skipped when looking for the host that sent a message"
+    ListDefinition(
+        name="blocked-file-types",
+        kind=FILETYPE.name,
+        category="policy",
+        display_name="Blocked file types",
+        description="A file of one of these types gives at least the verdict policy",
+        max_size=SMALL,
+        effect="block",
+        subjects=("type",),
     ),
-    _define("own-domains", DOMAIN, "protect", "Own domains", "Domains that outsiders may not imitate or forge"),
-    _define("partner-domains", DOMAIN, "protect", "Partner domains", "Domains of partners, which nobody may imitate"),
-    _define("protected-people", PERSON, "protect", "Protected people", "People whose names outsiders may not bear"),
+    ListDefinition(
+        name="blocked-phrases",
+        kind=PHRASE.name,
+        category="policy",
+        display_name="Blocked phrases",
+        description="These words in text or subject give at least the verdict policy",
+        max_size=SMALL,
+        effect="block",
+        subjects=("text",),
+        keyed=False,
+    ),
+    ListDefinition(
+        name="trusted-relays",
+        kind=NETWORK.name,
+        category="trust",
+        display_name="Trusted relays",
+        description="Skipped when looking for the host that sent a message",
+        max_size=SMALL,
+        effect="skip-relay",
+        keyed=False,
+    ),
+    ListDefinition(
+        name="own-domains",
+        kind=DOMAIN.name,
+        category="protect",
+        display_name="Own domains",
+        description="Domains that outsiders may not imitate or forge",
+        max_size=SMALL,
+        effect="protect-own-domain",
+        keyed=False,
+        is_model=False,  # who owns a domain is for this list alone to say
+    ),
+    ListDefinition(
+        name="partner-domains",
+        kind=DOMAIN.name,
+        category="protect",
+        display_name="Partner domains",
+        description="Domains of partners, which nobody may imitate",
+        max_size=SMALL,
+        effect="protect-partner-domain",
+        keyed=False,
+    ),
+    ListDefinition(
+        name="protected-people",
+        kind=PERSON.name,
+        category="protect",
+        display_name="Protected people",
+        description="People whose names outsiders may not bear",
+        max_size=SMALL,
+        effect="protect-person",
+        keyed=False,
+    ),
 )
 
 BY_NAME: dict[str, ListDefinition] = {definition.name: definition for definition in LISTS}
+# The kind of entry that can cover a value of this role.
+KIND_OF_ROLE: dict[Role, EntryKind] = {role: KINDS[each.kind] for each in LISTS for role in each.subjects}
 
-
-# Of the two lists of domains the partners' counts: who owns a domain is for own-domains alone to say.
-_USUAL: dict[tuple[str, str], str] = {(definition.kind, definition.category): definition.name for definition in LISTS}
+_MODELS: dict[tuple[str, str], ListDefinition] = {
+    (definition.kind, definition.category): definition for definition in LISTS if definition.is_model
+}
 # To block and to have a policy against is the same.
 _ALIKE = {"block": "policy", "policy": "block"}
 
 
+def _find_model(kind: str, category: str) -> ListDefinition | None:
+    return _MODELS.get((kind, category)) or _MODELS.get((kind, _ALIKE.get(category, "")))
+
+
 def find_usual_list(kind: str, category: str) -> str:
     """Return the usual list whose rules hold for a custom one; "" where there is none, so that it would do nothing."""
-    return _USUAL.get((kind, category)) or _USUAL.get((kind, _ALIKE.get(category, ""))) or ""
-
-
-def is_unkeyed(kind: str, category: str) -> bool:
-    """Return whether a list of this kind and category is handed out whole instead of being looked up."""
-    return kind in _UNKEYED_KINDS or (kind == NETWORK.name and category == "trust")
-
-
-def size_limit(kind: str, category: str) -> int:
-    """Return how many entries a custom list of this kind and category may have at most."""
-    return SMALL if is_unkeyed(kind, category) else MAX_SIZE
+    model = _find_model(kind, category)
+    return model.name if model else ""
 
 
 def list_categories(kind: str) -> tuple[Category, ...]:
     """Return the categories that a custom list of this kind can have."""
-    return tuple(category for category in get_args(Category) if find_usual_list(kind, category))
+    return tuple(category for category in CATEGORIES if _find_model(kind, category))
+
+
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+# Kind and category of the lists that are handed to workers whole.
+UNKEYED: tuple[tuple[str, Category], ...] = tuple(
+    (kind, category)
+    for kind in KINDS
+    for category in CATEGORIES
+    if (model := _find_model(kind, category)) and not model.keyed
+)
 
 
 def is_custom_name(name: str) -> bool:
@@ -178,7 +319,6 @@ def is_custom_name(name: str) -> bool:
     return bool(_CUSTOM_NAME.match(name)) and name not in BY_NAME
 
 
-CATEGORIES: tuple[Category, ...] = get_args(Category)
 MAX_SIZE = 100_000_000
 MAX_DISPLAY_NAME = 100
 MAX_DESCRIPTION = 1_000
@@ -209,9 +349,10 @@ def define_custom_list(
     stated = next((each for each in CATEGORIES if each == category), None)
     if stated is None:
         return UnfitList("category", f"must be one of {', '.join(CATEGORIES)}")
-    if not find_usual_list(kind, stated):
+    model = _find_model(kind, stated)
+    if model is None:
         return UnfitList("category", explain_unused(kind, stated))
-    most = size_limit(kind, stated)
+    most = _limit_size(model)
     if max_size is not None and not 1 <= max_size <= most:
         return UnfitList("max_size", f"must be 1 to {most:,}")
     if len(display_name) > MAX_DISPLAY_NAME:
@@ -219,7 +360,31 @@ def define_custom_list(
     if len(description) > MAX_DESCRIPTION:
         return UnfitList("description", f"must have at most {MAX_DESCRIPTION:,} characters")
     size = max_size or min(most, LARGE if stated in ("block", "allow") else SMALL)
-    return ListDefinition(name, kind, stated, display_name or name, description, size, custom=True)
+    return make_custom_list(name, kind, stated, display_name or name, description, size)
+
+
+def make_custom_list(
+    name: str, kind: str, category: Category, display_name: str, description: str, max_size: int
+) -> ListDefinition:
+    """Return a custom list, which does what its model does and is no longer than its way to the workers allows. One
+    without a model, which an older version may have stored, does nothing."""
+    model = _find_model(kind, category) or ListDefinition(
+        name=name, kind=kind, category=category, display_name="", description="", max_size=max_size
+    )
+    return msgspec.structs.replace(
+        model,
+        name=name,
+        category=category,
+        display_name=display_name,
+        description=description,
+        max_size=min(max_size, _limit_size(model)),
+        custom=True,
+    )
+
+
+def _limit_size(model: ListDefinition) -> int:
+    """Return how many entries a custom list may have at most that does what this one does."""
+    return MAX_SIZE if model.keyed else SMALL
 
 
 def explain_unused(kind: str, category: str) -> str:

@@ -13,7 +13,7 @@ whatever their case and accents).
 import re
 import socket
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -21,7 +21,11 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.questions import Scope
+
 Category = Literal["block", "allow", "policy", "trust", "protect"]
+# What a value is to the message that it was found in.
+Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
 
 MAX_ENTRY = 1_000
 # What an index of PostgreSQL takes in any case, with a digest behind it (a third of a page of 8 KiB).
@@ -46,23 +50,52 @@ class ListRefusal(msgspec.Struct, frozen=True):
     field: str = "entry"
 
 
+class UnkeyedEntry(msgspec.Struct, frozen=True):
+    """An entry of a list that is handed to workers whole."""
+
+    list: str
+    scope: Scope
+    key: str
+    shown: str
+    expires: int | None = None
+
+
+class FindingLimit(Exception):  # noqa: N818  a limit that was reached, not a fault of the program
+    """The texts of a message are not compared any further: together with the entries they would take too long."""
+
+
+# Yields the entries that cover something in one of the texts of a message, each with the place of the text among them.
+# Raises `FindingLimit`.
+Finder = Callable[[Sequence[str]], Iterator[tuple[int, UnkeyedEntry]]]
+
+
+def refuse_nothing(_key: str, _category: Category) -> str:
+    """Refuse no entry, for kinds of which none is too wide."""
+    return ""
+
+
+def list_own_key(value: str) -> tuple[str, ...]:
+    """Return the value itself, for kinds of which an entry covers what is equal to it."""
+    return (value,)
+
+
 class EntryKind(msgspec.Struct, frozen=True):
     """A kind of entry. `normalise` is total; `refuse` says why a normal form is too wide for a category of list, or "".
 
-    Kinds with `keyed` are looked up by exact keys while scanning; the others reach the workers as compiled snapshots.
+    What an entry covers is found in one of two ways. `list_keys` returns every key that an entry covering a value would
+    have, so that exact look-ups find it in lists of any length. A kind whose entries are found inside of a text has
+    `make_finder` instead: it compiles all entries of a snapshot. `is_free_text` says that an entry can have ` # ` in
+    it, so that only a tab separates it from its comment in a line of text.
     """
 
     name: str
     description: str
     example: str
     normalise: Callable[[str], NormalForm | ListRefusal]
-    refuse: Callable[[str, Category], str]
-    keyed: bool
-
-
-def refuse_nothing(_key: str, _category: Category) -> str:
-    """Refuse no entry, for kinds of which none is too wide."""
-    return ""
+    refuse: Callable[[str, Category], str] = refuse_nothing
+    list_keys: Callable[[str], tuple[str, ...]] = list_own_key
+    make_finder: Callable[[Iterable[UnkeyedEntry]], Finder] | None = None
+    is_free_text: bool = False
 
 
 def show_as_key(key: str) -> NormalForm:
@@ -182,7 +215,7 @@ def _format_network(network: IpNetwork) -> str:
 
 
 NETWORK = EntryKind(
-    "network", "an IP address or a CIDR block", "192.0.2.0/24", normalise_network, refuse_network, keyed=True
+    "network", "an IP address or a CIDR block", "192.0.2.0/24", normalise_network, refuse_network, list_network_keys
 )
 
 
@@ -200,8 +233,6 @@ DIGEST = EntryKind(
     "the SHA-256 of a file",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     normalise_digest,
-    refuse_nothing,
-    keyed=True,
 )
 
 
@@ -218,15 +249,14 @@ def normalise_file_type(text: str) -> NormalForm | ListRefusal:
     return ListRefusal("is neither a file extension nor a MIME type")
 
 
-FILETYPE = EntryKind(
-    "file-type", "a file extension or a MIME type", "docm", normalise_file_type, refuse_nothing, keyed=True
-)
+FILETYPE = EntryKind("file-type", "a file extension or a MIME type", "docm", normalise_file_type)
 
 
 LEAST = 3
 
 _MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufeff]+")
 _SPACES = re.compile(r"\s+")
+_WORD = re.compile(r"\w+")
 
 
 def fold_phrase(text: str) -> str:
@@ -246,11 +276,51 @@ def normalise_phrase(text: str) -> NormalForm | ListRefusal:
     return show_as_key(phrase)
 
 
+class PhraseFinder:
+    """Finds whole phrases in text. They are kept by their first word, so a text is read once, word by word.
+
+    A phrase is compared as it is shown, which is its whole normal form.
+    """
+
+    def __init__(self, entries: Iterable[UnkeyedEntry]) -> None:
+        self._by_word: dict[str, list[UnkeyedEntry]] = {}
+        for entry in entries:
+            first = _WORD.search(entry.shown)
+            if first:
+                self._by_word.setdefault(first.group(), []).append(entry)
+
+    def find(self, texts: Sequence[str]) -> Iterator[tuple[int, UnkeyedEntry]]:
+        """Yield the entries that each text contains, with the place of the text."""
+        return ((place, entry) for place, text in enumerate(texts) for entry in self.within(text))
+
+    def within(self, text: str) -> tuple[UnkeyedEntry, ...]:
+        """Return the entries that the text contains, each once."""
+        if not self._by_word:
+            return ()
+        text = fold_phrase(text)
+        found: dict[UnkeyedEntry, None] = {}
+        for word in _WORD.finditer(text):
+            for entry in self._by_word.get(word.group(), ()):
+                if _is_whole_phrase(entry.shown, text, word.start()):
+                    found[entry] = None
+        return tuple(found)
+
+
+def _is_whole_phrase(phrase: str, text: str, place: int) -> bool:
+    """Return whether the phrase, whose first word starts at `place`, is there and ends with a word."""
+    first = _WORD.search(phrase)
+    start = place - (first.start() if first else 0)
+    end = start + len(phrase)
+    if start < 0 or not text.startswith(phrase, start):
+        return False
+    return not (phrase[-1].isalnum() and text[end : end + 1].isalnum())
+
+
 PHRASE = EntryKind(
     "phrase",
     "words as they stand in the visible text or the subject",
     "wire transfer today",
     normalise_phrase,
-    refuse_nothing,
-    keyed=False,
+    make_finder=lambda entries: PhraseFinder(entries).find,
+    is_free_text=True,
 )

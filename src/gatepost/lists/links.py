@@ -14,7 +14,7 @@ import re
 import can_ada
 
 from gatepost.lists.addresses import list_patterns, normalise_pattern, refuse_wide
-from gatepost.lists.entries import Category, EntryKind, ListRefusal, NormalForm, refang, show_as_key
+from gatepost.lists.entries import Category, EntryKind, ListRefusal, NormalForm, limit_keys, refang, show_as_key
 from gatepost.names import is_ip
 
 MAX_SEGMENTS = 24
@@ -134,7 +134,7 @@ def list_url_keys(url: str) -> tuple[str, ...]:
     found = [*list_patterns(host), *(host + prefix for prefix in paths)]
     if port:
         found += [f"{host}:{port}", *(f"{host}:{port}{prefix}" for prefix in paths)]
-    return tuple(dict.fromkeys(found))
+    return limit_keys(tuple(dict.fromkeys(found)))
 
 
 def _join_url(host: str, port: str, path: str) -> str:
@@ -166,5 +166,5 @@ URL = EntryKind(
     "example.com/login",
     normalise_url,
     refuse_url,
-    keyed=True,
+    list_url_keys,
 )

@@ -1,13 +1,17 @@
-"""The subjects of a message that lists are asked about: its senders, its host, its links and its files."""
+"""What of a message lists are asked about: its senders, its host, its links and its files, by key, and its texts."""
 
 from collections.abc import Sequence
 from itertools import chain, islice
+
+import msgspec
 
 from gatepost.auth.results import Authentication
 from gatepost.files.file_names import list_extensions
 from gatepost.files.file_types import MIME_TYPES
 from gatepost.files.values import File
-from gatepost.lists.subjects import Role, Subject
+from gatepost.lists.entries import FindingLimit, Role, UnkeyedEntry
+from gatepost.lists.rulings import Match, Subject
+from gatepost.lists.unkeyed import CompiledLists, make_hit
 from gatepost.mail.addresses import parse_addresses
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import Address, normal_address
@@ -43,6 +47,36 @@ def find_subjects(
         for kind in sorted(_collect_types(file)):
             add("type", kind, file.path)
     return tuple(found.values())
+
+
+class TextMatches(msgspec.Struct, frozen=True):
+    """The entries that texts of a message have in them. `limit` says why not all texts were compared, or ""."""
+
+    found: tuple[Match, ...] = ()
+    limit: str = ""
+
+
+def find_in_texts(lists: CompiledLists, message: Message) -> TextMatches:
+    """Match the lists that are handed out whole against the texts of a message, entry by entry."""
+    matches: dict[UnkeyedEntry, list[Match]] = {}
+    limit = ""
+    for definition, find in lists.finders:
+        for role in definition.subjects:
+            texts = _list_texts(role, message)
+            try:
+                for place, entry in find([text for _, text in texts]):
+                    where = texts[place][0]
+                    matches.setdefault(entry, []).append(Match(make_hit(entry), Subject(role, entry.key, where)))
+            except FindingLimit as reached:
+                limit = f"{definition.name}: {reached}"
+    return TextMatches(tuple(match for several in matches.values() for match in several), limit)
+
+
+def _list_texts(role: Role, message: Message) -> list[tuple[str, str]]:
+    """Return the texts of one role, each after the place where it stands."""
+    if role == "text":
+        return [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
+    raise ValueError(f"no text of a message has the role {role}")
 
 
 def _normalise(address: Address) -> str:

@@ -5,52 +5,35 @@ worker compiles it once. What those of one scope may have together is bounded in
 Comments do not travel: guard adds them to the report of a message that hit an entry.
 """
 
-import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
-from gatepost.lists.entries import fold_phrase, list_network_keys
+from gatepost.lists.catalogue import BY_NAME, KINDS, Effect, ListDefinition
+from gatepost.lists.entries import UnkeyedEntry, list_network_keys
 from gatepost.names import Address
 from gatepost.questions import Hit, Scope
-
-_WORD = re.compile(r"\w+")
-
-
-class UnkeyedEntry(msgspec.Struct, frozen=True):
-    """An entry of an unkeyed list."""
-
-    list: str
-    scope: Scope
-    key: str
-    shown: str
-    expires: int | None = None
 
 
 class UnkeyedLists(msgspec.Struct, frozen=True):
     """The lists that no exact key finds, of both scopes, as one snapshot. Equal versions have equal content.
 
-    Custom lists are among those of their kind: phrases; people; networks of category `trust` with the relays; domains
-    of category `protect` with the partners. `custom` has the usual list that every custom one counts for, by its
-    `scoped_name`. `keyed` are
-    the kinds of which some keyed list has entries: no others need to be looked up.
+    `entries` has them by the usual list that they count for, those of custom lists included. `custom` has the usual
+    list that every custom one counts for, by its `scoped_name`. `keyed` are the kinds of which some keyed list has
+    entries: no others need to be looked up.
     """
 
     version: str = ""
-    phrases: tuple[UnkeyedEntry, ...] = ()
-    own_domains: tuple[UnkeyedEntry, ...] = ()
-    partner_domains: tuple[UnkeyedEntry, ...] = ()
-    people: tuple[UnkeyedEntry, ...] = ()
-    trusted_relays: tuple[UnkeyedEntry, ...] = ()
+    entries: dict[str, tuple[UnkeyedEntry, ...]] = {}
     custom: dict[str, str] = {}
     keyed: tuple[str, ...] = ()
 
     @property
     def until(self) -> int | None:
         """When the first of its entries expires, in Unix milliseconds: it holds until then."""
-        rows = (self.phrases, self.own_domains, self.partner_domains, self.people, self.trusted_relays)
-        return min((entry.expires for entries in rows for entry in entries if entry.expires is not None), default=None)
+        ends = (entry.expires for several in self.entries.values() for entry in several)
+        return min((end for end in ends if end is not None), default=None)
 
 
 NO_ENTRIES = UnkeyedLists()
@@ -68,61 +51,34 @@ class NetworkSet:
         return not self._keys.isdisjoint(list_network_keys(str(address)))
 
 
-class PhraseFinder:
-    """Finds whole phrases in text. They are kept by their first word, so a text is read once, word by word.
-
-    A phrase is compared as it is shown, which is its whole normal form.
-    """
-
-    def __init__(self, entries: Iterable[UnkeyedEntry]) -> None:
-        self._by_word: dict[str, list[UnkeyedEntry]] = {}
-        for entry in entries:
-            first = _WORD.search(entry.shown)
-            if first:
-                self._by_word.setdefault(first.group(), []).append(entry)
-
-    def within(self, text: str) -> tuple[UnkeyedEntry, ...]:
-        """Return the entries that the text contains, each once."""
-        if not self._by_word:
-            return ()
-        text = fold_phrase(text)
-        found: dict[UnkeyedEntry, None] = {}
-        for word in _WORD.finditer(text):
-            for entry in self._by_word.get(word.group(), ()):
-                if _is_whole_phrase(entry.shown, text, word.start()):
-                    found[entry] = None
-        return tuple(found)
-
-
-def _is_whole_phrase(phrase: str, text: str, place: int) -> bool:
-    """Return whether the phrase, whose first word starts at `place`, is there and ends with a word."""
-    first = _WORD.search(phrase)
-    start = place - (first.start() if first else 0)
-    end = start + len(phrase)
-    if start < 0 or not text.startswith(phrase, start):
-        return False
-    return not (phrase[-1].isalnum() and text[end : end + 1].isalnum())
-
-
 class CompiledLists:
-    """A snapshot of the unkeyed lists, compiled for use in a worker."""
+    """A snapshot of the unkeyed lists, compiled for use in a worker. `finders` are the lists that are matched against
+    texts of a message, with what finds their entries there; checks read the others."""
 
     def __init__(self, source: UnkeyedLists) -> None:
         self.source = source
-        self.phrases = PhraseFinder(source.phrases)
-        self.relays = NetworkSet(source.trusted_relays)
-        self.own_domains = frozenset(entry.key for entry in source.own_domains)
-        self.partner_domains = frozenset(entry.key for entry in source.partner_domains)
-        self.people = tuple(_parse_person(entry.shown) for entry in source.people)
+        self.finders = tuple(
+            (definition, make_finder(entries))
+            for definition, entries in self._lists()
+            if definition.subjects and (make_finder := KINDS[definition.kind].make_finder)
+        )
+        self.relays = NetworkSet(self._with_effect("skip-relay"))
+        self.own_domains = frozenset(entry.key for entry in self._with_effect("protect-own-domain"))
+        self.partner_domains = frozenset(entry.key for entry in self._with_effect("protect-partner-domain"))
+        self.people = tuple(_parse_person(entry.shown) for entry in self._with_effect("protect-person"))
 
+    def _lists(self) -> Iterable[tuple[ListDefinition, tuple[UnkeyedEntry, ...]]]:
+        return ((BY_NAME[name], entries) for name, entries in self.source.entries.items())
 
-_ENTRY_FIELDS = ("phrases", "own_domains", "partner_domains", "people", "trusted_relays")
+    def _with_effect(self, effect: Effect) -> Iterable[UnkeyedEntry]:
+        return (entry for definition, entries in self._lists() if definition.effect == effect for entry in entries)
 
 
 class _PackedList(msgspec.Struct, frozen=True, array_like=True):
-    """The entries of one list: keys, and beside those that are shown otherwise what is shown, else ""."""
+    """The entries of one list, with the usual list that they count for: keys, and beside those that are shown otherwise
+    what is shown, else ""."""
 
-    field: str
+    counts_as: str
     name: str
     scope: Scope
     keys: list[str]
@@ -139,10 +95,9 @@ class _PackedSnapshot(msgspec.Struct, frozen=True, array_like=True):
 def pack_lists(source: UnkeyedLists) -> bytes:
     """Encode a snapshot for workers: each list is named once, and nothing is in it that a worker does not need."""
     lists: dict[tuple[str, str, Scope], _PackedList] = {}
-    for field in _ENTRY_FIELDS:
-        entries: tuple[UnkeyedEntry, ...] = getattr(source, field)
+    for counts_as, entries in source.entries.items():
         for entry in entries:
-            name = (field, entry.list, entry.scope)
+            name = (counts_as, entry.list, entry.scope)
             packed = lists.get(name)
             if packed is None:
                 packed = lists[name] = _PackedList(*name, [], [])
@@ -153,14 +108,14 @@ def pack_lists(source: UnkeyedLists) -> bytes:
 
 def _unpack_lists(data: bytes | memoryview) -> UnkeyedLists:
     packed = msgspec.msgpack.decode(data, type=_PackedSnapshot)
-    fields: dict[str, list[UnkeyedEntry]] = {field: [] for field in _ENTRY_FIELDS}
+    found: dict[str, list[UnkeyedEntry]] = {}
     for each in packed.lists:
-        fields[each.field] += [
+        found.setdefault(each.counts_as, []).extend(
             UnkeyedEntry(each.name, each.scope, key, shown or key)
             for key, shown in zip(each.keys, each.shown, strict=True)
-        ]
-    entries = {field: tuple(found) for field, found in fields.items()}
-    return msgspec.structs.replace(UnkeyedLists(packed.version, custom=packed.custom, keyed=packed.keyed), **entries)
+        )
+    entries = {counts_as: tuple(several) for counts_as, several in found.items()}
+    return UnkeyedLists(packed.version, entries, packed.custom, packed.keyed)
 
 
 def compile_lists(data: bytes | memoryview) -> CompiledLists:

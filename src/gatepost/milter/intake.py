@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from gatepost.api.accepting import AcceptBalance
+from gatepost.api.connections import AcceptBalance
 from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.node_memory import Tally
 from gatepost.smtp.client import identify_client

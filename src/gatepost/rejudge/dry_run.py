@@ -4,10 +4,16 @@ Storage keeps the findings of a message and not its text, so checks do not run a
 off the event loop and one batch at a time, whoever asks (`judge_in_turn`). Dry runs of list changes run one at a time,
 so that several take longer and nothing else slows down. The List API (`dryRun`), the web pages and the command line use
 the same functions.
+
+Looking back: which messages that were delivered in the last days new entries of a list would have held.
+
+Attacks become known a day late, and by then the first messages have been read. Storage keeps the keys that lists were
+asked for, so those messages can be found without their text. The work is bounded in days, messages and effort, and the
+result says how far it came. Entries that need the text (phrases), and lists that hold nothing, cannot be looked up.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
@@ -19,15 +25,16 @@ from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.background_work import background
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
-from gatepost.lists.rulings import Ruling, rule_on, scoped_name
-from gatepost.lists.subjects import Subject, collect_keys
+from gatepost.lists.rulings import Match, Ruling, Subject, collect_keys, rule_on, scoped_name
 from gatepost.lists.unkeyed import make_hit
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import RULE, Policy
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.replay import Change, Comparison, EntryDryRun, Known, compare, rejudge, rulings_of
+from gatepost.store.audit import SYSTEM, Actor
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry
+from gatepost.store.look_backs import MAX_HITS, LookBack, WaitingLookBack
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import milliseconds, now
@@ -133,17 +140,23 @@ async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
     report, tenant = record.report, record.envelope.tenant
     unkeyed = await store.list_lookup.unkeyed(tenant)
     spoken = {note.entry: note.where for note in report.lists}
-    phrases = [entry for entry in unkeyed.phrases if entry.key in spoken]
+    found = [
+        Match(make_hit(entry), Subject("text", entry.key, spoken[entry.key]))
+        for name, entries in unkeyed.entries.items()
+        if "text" in BY_NAME[name].subjects
+        for entry in entries
+        if entry.key in spoken
+    ]
     keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
-    hits = [*await store.list_lookup.find(tenant, keys), *map(make_hit, phrases)]
-    asked = [*report.subjects, *(Subject("text", entry.key, spoken[entry.key]) for entry in phrases)]
-    return rule_on(dict.fromkeys(hits), asked, authenticated=report.authentication.aligned, custom=unkeyed.custom)
+    hits = await store.list_lookup.find(tenant, keys)
+    authenticated, custom = report.authentication.aligned, unkeyed.custom
+    return rule_on(hits, report.subjects, authenticated=authenticated, custom=custom, found=found)
 
 
-MESSAGES = 5_000
+DRY_RUN_MESSAGES = 5_000
 
 # How many messages are named that a change would match.
-MAX_HITS = 200
+MAX_SHOWN_HITS = 200
 
 Shown = Mapping[str, str]
 
@@ -156,7 +169,7 @@ class HitMessage(msgspec.Struct, frozen=True):
 
 
 class FoundHits(msgspec.Struct, frozen=True):
-    """What a change would match among the last messages: the numbers, and the first `MAX_HITS` of the messages."""
+    """What a change would match among the last messages: the numbers, and the first `MAX_SHOWN_HITS` messages."""
 
     considered: int
     hit: int
@@ -192,7 +205,7 @@ class ListDryRuns:
 
     async def _run(self, scope: str | None, dry_run: EntryDryRun, hits: list[HitMessage] | None = None) -> None:
         known: dict[str | None, Known] = {}
-        async with aclosing(self._store.messages.recent(scope, MESSAGES)) as batches:
+        async with aclosing(self._store.messages.recent(scope, DRY_RUN_MESSAGES)) as batches:
             async for batch in batches:
                 await load_custom_lists(self._store, batch, known)
                 await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
@@ -220,7 +233,7 @@ def _consider(
             return
         tenant, before = record.envelope.tenant, dry_run.hit
         flips = dry_run.consider(record.report, known.get(tenant, {}), policies.of(tenant).policy)
-        if hits is not None and dry_run.hit > before and len(hits) < MAX_HITS:
+        if hits is not None and dry_run.hit > before and len(hits) < MAX_SHOWN_HITS:
             hits.append(HitMessage(record, bool(flips)))
 
 
@@ -280,3 +293,102 @@ async def size_of(store: Store, scope: str | None, name: str) -> int:
     """The number of entries in a list."""
     states = await store.lists.all(scope)
     return next((state.size for state in states if state.definition.name == name), 0)
+
+
+DAY = 86_400_000
+# About half a minute on one core; pages look at less, so that nobody waits for them.
+LOOK_BACK_MESSAGES, LOOK_BACK_EFFORT = 50_000, 3_000_000
+PAGE_MESSAGES, PAGE_EFFORT = 5_000, 300_000
+# Entries of one list that are looked for at once, and lists of one run.
+MAX_KEYS = 20_000
+MAX_LISTS = 500
+
+
+def can_look_back(definition: ListDefinition) -> bool:
+    """Whether stored keys can tell which delivered messages entries of this list would have held."""
+    return definition.category in ("block", "policy") and Change(definition, "global", (), adding=True).countable
+
+
+async def look_back(
+    store: Store,
+    policies: Policies,
+    scope: str | None,
+    definition: ListDefinition,
+    keys: Sequence[str],
+    days: int,
+    by: Actor,
+    *,
+    messages: int = LOOK_BACK_MESSAGES,
+    effort: int = LOOK_BACK_EFFORT,
+) -> LookBack:
+    """Look for delivered messages that entries with these keys would have held."""
+    change = Change(definition, "tenant" if scope else "global", tuple(keys), adding=True)
+    search = _Search(EntryDryRun(change, policies.deployment.policy, effort), policies, now() - days * DAY)
+    if keys and can_look_back(definition):
+        known: dict[str | None, Known] = {}
+        async with aclosing(store.messages.recent(scope, messages)) as batches:
+            async for batch in batches:
+                await load_custom_lists(store, batch, known)
+                if not await judge_in_turn(partial(search.take, batch, known)):
+                    break
+        search.is_cut |= search.seen >= messages
+    reached = search.oldest if search.is_cut else None
+    return LookBack(
+        now(), by.label, len(keys), days, search.dry_run.considered, search.found, tuple(search.hits), reached
+    )
+
+
+class _Search:
+    """The search of one look back, batch by batch, from the newest message on."""
+
+    def __init__(self, dry_run: EntryDryRun, policies: Policies, since: int) -> None:
+        self.dry_run, self._policies, self._since = dry_run, policies, since
+        self.hits: list[tuple[str, str]] = []
+        self.found = self.seen = 0
+        self.oldest: int | None = None
+        self.is_cut = False
+
+    def take(self, batch: Sequence[MessageRecord], known: dict[str | None, Known]) -> bool:
+        """Look at more messages; False when no more are wanted."""
+        for record in batch:
+            if record.completed < self._since:
+                return False
+            if self.dry_run.exhausted:
+                self.is_cut = True
+                return False
+            self.seen += 1
+            self.oldest = record.completed
+            if record.report.decision == "deliver":
+                self._look_at(record, known)
+        return True
+
+    def _look_at(self, record: MessageRecord, known: dict[str | None, Known]) -> None:
+        tenant = record.envelope.tenant
+        held_by = self.dry_run.consider(record.report, known.get(tenant, {}), self._policies.of(tenant).policy)
+        if held_by:
+            self.found += 1
+            if len(self.hits) < MAX_HITS:
+                self.hits.append((record.ggrid, held_by[0]))
+
+
+async def run_waiting(store: Store, policies: Policies, days: int) -> AsyncIterator[tuple[WaitingLookBack, LookBack]]:
+    """Look back for all entries that came through the List API and wait; yield each list with what was found.
+
+    That is kept and told as every look back is, and only then forgotten here: a kill repeats one and loses none."""
+    for _ in range(MAX_LISTS):
+        waiting = await store.look_backs.take()
+        if waiting is None:
+            return
+        definition = await store.lists.definition(waiting.scope, waiting.list_name)
+        if definition and can_look_back(definition) and days and waiting.keys:
+            keys = waiting.keys[:MAX_KEYS]
+            found = await look_back(store, policies, waiting.scope, definition, keys, days, _actor_of(waiting))
+            if found.found:
+                await store.look_backs.record(waiting.scope, waiting.list_name, found)
+            yield waiting, found
+        await store.look_backs.finish(waiting)
+
+
+def _actor_of(waiting: WaitingLookBack) -> Actor:
+    kind, _, name = waiting.actor.partition(":")
+    return Actor("key", name) if kind == "key" else SYSTEM

@@ -14,11 +14,9 @@ from typing import Any
 import msgspec
 
 from gatepost.kinds import TITLES, Finding
-from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
-from gatepost.lists.entries import PHRASE
+from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.links import split_url
-from gatepost.lists.rulings import Ruling, rule_on, scoped_name
-from gatepost.lists.subjects import Subject
+from gatepost.lists.rulings import Ruling, Subject, rule_on, scoped_name
 from gatepost.names import org_domain
 from gatepost.policy.conditions import (
     SHARED_COST,
@@ -40,7 +38,6 @@ JUDGEMENT = 10
 
 Known = Mapping[str, ListDefinition]
 ListPosition = tuple[str, str, str]
-_JUDGED = frozenset({"block", "allow", "policy"})
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -54,7 +51,7 @@ class Change(msgspec.Struct, frozen=True):
     @property
     def countable(self) -> bool:
         """Whether stored keys and findings can tell what it would do."""
-        return KINDS[self.definition.kind].keyed and self.definition.category in _JUDGED
+        return self.definition.is_countable
 
 
 def rejudge(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
@@ -224,7 +221,7 @@ class _StoredHits:
         self.decisions: dict[frozenset[Hit], Decision] = {}
         self._custom = {name: definition.counts_as for name, definition in known.items() if definition.custom}
         # Which phrases a text had is only known from what they did.
-        spoken = [Subject("text", note.entry, note.where) for note in report.lists if _is_phrase(note, known)]
+        spoken = [Subject("text", note.entry, note.where) for note in report.lists if _is_in_text(note, known)]
         self._covered: dict[str, list[Subject]] = {}
         for subject in (*report.subjects, *spoken):
             for key in keys.intersection(subject.keys):
@@ -241,9 +238,9 @@ class _StoredHits:
         return self.rule([entry]) != Ruling()
 
 
-def _is_phrase(note: ListNote, known: Known) -> bool:
-    definition = BY_NAME.get(note.list) or known.get(scoped_name(note.scope, note.list))
-    return definition is not None and definition.kind == PHRASE.name
+def _is_in_text(note: ListNote, known: Known) -> bool:
+    definition = known.get(scoped_name(note.scope, note.list)) or BY_NAME.get(note.list)
+    return definition is not None and "text" in definition.subjects
 
 
 def _stored_hits(report: Report) -> dict[ListPosition, Hit]:

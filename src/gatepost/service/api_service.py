@@ -12,15 +12,14 @@ from starlette.applications import Starlette
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
-from gatepost.events.open_stream import node_name
+from gatepost.events.stream import node_name
 from gatepost.scanning.request import Condition
-from gatepost.service.feeds import FeedSchedule, try_feed
+from gatepost.service.event_stream import try_alert
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.publishing.drafts import NodePublisher
-from gatepost.service.schedules import LookBackSchedule
-from gatepost.service.web_alerts import try_alert
+from gatepost.service.publishing import NodePublisher
+from gatepost.service.schedules import FeedSchedule, LookBackSchedule, try_feed
 from gatepost.settings.agreement import is_own_core
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -28,10 +27,9 @@ from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.web_alerts import WebAlert
-from gatepost.web.context import FeedLine, Installation
-from gatepost.web.openid.client import OpenidClient
+from gatepost.web.context import FeedLine, Installation, SignInRules
+from gatepost.web.openid import OpenidClient
 from gatepost.web.registry import build_site
-from gatepost.web.sign_in_rules import SignInRules
 
 if TYPE_CHECKING:
     from gatepost.service.core import OwnCore
@@ -172,6 +170,6 @@ def _describe_feed(feed: FeedSettings) -> FeedLine:
 
 def _save_feedback(data: Path, raw: bytes, wanted: bool) -> None:
     """Keep a message that was judged wrongly for the next training; the text model is loaded only then."""
-    from gatepost.textmodel.deployed import save_feedback
+    from gatepost.textmodel.model import save_feedback
 
     save_feedback(data, raw, wanted)

@@ -12,13 +12,13 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessMemory
-from gatepost.api.accepting import AcceptBalance, ConnectionCells
+from gatepost.api.connections import AcceptBalance, ConnectionCells
 from gatepost.guard.admission import Admission, AdmissionCells, SharedAdmission
 from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
 from gatepost.scanning.turns import SharedTurns, TurnCells, Turns
-from gatepost.service.front_watchdog import Heartbeats
 from gatepost.service.node_metrics import MetricBoards, NodeMetrics
+from gatepost.service.watchdogs import Heartbeats
 from gatepost.smtp.outbound import WIDTH, SenderRecords
 
 MAX_CALLERS = 4_096
@@ -88,8 +88,8 @@ class SingleProcess:
         """Return a function that renders what `/metrics` answers."""
         return lambda: exposition(registry)
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """Start what runs beside the servers; the caller cancels it."""
+    def start(self) -> list[Callable[[], None]]:
+        """Start what runs beside the servers; what is returned ends it."""
         return []
 
 
@@ -166,8 +166,11 @@ class NodeProcess(SingleProcess):
             self._metrics = NodeMetrics(registry, self._cells.boards)
         return self._metrics.render
 
-    def start(self) -> list[asyncio.Task[None]]:
+    def start(self) -> list[Callable[[], None]]:
         loop, memory = asyncio.get_running_loop(), self._cells.memory
         loop.add_reader(memory.bells[self.number], memory.answer_bell)
-        tasks = [asyncio.create_task(self._cells.heartbeats.beat_forever())]
-        return [*tasks, asyncio.create_task(self._metrics.write_forever())] if self._metrics else tasks
+        self._cells.heartbeats.start()
+        if self._metrics is None:
+            return [self._cells.heartbeats.end]
+        self._metrics.start()
+        return [self._cells.heartbeats.end, self._metrics.end]

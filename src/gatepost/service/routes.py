@@ -8,12 +8,9 @@ from gatepost.policy.layers import OUTBOUND
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.delivery import DeliverySettings, HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
-from gatepost.smtp.hop_access import HopTls
-from gatepost.smtp.next_hop import NextHopTimeouts
-from gatepost.smtp.relay import Relay
+from gatepost.smtp.next_hop import Credentials, NextHopTimeouts
+from gatepost.smtp.relay import HopTls, Relay, SeenFeatures
 from gatepost.smtp.routing import DEFAULT, Route, RouteRule, Routing
-from gatepost.smtp.sasl import Credentials
-from gatepost.smtp.seen_features import SeenFeatures
 
 
 def hostname(settings: GuardSettings) -> str:

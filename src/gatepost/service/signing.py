@@ -20,8 +20,7 @@ from gatepost.service.routes import hostname
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.signing import SigningKeySettings
 from gatepost.smtp.client import Tenancy
-from gatepost.smtp.signer import Signer
-from gatepost.smtp.signing_keys import KeyFile, KeyFileError, SigningKeys, read_private_key
+from gatepost.smtp.signing import KeyFile, KeyFileError, Signer, SigningKeys, read_private_key
 
 BITS = 2_048
 # A string of a TXT record has at most 255 bytes (RFC 1035 section 3.3).

@@ -26,9 +26,17 @@ from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.services import Services
-from gatepost.smtp.signer import UnsignedError
-from gatepost.smtp.subject_marks import mark_subjects
-from gatepost.smtp.trace import PIECE, Arrival, Header, build_trace_fields, format_field, read_header, sanitise_word
+from gatepost.smtp.signing import UnsignedError
+from gatepost.smtp.trace import (
+    PIECE,
+    Arrival,
+    Header,
+    build_trace_fields,
+    format_field,
+    mark_subjects,
+    read_header,
+    sanitise_word,
+)
 from gatepost.smtp.transaction import Transaction
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.

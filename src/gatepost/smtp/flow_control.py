@@ -9,13 +9,34 @@ limits on hosts do not apply. Hosts in `exemptHosts`, and hosts and senders on t
 `allowed-senders`, have no limits; lists are asked only before something would be put off.
 
 This is independent of throttling, which slows all mail down while a core is busy.
+
+Counters of flow control: each process counts in memory, and learns once a second what all nodes have counted.
+
+No message waits for storage. A counter belongs to a window of time that begins and ends at the same moment on every
+node. What was counted since the last time is added to the row in storage, and the sum of all nodes comes back; so a
+limit is passed by at most what other processes take in about a second. A key that was counted only once in its window
+is not written: most of what strangers make up is seen once, and a limit is passed by one message of each process more.
+
+While storage is away, each process goes by its own counts.
+
+Greylisting (RFC 6647): the first attempt of an unknown sender from an unknown network is put off for some minutes.
+
+A mail server tries again; much of what sends spam does not. What is remembered is a triplet: the network of the sending
+host (IPv4 /24, IPv6 /64), the sender and the recipient, as a digest. Once enough senders of a network have passed, all
+of it may.
+
+A triplet that is known here costs nothing, another one a look-up in storage. What is new is gathered and written once a
+second in one transaction, so a kill costs a sender one more attempt at most. Greylisting fails open: where storage
+cannot be read, and where it has too many entries, mail is taken.
 """
 
-import asyncio
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from ipaddress import ip_address
+from collections.abc import Awaitable, Callable, Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from ipaddress import ip_address, ip_network
 
 import msgspec
 import structlog
@@ -25,15 +46,308 @@ from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.lists.addresses import SENDER, list_sender_keys
 from gatepost.lists.entries import NETWORK, list_network_keys
 from gatepost.names import normal_address, normal_domain
-from gatepost.settings.flow_control import FlowControlSettings, FlowRulesSettings
+from gatepost.periodic import PeriodicWork
+from gatepost.settings.flow_control import FlowControlSettings, FlowRulesSettings, GreylistingSettings
 from gatepost.smtp.client import SmtpClient, parse_networks
-from gatepost.smtp.flow_counters import FlowCounters, digest
-from gatepost.smtp.greylisting import Greylist, find_network
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply, reply
 from gatepost.store.errors import StorageError
-from gatepost.store.flow_counts import FlowCounts
+from gatepost.store.flow_counts import MAX_KEYS, FlowCount, FlowCounts
 from gatepost.store.list_lookup import ListLookup
 from gatepost.times import date_time
+
+# Counters in memory, some 200 bytes each; above that, those that were not asked for the longest are forgotten.
+MAX_CELLS = 50_000
+# How long the sum of all nodes is believed while nothing is counted here.
+BELIEVED_MILLISECONDS = 5_000
+WRITTEN_FROM = 2
+
+log = structlog.get_logger("gatepost.guard")
+
+
+def digest(*parts: str) -> int:
+    """Return the key of a name, as storage has it."""
+    whole = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(whole, digest_size=8, person=b"flow").digest(), "little", signed=True)
+
+
+class _Cell:
+    """One counter: what all nodes had counted, what was counted here since, and when the former was read."""
+
+    __slots__ = ("delta", "expires", "label", "read", "total", "unsaved")
+
+    def __init__(self, expires: int) -> None:
+        self.total = self.delta = self.read = 0
+        self.expires, self.label = expires, ""
+        # Whether the label still has to be written.
+        self.unsaved = False
+
+
+class FlowCounters:
+    """The counters of one process. It belongs to one event loop."""
+
+    def __init__(self, stored: FlowCounts, clock: Callable[[], float] = time.time) -> None:
+        self._stored, self._clock = stored, clock
+        self._cells: dict[tuple[int, int], _Cell] = {}
+        self._touched: dict[tuple[int, int], None] = {}
+        self.fault = ""
+
+    @property
+    def size(self) -> int:
+        """How many counters are in memory."""
+        return len(self._cells)
+
+    def count(self, key: int, minutes: int) -> int:
+        """Return what was counted in this window, as far as it is known here."""
+        name, cell = self._find(key, minutes)
+        if self._now() - cell.read >= BELIEVED_MILLISECONDS:
+            self._touched[name] = None
+        return cell.total + cell.delta
+
+    def add(self, key: int, minutes: int) -> None:
+        """Count one more."""
+        name, cell = self._find(key, minutes)
+        cell.delta += 1
+        self._touched[name] = None
+
+    def mark(self, key: int, minutes: int, label: str) -> bool:
+        """Note that a limit was reached; False where that was noted before in this window."""
+        name, cell = self._find(key, minutes)
+        if cell.label:
+            return False
+        cell.label, cell.unsaved = label, True
+        self._touched[name] = None
+        return True
+
+    def window_end(self, minutes: int) -> int:
+        """Return when the current window ends, in Unix milliseconds."""
+        length = minutes * 60_000
+        return self._now() // length * length + length
+
+    async def flush(self) -> None:
+        """Write what was counted, and learn what other nodes have counted."""
+        now = self._now()
+        self._forget(now)
+        asked = [name for name in list(self._touched)[:MAX_KEYS] if name in self._cells]
+        for name in list(self._touched)[:MAX_KEYS]:
+            del self._touched[name]
+        if not asked:
+            return
+        written = {
+            name: FlowCount(*name, cell.delta, cell.expires, cell.label if cell.unsaved else "")
+            for name in asked
+            if (cell := self._cells[name]).unsaved or (cell.delta and cell.total + cell.delta >= WRITTEN_FROM)
+        }
+        keys = [name[0] for name in asked if name not in written]
+        try:
+            counts = list(written.values())
+            totals = await (self._stored.add_counts(counts, keys) if counts else self._stored.counts(keys))
+        except StorageError as fault:
+            if not self.fault:
+                log.warning("flow control goes by what this process has counted", reason=str(fault))
+            self.fault = "storage cannot be used"
+            self._touched = dict.fromkeys([*asked, *self._touched])
+            return
+        self.fault = ""
+        for name in asked:
+            self._take(name, written.get(name), totals.get(name, 0), now)
+
+    def _take(self, name: tuple[int, int], written: FlowCount | None, total: int, now: int) -> None:
+        cell = self._cells.get(name)
+        if cell is not None:
+            cell.total, cell.read = total, now
+            if written is not None:
+                cell.delta -= written.count
+                cell.unsaved = cell.unsaved and not written.label
+
+    def _find(self, key: int, minutes: int) -> tuple[tuple[int, int], _Cell]:
+        end = self.window_end(minutes)
+        name = (key, end - minutes * 60_000)
+        cell = self._cells.pop(name, None)
+        if cell is None:
+            if len(self._cells) >= MAX_CELLS:
+                self._make_room()
+            cell = _Cell(end)
+        self._cells[name] = cell
+        return name, cell
+
+    def _make_room(self) -> None:
+        """Forget a tenth of the counters, those first that were not asked for the longest."""
+        for name in list(self._cells)[: MAX_CELLS // 10]:
+            del self._cells[name]
+            self._touched.pop(name, None)
+
+    def _forget(self, now: int) -> None:
+        """Forget counters of windows that are over."""
+        for name in [name for name, cell in self._cells.items() if cell.expires <= now]:
+            del self._cells[name]
+            self._touched.pop(name, None)
+
+    def _now(self) -> int:
+        return int(self._clock() * 1_000)
+
+
+MAX_REMEMBERED = 50_000
+MAX_GATHERED = 20_000
+# Rows in storage, some 60 bytes each; with more than that nothing is put off.
+MAX_ENTRIES = 2_000_000
+# New triplets of one network in an hour that are remembered; others are put off without a row.
+MAX_NEW = 500
+HOUR_MINUTES = 60
+DAY_MILLISECONDS = 86_400_000
+# What changes in the senders of mailing lists from message to message.
+_VARIABLE = re.compile(r"\+.*|=.*|[0-9]+")
+
+
+@lru_cache(4096)
+def find_network(host: str, ipv4_length: int = 24) -> str:
+    """Return the network of a host that counts as one: IPv4 /24 unless said otherwise, IPv6 /64."""
+    address = ip_address(host)
+    mapped = getattr(address, "ipv4_mapped", None)
+    place = mapped or address
+    return str(ip_network((int(place), ipv4_length if place.version == 4 else 64), strict=False))
+
+
+def describe_sender(sender: str) -> str:
+    """Return what of a sender stays the same from message to message."""
+    local, _, domain = normal_address(sender[:320]).rpartition("@")
+    return f"{_VARIABLE.sub('#', local)}@{domain}"
+
+
+class Greylist:
+    """Which senders wait and which have passed, as far as this process knows. It belongs to one event loop."""
+
+    def __init__(self, stored: FlowCounts, counters: FlowCounters, clock: Callable[[], float] = time.time) -> None:
+        self._stored, self._counters, self._clock = stored, counters, clock
+        # Keys that may pass, and until when; keys that were seen first, and when.
+        self._known: dict[int, int] = {}
+        self._first: dict[int, int] = {}
+        self._waiting: dict[int, tuple[int, int]] = {}
+        self._passed: dict[int, tuple[int, int, int]] = {}
+        self._is_full = False
+        self._storage_fault = ""
+        self.looked_up = 0
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is put off; "" if something is."""
+        return f"greylisting has {MAX_ENTRIES:,} entries" if self._is_full else self._storage_fault
+
+    async def find_wait(
+        self,
+        settings: GreylistingSettings,
+        triplet: tuple[str, str, str, str],
+        is_listed: Callable[[], Awaitable[bool]],
+    ) -> int:
+        """Return for how many seconds an attempt has to wait; 0 if it may pass. `triplet` is the scope, the host, the
+        sender and the recipient; `is_listed` says whether a list allows it, and is asked only if it would wait."""
+        scope, host, sender, recipient = triplet
+        network = find_network(host)
+        whole = digest("network", scope, network)
+        key = digest("triplet", scope, network, describe_sender(sender), normal_address(recipient[:320]))
+        now = int(self._clock() * 1_000)
+        if self._is_full or self._known.get(whole, 0) > now or self._known.get(key, 0) > now:
+            return 0
+        try:
+            first = await self._look_up(settings, whole, key, now)
+        except StorageError as fault:
+            if not self._storage_fault:
+                log.warning("greylisting is open", reason=str(fault))
+            self._storage_fault = "storage cannot be used"
+            return 0
+        if first is None:
+            return 0
+        if first:
+            wait = first + settings.delay_minutes * 60_000 - now
+            if wait > 0:
+                return -(-wait // 1_000)
+            self._pass(settings, whole, key, now)
+            return 0
+        if await is_listed():
+            return 0
+        self._begin(settings, network, key, now)
+        return settings.delay_minutes * 60
+
+    async def _look_up(self, settings: GreylistingSettings, whole: int, key: int, now: int) -> int | None:
+        """Return when a triplet was first seen, 0 if it is new, None if it has passed."""
+        first = self._first.get(key, 0)
+        if first and now - first < settings.retry_hours * 3_600_000:
+            return first
+        self._first.pop(key, None)
+        self.looked_up += 1
+        found = await self._stored.greylist_entries((whole, key), now)
+        self._storage_fault = ""
+        network, entry = found.get(whole), found.get(key)
+        if network and network.passed >= settings.pass_after:
+            self._remember(whole, network.expires)
+            if network.expires - now < (settings.pass_days - 1) * DAY_MILLISECONDS:
+                self._gather(whole, now, 0, now + settings.pass_days * DAY_MILLISECONDS)
+            return None
+        if entry and entry.passed:
+            self._remember(key, entry.expires)
+            if entry.expires - now < (settings.pass_days - 1) * DAY_MILLISECONDS:
+                self._gather(key, now, 0, now + settings.pass_days * DAY_MILLISECONDS)
+            return None
+        if entry:
+            self._note_first(key, entry.first)
+        return entry.first if entry else 0
+
+    def _note_first(self, key: int, first: int) -> None:
+        if len(self._first) >= MAX_REMEMBERED:
+            del self._first[next(iter(self._first))]
+        self._first[key] = first
+
+    def _begin(self, settings: GreylistingSettings, network: str, key: int, now: int) -> None:
+        """Remember a triplet that was seen for the first time."""
+        new = digest("new", network)
+        if self._counters.count(new, HOUR_MINUTES) >= MAX_NEW or len(self._waiting) >= MAX_GATHERED:
+            return
+        self._counters.add(new, HOUR_MINUTES)
+        self._note_first(key, now)
+        self._waiting[key] = (now, now + settings.retry_hours * 3_600_000)
+
+    def _pass(self, settings: GreylistingSettings, whole: int, key: int, now: int) -> None:
+        """Remember a triplet that has waited long enough, which counts for its network."""
+        self._first.pop(key, None)
+        until = now + settings.pass_days * DAY_MILLISECONDS
+        self._remember(key, until)
+        self._gather(key, now, 1, until)
+        self._gather(whole, now, 1, until)
+
+    def _gather(self, key: int, now: int, times: int, until: int) -> None:
+        if key in self._passed or len(self._passed) < MAX_GATHERED:
+            before = self._passed.get(key, (now, 0, until))
+            self._passed[key] = (before[0], before[1] + times, max(before[2], until))
+
+    def _remember(self, key: int, until: int) -> None:
+        if len(self._known) >= MAX_REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[key] = until
+
+    async def flush(self) -> None:
+        """Write what is new."""
+        waiting, passed = self._waiting, self._passed
+        if not waiting and not passed:
+            return
+        self._waiting, self._passed = {}, {}
+        try:
+            await self._stored.record_greylist(waiting, passed)
+        except StorageError as fault:
+            if not self._storage_fault:
+                log.warning("greylisting is open", reason=str(fault))
+            self._storage_fault = "storage cannot be used"
+            # What came meanwhile is newer; what was first seen earlier counts.
+            self._waiting = self._waiting | waiting if len(self._waiting) < MAX_GATHERED else self._waiting
+            for key, (when, times, until) in passed.items():
+                self._gather(key, when, times, until)
+            return
+        self._storage_fault = ""
+
+    async def measure(self) -> None:
+        """See whether there is room for more, and forget what retries no longer come for."""
+        self._is_full = await self._stored.greylist_size(MAX_ENTRIES) >= MAX_ENTRIES
+        now = int(self._clock() * 1_000)
+        self._first = {key: first for key, first in self._first.items() if now - first < 7 * DAY_MILLISECONDS}
+
 
 FLUSH_SECONDS = 1.0
 PURGE_SECONDS = 60.0
@@ -49,8 +363,6 @@ TOO_MUCH_FROM_DOMAIN = reply(450, "4.7.1 Too much mail from this sender's domain
 TOO_MUCH_FOR_RECIPIENT = reply(450, "4.2.1 This recipient gets too much mail now, try again later")
 UNKNOWN_RECIPIENTS = reply(421, "4.7.0 Too many unknown recipients, try again later")
 UNKNOWN_RECIPIENTS_OF_CLIENT = reply(450, "4.7.1 Too many unknown recipients from this host, try again later")
-
-log = structlog.get_logger("gatepost.guard")
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -107,7 +419,7 @@ class FlowControl:
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._counts, self._lists, self._defers, self._purges = settings, counts, lists, defers, purges
+        self._settings, self._counts, self._lists, self._defers = settings, counts, lists, defers
         self._exempt = parse_networks(settings.exempt_hosts)
         self._events, self._clock = events, clock
         self.counters = FlowCounters(counts, clock)
@@ -115,7 +427,15 @@ class FlowControl:
         # What was put off, by the name of the limit.
         self.refused: Counter[str] = Counter()
         self._told: tuple[int, int] = (0, 0)
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = [
+            PeriodicWork(self._flush, FLUSH_SECONDS, "what flow control counts could not be written", log)
+        ]
+        if purges:
+            failed = "what flow control no longer needs could not be deleted"
+            self._periodic.append(PeriodicWork(self._purge, PURGE_SECONDS, failed, log))
+        if any(each.greylisting for each in (settings, *settings.tenants.values())):
+            failed = "entries of greylisting could not be counted"
+            self._periodic.append(PeriodicWork(self.greylist.measure, MEASURE_SECONDS, failed, log))
 
     @property
     def fault(self) -> str:
@@ -124,13 +444,13 @@ class FlowControl:
 
     def start(self) -> None:
         """Write and learn once a second."""
-        self._task = asyncio.create_task(self._run())
+        for work in self._periodic:
+            work.start()
 
     async def stop(self) -> None:
         """Write what is left, and end."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for work in self._periodic:
+            await work.stop()
         await self._flush()
 
     def check_client(self, client: SmtpClient) -> SmtpReply | None:
@@ -231,29 +551,8 @@ class FlowControl:
         await self.counters.flush()
         await self.greylist.flush()
 
-    async def _run(self) -> None:
-        purged = measured = -MEASURE_SECONDS
-        while True:
-            await self._flush()
-            now = time.monotonic()
-            if now - purged >= PURGE_SECONDS:
-                is_due = self._has_greylisting and now - measured >= MEASURE_SECONDS
-                purged, measured = now, now if is_due else measured
-                await self._purge(measures=is_due)
-            await asyncio.sleep(FLUSH_SECONDS)
-
-    @property
-    def _has_greylisting(self) -> bool:
-        return any(each.greylisting for each in (self._settings, *self._settings.tenants.values()))
-
-    async def _purge(self, *, measures: bool) -> None:
-        try:
-            if self._purges:
-                await self._counts.purge(int(self._clock() * 1_000))
-            if measures:
-                await self.greylist.measure()
-        except StorageError as fault:
-            log.warning("what flow control no longer needs could not be deleted", reason=str(fault))
+    async def _purge(self) -> None:
+        await self._counts.purge(int(self._clock() * 1_000))
 
 
 def _list_limits(rules: FlowRulesSettings, attempt: Attempt, host: str | None) -> Iterator[_Limit]:

@@ -7,8 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from gatepost.api.accepting import AcceptBalance, accept_connections
-from gatepost.api.connection_limits import ConnectionLimits
+from gatepost.api.connections import AcceptBalance, ConnectionLimits, accept_connections
 from gatepost.node_memory import Tally
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, identify_client

@@ -3,25 +3,133 @@
 A connection is lent to one transaction at a time. It comes back reset, is checked with NOOP if it lay idle for a while,
 and is closed for good when it is old. Why not aiosmtplib: it waits for each reply before the next command, so a
 client's pipelined commands could not be passed through.
+
+How a next hop is reached: its address, and TLS as the settings ask for.
+
+An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server.
+
+What next hops could do when they were last reached, kept in a file of the data folder.
+
+EHLO announces extensions before a next hop is asked. After a restart while it is down, what it last said is announced,
+and not a guess. The file is this node's own, since every node has its own way to the next hops. Several processes of a
+node may write it: each writes what it has seen anew over what the file has at that moment, and one that is lost to
+another is seen again with the next connection.
 """
 
 import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 
+from gatepost.periodic import PeriodicWork
 from gatepost.smtp import replies
-from gatepost.smtp.hop_access import HopTls, Tls, parse_next_hop
-from gatepost.smtp.next_hop import NextHop, NextHopError, NextHopTimeouts
+from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import SmtpReply
-from gatepost.smtp.sasl import Credentials, authenticate
-from gatepost.smtp.seen_features import SeenFeatures
+
+Tls = Literal["off", "opportunistic", "required", "verified"]
+
+SMTP_PORT, LMTP_PORT = 25, 24
+
+
+class HopAddress(msgspec.Struct, frozen=True):
+    """Where a next hop listens: host and port, or the path of a Unix socket."""
+
+    host: str
+    port: int
+    path: str = ""
+    lmtp: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that its certificate must have."""
+        return self.host or "localhost"
+
+
+def parse_next_hop(url: str) -> HopAddress:
+    """Return the address in a URL of the settings."""
+    parts = urlsplit(url)
+    lmtp = parts.scheme == "lmtp"
+    if lmtp and not parts.netloc:
+        return HopAddress("", 0, parts.path, lmtp=True)
+    return HopAddress(parts.hostname or "", parts.port or (LMTP_PORT if lmtp else SMTP_PORT), lmtp=lmtp)
+
+
+class HopTls(msgspec.Struct, frozen=True):
+    """TLS towards a next hop. `ca` is a file with the authorities that `verified` accepts, instead of the system's;
+    `certificate` and `key` are files with what this gateway shows to a server that asks for it."""
+
+    mode: Tls
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def build_context(self) -> ssl.SSLContext | None:
+        """Read the files; raises `OSError` if one cannot be used. None is no TLS."""
+        if self.mode == "off":
+            return None
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.mode != "verified":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate:
+            context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
+        return context
+
 
 log = structlog.get_logger("gatepost.guard")
+
+# What is kept of one next hop, and of how many: names that no setting has any more are dropped at the limit.
+MAX_FEATURES, MAX_TEXT, MAX_HOPS = 64, 256, 1_000
+MAX_BYTES = 8 << 20
+
+Features = dict[str, str]
+
+
+class SeenFeatures:
+    """Extensions by the URL of the next hop. Without a file, nothing is kept."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    def of(self, url: str) -> Features | None:
+        """Return what a next hop could; None if that is not known."""
+        return self._read().get(url)
+
+    def keep(self, url: str, features: Features) -> None:
+        """Note what a next hop can. A disk that takes nothing is logged and changes nothing."""
+        if self._file is None:
+            return
+        known = self._read()
+        known.pop(url, None)
+        cut = {name[:MAX_TEXT]: value[:MAX_TEXT] for name, value in list(features.items())[:MAX_FEATURES]}
+        kept = dict([*list(known.items())[-(MAX_HOPS - 1) :], (url, cut)])
+        part = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        try:
+            part.write_bytes(msgspec.json.encode(kept))
+            part.replace(self._file)
+        except OSError as fault:
+            log.warning("extensions of a next hop could not be kept", next_hop=url, reason=str(fault))
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+    def _read(self) -> dict[str, Features]:
+        if self._file is None:
+            return {}
+        try:
+            with self._file.open("rb") as file:
+                return msgspec.json.decode(file.read(MAX_BYTES), type=dict[str, Features])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
 
 MAX_IDLE = 50
 IDLE_SECONDS = 30.0
@@ -59,7 +167,12 @@ class Relay:
         self._features = self._seen.of(next_hop)
         # Set once the next hop was reached, or could not be.
         self._tried = asyncio.Event()
-        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshing = PeriodicWork(
+            self._refresh,
+            lambda: RECOVERY_SECONDS if self.fault else REFRESH_SECONDS,
+            "the next hop could not be asked for its extensions",
+            log,
+        )
         self._resetting: set[asyncio.Task[None]] = set()
         self.opened = self.reused = self.failures = 0
         self.fault = ""
@@ -75,13 +188,12 @@ class Relay:
 
     def start(self) -> None:
         """Ask for the next hop's extensions now and every `REFRESH_SECONDS`."""
-        self._refreshing = asyncio.create_task(self._refresh_forever())
+        self._refreshing.start()
 
     async def close(self) -> None:
         """Close every connection that is not lent."""
-        if self._refreshing:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, *self._resetting, return_exceptions=True)
+        await self._refreshing.stop()
+        await asyncio.gather(*self._resetting, return_exceptions=True)
         closing = list(self._idle)
         self._idle.clear()
         for link in closing:
@@ -210,12 +322,10 @@ class Relay:
             raise
         return link
 
-    async def _refresh_forever(self) -> None:
-        while True:
-            with contextlib.suppress(NextHopError):
-                self.give_back(await self._connect())
-            await asyncio.sleep(RECOVERY_SECONDS if self.fault else REFRESH_SECONDS)
-            self._close_idle()
+    async def _refresh(self) -> None:
+        self._close_idle()
+        with contextlib.suppress(NextHopError):
+            self.give_back(await self._connect())
 
     def _close_idle(self) -> None:
         """Close connections that lay idle for too long."""

@@ -23,7 +23,7 @@ from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.replies import Deferral, SmtpReply
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signer import Signer
+from gatepost.smtp.signing import Signer
 from gatepost.store.errors import StorageError
 
 log = structlog.get_logger("gatepost.guard")

@@ -13,9 +13,10 @@ from typing import TypeAlias
 import msgspec
 
 from gatepost.lists.addresses import SENDER
-from gatepost.lists.entries import NETWORK
+from gatepost.lists.catalogue import UNKEYED
+from gatepost.lists.entries import NETWORK, UnkeyedEntry
 from gatepost.lists.rulings import scoped_name
-from gatepost.lists.unkeyed import UnkeyedEntry, UnkeyedLists
+from gatepost.lists.unkeyed import UnkeyedLists
 from gatepost.questions import Hit, Scope
 from gatepost.store.engine import (
     Bulk,
@@ -37,23 +38,14 @@ from gatepost.store.recipients import find_recipient_hits, has_recipient_entries
 # A look-up that meets a new version each time answers as of the last one.
 ATTEMPTS = 3
 MAX_SCOPES = 10_000
-_LOOKED_UP = frozenset({"block", "allow", "policy"})
-# Where the entries of a list stand in `UnkeyedLists`, by the built-in list that it counts for.
-_FIELDS = {
-    "blocked-phrases": "phrases",
-    "own-domains": "own_domains",
-    "partner-domains": "partner_domains",
-    "protected-people": "people",
-    "trusted-relays": "trusted_relays",
-}
 
 _VERSION = "SELECT directory FROM scopes WHERE scope = $1"
 # An entry that has expired since the last change is no longer handed out: that is another version as well.
-_UNKEYED_VERSIONS = """SELECT scope, directory, unkeyed, (
+_UNKEYED = ", ".join(f"'{kind} {category}'" for kind, category in UNKEYED)
+_UNKEYED_VERSIONS = f"""SELECT scope, directory, unkeyed, (
     SELECT max(expires) FROM lists JOIN entries ON list_id = lists.id
-    WHERE lists.scope = scopes.scope AND expires <= $2
-    AND (kind IN ('phrase', 'domain', 'person') OR (kind = 'network' AND category = 'trust'))
-) FROM scopes WHERE scope = ANY($1)"""
+    WHERE lists.scope = scopes.scope AND expires <= $2 AND kind || ' ' || category IN ({_UNKEYED})
+) FROM scopes WHERE scope = ANY($1)"""  # noqa: S608
 _PREFIXES = """SELECT list_id, prefix FROM list_prefixes
 WHERE list_id IN (SELECT id FROM lists WHERE scope = $1) ORDER BY list_id, prefix"""
 _VERSION_ROWS = (
@@ -136,11 +128,9 @@ class ListLookup(Operations):
         keyed = {row.kind for row in lists.values() if _is_looked_up(row)}
         if (yield from has_recipient_entries(scope or "")):
             keyed.add(SENDER.name)
-        wanted = tuple(sorted(row.id for row in lists.values() if row.is_unkeyed and row.size))
+        wanted = tuple(sorted(row.id for row in lists.values() if not row.definition.keyed and row.size))
         rows = (yield Read(_CONTENT, (Many(wanted), moment))) if wanted else ()
-        return msgspec.structs.replace(
-            UnkeyedLists(current, custom=custom, keyed=tuple(sorted(keyed))), **_group_by_field(rows, lists)
-        )
+        return UnkeyedLists(current, _group_by_list(rows, lists), custom, tuple(sorted(keyed)))
 
     async def record_hits(self, counts: Sequence[HitCount]) -> None:
         """Add to the counters of entries; those that are gone meanwhile are ignored."""
@@ -178,14 +168,14 @@ def _read_version(tenant: str | None, now: int) -> Work[str]:
     return ".".join(versions.get(scope, "0-0-0") for scope in scopes)
 
 
-def _group_by_field(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[UnkeyedEntry, ...]]:
-    """Entries by the field of `UnkeyedLists` that they belong to."""
+def _group_by_list(rows: Sequence[Row], lists: dict[int, ListRow]) -> dict[str, tuple[UnkeyedEntry, ...]]:
+    """Entries by the built-in list that they count for."""
     grouped: dict[str, list[UnkeyedEntry]] = {}
     for list_id, key, shown, expires in rows:
         row = lists[list_id]
         entry = UnkeyedEntry(row.name, _scope_name(row), key, shown or key, expires)
-        grouped.setdefault(_FIELDS.get(row.definition.counts_as, ""), []).append(entry)
-    return {field: tuple(entries) for field, entries in grouped.items() if field}
+        grouped.setdefault(row.definition.counts_as, []).append(entry)
+    return {name: tuple(entries) for name, entries in grouped.items()}
 
 
 def _scopes(tenant: str | None) -> tuple[str, ...]:
@@ -197,7 +187,7 @@ def _scope_name(row: ListRow) -> Scope:
 
 
 def _is_looked_up(row: ListRow) -> bool:
-    return bool(row.size) and row.definition.category in _LOOKED_UP and not row.is_unkeyed
+    return bool(row.size) and row.definition.is_looked_up
 
 
 def _read_directory(directories: Directories, scope: str) -> Work[ScopeDirectory]:

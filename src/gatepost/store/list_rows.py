@@ -23,8 +23,7 @@ from gatepost.lists.catalogue import (
     MAX_UNKEYED_BYTES,
     UNKEYED_ENTRY_BYTES,
     ListDefinition,
-    is_unkeyed,
-    size_limit,
+    make_custom_list,
 )
 from gatepost.lists.entries import NETWORK
 from gatepost.store.engine import Many, Read, Row, Work, Write
@@ -126,11 +125,6 @@ class ListRow(msgspec.Struct, frozen=True):
         """Whether the prefix lengths of its entries are counted."""
         return self.kind == NETWORK.name
 
-    @property
-    def is_unkeyed(self) -> bool:
-        """Whether it is handed out whole instead of being looked up."""
-        return is_unkeyed(self.kind, self.definition.category)
-
 
 def find_list(scope: str, name: str, *, lock: bool = False) -> Work[ListRow | None]:
     """The list of that name, if it has a row."""
@@ -172,7 +166,7 @@ def change_size(row: ListRow, by: int, keys: Iterable[str], now: int) -> Work[No
 
 def raise_unkeyed_version(row: ListRow, now: int) -> Work[None]:
     """Raise the version of the lists that are handed out whole, if this is one of them: its entries changed."""
-    if row.is_unkeyed:
+    if not row.definition.keyed:
         yield Write(_NEW_UNKEYED_VERSION, (row.scope, now))
 
 
@@ -181,11 +175,11 @@ def find_excess_bytes(
 ) -> Work[ListFull | None]:
     """`ListFull` where entries of a list, of which `sizes` has the bytes by key, would take the lists of the scope that
     are handed out whole past their bytes; with `count` they are counted if they would not."""
-    if not is_unkeyed(definition.kind, definition.category):
+    if definition.keyed:
         return None
     if count:
         yield from take_turn(scope)
-    lists = [row for row in (yield from find_lists(scope)) if row.is_unkeyed]
+    lists = [row for row in (yield from find_lists(scope)) if not row.definition.keyed]
     own = next((row.id for row in lists if row.name == definition.name), 0)
     return (yield from find_excess(scope, [row.id for row in lists], own, sizes, now, count=count))
 
@@ -208,9 +202,8 @@ def _list_row(row: Row) -> ListRow:
     """A row as a value. What a built-in list is, the program knows better than the row."""
     uid, scope, name, kind, category, display_name, description, max_size, custom, size = row
     built_in = None if custom else BY_NAME.get(name)
-    most = min(max_size, size_limit(kind, category))
-    stored = ListDefinition(name, kind, category, display_name, description, most, custom=bool(custom))
-    return ListRow(uid, scope, name, kind, size, built_in or stored)
+    stored = built_in or make_custom_list(name, kind, category, display_name, description, max_size)
+    return ListRow(uid, scope, name, kind, size, stored)
 
 
 def _count_prefixes(list_id: int, sign: int, keys: Iterable[str]) -> Work[bool]:

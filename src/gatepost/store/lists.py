@@ -25,13 +25,12 @@ from msgspec.structs import replace
 
 from gatepost.lists.catalogue import (
     BY_NAME,
-    KINDS,
     LISTS,
     MAX_CUSTOM_LISTS,
     ListDefinition,
     explain_unused,
     find_usual_list,
-    size_limit,
+    make_custom_list,
 )
 from gatepost.lists.entries import ListRefusal
 from gatepost.store.audit import MAX_CHANGES, SYSTEM, Actor, ChangedValue, write_audit
@@ -82,7 +81,7 @@ _cursors = msgspec.json.Decoder(tuple[str, str])
 def plan_search(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
     """How to find a page of entries that begin with `prefix` and contain `part`, after a cursor."""
     after = _parse_cursor(cursor)
-    sort_by_shown = not KINDS[row.kind].keyed
+    sort_by_shown = not row.definition.keyed
     within = [Condition("list_id = {}", (row.id,))]
     order = ("shown", "key") if sort_by_shown else ("key",)
     if after is not None:
@@ -245,8 +244,7 @@ class Lists(Operations):
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
         texts = storable(definition.display_name), storable(definition.description)
-        size = min(definition.max_size, size_limit(kind, category))
-        custom = ListDefinition(name, kind, category, *texts, size, custom=True)
+        custom = make_custom_list(name, kind, category, *texts, definition.max_size)
         if name in BY_NAME:
             return NameTaken(name)
         ((count,),) = yield Read(_COUNT_CUSTOM, (owner or "",))
@@ -372,7 +370,7 @@ class Lists(Operations):
         row = yield from find_list(owner or "", storable(name), lock=True)
         if row is None or not row.definition.custom:
             return NotFound("list")
-        if row.is_unkeyed and row.size:
+        if not row.definition.keyed and row.size:
             yield from subtract_list(row.scope, row.id)
         yield Write(_HIDE, (row.id,))
         yield from raise_versions(owner or "", moment)
@@ -470,7 +468,7 @@ def _select_all(scope: str | None, definition: ListDefinition) -> Read:
     People are shown otherwise than they are compared, and the keys of long phrases are cut. These lists are small; the
     others are read in the order of their keys, which is the same but for entries that agree in 2,600 bytes.
     """
-    order = "key" if KINDS[definition.kind].keyed else "COALESCE(shown, key), key"
+    order = "key" if definition.keyed else "COALESCE(shown, key), key"
     return Read(_SELECT_LIST + order, (scope or "", definition.name, now()))
 
 
@@ -519,7 +517,7 @@ def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[Sequence[Row]
     deleted: Sequence[Row] = (yield Read(_DELETE, (row.id, Many(keys)))) if keys else ()
     if deleted:
         yield from change_size(row, -len(deleted), [found[0] for found in deleted], now)
-        if row.is_unkeyed:
+        if not row.definition.keyed:
             yield from subtract_bytes(row.scope, (found[-1] for found in deleted))
         yield from raise_unkeyed_version(row, now)
     return deleted

@@ -9,21 +9,26 @@ Every collection is weighted by the root of its size. Honest figures need mail f
 training, so nothing here trusts a random split: the calibration is fitted on scores that each collection got from a
 model which had not seen it, as a new mailbox will. Training needs scikit-learn, which the service does not: `pip
 install gatepost[train]`.
+
+Collections are labelled spam or phishing by where they came from, and a third of a phishing collection may be plain
+spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
+phishing. These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
+
+The model card says what a model was made of, under which licences, what it can do and where it fails.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gatepost.textmodel.deployed import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
-from gatepost.textmodel.labels import UNWANTED, find_kind
+from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence_share, find_rows, pair_keys
 
 T = TypeVar("T", str, int)
@@ -45,6 +50,44 @@ _DATES = frozenset(
 )
 # Programs that run mailing lists, and name themselves in what they add.
 _LISTS = frozenset("mailman listinfo majordomo listserv yahoogroups ezmlm".split())
+
+
+MailKind = Literal["ham", "spam", "phishing", "fraud", "unclear"]
+
+UNWANTED = frozenset({"spam", "phish", "phishing", "fraud"})
+WANTED = frozenset({"ham", "bounce"})
+
+_FRAUD = (
+    "next of kin;inheritance;beneficiary;late husband;barrister;million dollars;million usd;million united states;"
+    "western union;atm card;bank of africa;funds transfer;transfer of funds;deceased;your compensation;donation of;"
+    "recorded you;your webcam;adult sites;my bitcoin;btc wallet;bitcoin address;business proposal;"
+    "strictly confidential;charity foundation;investment partner;lottery winning;claims agent;gift cards;consignment"
+).split(";")
+_PHISHING = (
+    "verify your;your account;your password;account has been;log in;sign in;suspended;unusual activity;confirm your;"
+    "update your;security alert;your mailbox;recovery phrase;wallet has;billing information;payment method;"
+    "click here to;delivery of your package;shared document;expire today;votre compte;ihr konto;su cuenta;sua conta"
+).split(";")
+ENOUGH = 2
+
+
+def find_kind(label: str, message: Features) -> MailKind:
+    """Return the kind of an example with this label."""
+    if label in WANTED:
+        return "ham"
+    if label in ("phishing", "fraud"):
+        return "phishing" if label == "phishing" else "fraud"
+    text = f" {' '.join(message.text)} {' '.join(word[2:] for word in message.rest)} "
+    if _count_cues(_FRAUD, text) >= ENOUGH:
+        return "fraud"
+    asks = _count_cues(_PHISHING, text)
+    if label == "phish":
+        return "phishing" if asks else "unclear"
+    return "phishing" if asks > ENOUGH else "spam"
+
+
+def _count_cues(cues: list[str], text: str) -> int:
+    return sum(f" {cue} " in text for cue in cues)
 
 
 def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> Model:
@@ -294,3 +337,85 @@ def find_heaviest(model: Model, count: int = 40) -> Iterator[tuple[str, float]]:
     order = np.argsort(-model.weights[:, 0], kind="stable")
     for row in (*order[:count].tolist(), *order[: -count - 1 : -1].tolist()):
         yield model.name(row), float(model.weights[row, 0])
+
+
+# What is known of public collections. Operators who train on others state their licences.
+LICENCES = {
+    "spamassassin": "SpamAssassin public corpus, 2002 to 2003; free to use, the writers keep their copyright",
+    "trec07p": "TREC 2007 public corpus, for research under its agreement",
+    "enron": "Enron mail as published by the FERC; public record",
+    "phishing": "phishing_pot, CC BY-NC 4.0: **no commercial use**",
+    "lists": "public technical mailing lists, 2019 to 2026",
+    "notmuch": "public mailing lists from notmuch's test corpora",
+    "foff": "foff-milter's test mail, 2025 to 2026",
+    "sisimai": "bounces from Sisimai's test set, BSD-2-Clause",
+    "feedback": "the operator's own mail",
+}
+NON_COMMERCIAL = "phishing"
+UNKNOWN = "not known; whoever trains states it"
+CAVEAT = (
+    "Except for phishing_pot, licences are given as the collections are generally described; they were not verified."
+)
+PLAINLY = """\
+phishing_pot is licensed CC BY-NC 4.0 (no commercial use). To train a model without it:"""
+HEAD = """\
+# Model card of the text model
+
+`gatepost model train` writes this page. The model is linear over words, word pairs and structural features of a mail,
+with three columns of weights (unwanted, phishing, fraud): {words:,} words and features, {pairs:,} pairs. It adds a
+capped number of points to the score of the whole analysis. It decides alone only at odds of twenty to one, on mail that
+came through no list, is not signed by its sender, has no unsubscribe link and leads to unrelated sites.
+"""
+KNOWS = """
+## Features
+
+The model uses words of visible text, subject and display name that at least two collections use and no single one
+dominates; the length of numbers; the number of links, their shape, and whether they lead to the sender's own site;
+types of files; the amount of hidden text; whether the message is a reply or has an unsubscribe link. It does not use
+dates, hosts, addresses, mail programs, quotes, signatures, list tags and footers, or the findings of other checks.
+
+These features have the largest weights. The list is a guard against leaks: the name of a collection here would be one.
+"""
+LIMITS = """
+## Limits
+
+- The probability is calibrated for a mailbox where half of the mail is unwanted, on collections that the model had not
+  seen.
+- Whether unwanted mail is spam, phishing or fraud was derived from cues in its text, not from labels: a phishing
+  collection contains much plain spam. The kind determines the verdict, not whether mail is held.
+- Wanted and unwanted advertising use the same words. Modern marketing mail is rare in the training mail and the most
+  likely false alarm.
+- Nearly all training mail is English. Messages in other languages are judged more by structure than by words.
+- Short texts give little evidence: the probability of a short message stays near one half.
+- Text in pictures is not read.
+
+Figures of the shipped model, by `python -m tools.evaluation`, are in [`accuracy.md`](accuracy.md)."""
+
+
+def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str]) -> str:
+    """Return the card of a model."""
+    return "\n".join(_write_lines(model, without, folders)) + "\n"
+
+
+def _write_lines(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+    yield HEAD.format(words=len(model.words), pairs=len(model.pairs))
+    yield from _write_sources(model, without, folders)
+    yield KNOWS
+    rows = list(find_heaviest(model, 30))
+    yield "- for unwanted: " + ", ".join(f"`{name}`" for name, weight in rows if weight > 0)
+    yield "- for wanted: " + ", ".join(f"`{name}`" for name, weight in rows if weight <= 0)
+    yield LIMITS
+
+
+def _write_sources(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+    sources: dict[str, dict[str, int]] = model.about.get("sources", {})
+    yield "## Sources and licences\n\n| Corpus | Messages | Licence |\n|---|---|---|"
+    for corpus, labels in sources.items():
+        counts = ", ".join(f"{label} {count:,}" for label, count in labels.items())
+        yield f"| {corpus} | {counts} | {LICENCES.get(corpus.partition('_')[0], UNKNOWN)} |"
+    command = "gatepost model train " + " ".join(f"--corpus {folder}" for folder in folders)
+    command += "".join(f" --without {name}" for name in without) + f" --seed {model.about.get('seed', 1)}"
+    yield f"\n{CAVEAT}\n"
+    yield f"Trained by `{command}`; the same seed and mail give the same model."
+    if any(corpus.partition("_")[0] == NON_COMMERCIAL for corpus in sources):
+        yield f"\n{PLAINLY}\n\n    {command} --without {NON_COMMERCIAL}_pot"

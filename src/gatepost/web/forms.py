@@ -26,7 +26,7 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
 from starlette.requests import Request
 
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
-from gatepost.api.requests import BodyPace, content_length, parse_boundary
+from gatepost.api.http import BodyPace, content_length, parse_boundary
 from gatepost.web.time_zones import current_zone, local_time
 
 MAX_FORM = 4 << 20

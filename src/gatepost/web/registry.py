@@ -10,85 +10,65 @@ from starlette.routing import Route
 
 from gatepost.abby.app import ApiServices
 from gatepost.abby.authenticator import Guesses
-from gatepost.api.responses import ErrorPage
+from gatepost.api.http import ErrorPage
 from gatepost.events.stream import NO_EVENTS, Emits
-from gatepost.web.context import Installation, WebContext
+from gatepost.web.context import Installation, SignInRules, WebContext
 from gatepost.web.credentials import PasswordHashes
-from gatepost.web.health_notes import HealthNote, SlowChecks, warn_of, worst_of_cores
-from gatepost.web.openid.client import OpenidClient
+from gatepost.web.openid import OpenidClient
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
     alerts,
-    api_keys,
-    api_tokens,
+    api_credentials,
     audit,
-    checklist,
     configuration,
-    custom_lists,
-    digest_links,
     digests,
     feeds,
     learning,
     list_changes,
-    list_import,
     lists,
-    look_backs,
-    message_entries,
-    message_source,
     messages,
     overview,
     policy,
     quarantine,
-    quarantine_work,
-    requests,
     rules,
     saved_searches,
     scan,
-    security_keys,
     sign_in,
     system,
     tenants,
-    users,
 )
-from gatepost.web.pages.openid import PAGES as OPENID_PAGES
-from gatepost.web.rendering import PageRenderer, build_environment, compile_templates
+from gatepost.web.rendering import (
+    HealthNote,
+    PageRenderer,
+    SlowChecks,
+    build_environment,
+    compile_templates,
+    warn_of,
+    worst_of_cores,
+)
 from gatepost.web.routing import WebRoute, build_error_page, build_routes
-from gatepost.web.sign_in_rules import SignInRules
 from gatepost.web.time_zones import zone_names
 
 PAGES: tuple[WebRoute, ...] = (
     *sign_in.PAGES,
-    *OPENID_PAGES,
     *account.PAGES,
-    *security_keys.PAGES,
     *overview.PAGES,
     *saved_searches.PAGES,
     *messages.PAGES,
-    *message_source.PAGES,
-    *message_entries.PAGES,
     *quarantine.PAGES,
-    *quarantine_work.PAGES,
-    *requests.PAGES,
     *digests.PAGES,
-    *digest_links.PAGES,
     *scan.PAGES,
     *lists.PAGES,
-    *custom_lists.PAGES,
     *list_changes.PAGES,
-    *list_import.PAGES,
-    *look_backs.PAGES,
     *feeds.PAGES,
-    *api_keys.PAGES,
+    *api_credentials.PAGES,
     *policy.PAGES,
     *rules.PAGES,
     *learning.PAGES,
     *tenants.PAGES,
-    *users.PAGES,
     *audit.PAGES,
-    *checklist.PAGES,
     *configuration.PAGES,
-    *api_tokens.PAGES,
     *system.PAGES,
     *alerts.PAGES,
 )

@@ -18,15 +18,23 @@ from starlette.routing import Route
 
 from gatepost.api.call_limits import CallKind
 from gatepost.api.errors import FORBIDDEN, Failure
-from gatepost.api.responses import Endpoint, ErrorPage, Handler, Headers
+from gatepost.api.http import Endpoint, ErrorPage, Handler, Headers
 from gatepost.background_work import background
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import WebSession
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, Unsent, keep_unsent, read_form, read_upload
-from gatepost.web.notices import NOTICE_COOKIE, NOTICES, clear_notice
-from gatepost.web.page_responses import Assets, ProgressResponse, html_response, is_progress_wanted, redirect
+from gatepost.web.page_responses import (
+    NOTICE_COOKIE,
+    NOTICES,
+    Assets,
+    ProgressResponse,
+    clear_notice,
+    html_response,
+    is_progress_wanted,
+    redirect,
+)
 from gatepost.web.request import PagePermission, SignedInRequest, permissions_of, read_cookie
 from gatepost.web.time_zones import times_in
 

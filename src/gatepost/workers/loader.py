@@ -27,7 +27,7 @@ from gatepost.workers.status_page import StageNames, StatusPage
 
 if TYPE_CHECKING:
     from gatepost.files.yara import YaraRules
-    from gatepost.textmodel.deployed import DeployedModels
+    from gatepost.textmodel.model import DeployedModels
     from gatepost.workers.worker import WorkerData
 
 
@@ -143,8 +143,14 @@ def _load_rules(folder: str) -> "YaraRules | None":
 
 def _load_models(folder: str) -> "DeployedModels":
     """The shipped text model, and the operator's own where there are any; of a file, that model alone."""
-    from gatepost.textmodel.deployed import DeployedModels, ModelBlend, load_models, load_shipped_models
-    from gatepost.textmodel.model import ModelError, load_model
+    from gatepost.textmodel.model import (
+        DeployedModels,
+        ModelBlend,
+        ModelError,
+        load_model,
+        load_models,
+        load_shipped_models,
+    )
 
     try:
         if folder and Path(folder).is_file():

@@ -29,10 +29,9 @@ from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.scanning.edits import MAX_CUTS, Cut, Cuts
 from gatepost.stages import Context
-from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import extract_features
-from gatepost.textmodel.learnt import NO_MODELS, LearntModels, parse_learnt_models
-from gatepost.textmodel.rows import make_row
+from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_learnt_models
+from gatepost.textmodel.model import DeployedModels, load_shipped_models
 from gatepost.view.message import build_view
 from gatepost.view.picture import draw_picture
 from gatepost.workers import protocol

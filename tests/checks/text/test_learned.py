@@ -28,10 +28,9 @@ from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.questions import Campaign, CampaignMarkedAs
-from gatepost.textmodel.deployed import DeployedModels, load_shipped_models
 from gatepost.textmodel.features import body_words
-from gatepost.textmodel.learnt import LearntModels, ModelScope
-from gatepost.textmodel.pool_training import PoolRow, train_pool
+from gatepost.textmodel.learnt import LearntModels, ModelScope, PoolRow, train_pool
+from gatepost.textmodel.model import DeployedModels, load_shipped_models
 
 # The model speaks with degrees, softly where its word is worth less, and not about returned mail.
 OFFER = (

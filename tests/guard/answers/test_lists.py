@@ -18,8 +18,9 @@ from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.unkeyed import UnkeyedEntry, UnkeyedLists, compile_lists, pack_lists
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
+from gatepost.lists.entries import UnkeyedEntry
+from gatepost.lists.unkeyed import UnkeyedLists, compile_lists, pack_lists
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.scanning.request import ScanRequest, ScanResult
@@ -36,14 +37,16 @@ RAW = b"From: a@sender.example\r\nSubject: Hello\r\n\r\nPlease wire it today.\r\
 def test_what_is_packed_is_what_is_compiled() -> None:
     source = UnkeyedLists(
         "v",
-        phrases=(
-            UnkeyedEntry("blocked-phrases", "global", "wire it", "wire it"),
-            UnkeyedEntry("mine", "tenant", "a", "aa"),
-        ),
-        own_domains=(UnkeyedEntry("own-domains", "tenant", "own.example", "own.example"),),
-        partner_domains=(UnkeyedEntry("partner-domains", "tenant", "bank.example", "bank.example"),),
-        people=(UnkeyedEntry("protected-people", "global", "ann <a@x.example>", "Ann <a@x.example>"),),
-        trusted_relays=(UnkeyedEntry("trusted-relays", "global", "192.0.2.0/24", "192.0.2.0/24"),),
+        {
+            "blocked-phrases": (
+                UnkeyedEntry("blocked-phrases", "global", "wire it", "wire it"),
+                UnkeyedEntry("mine", "tenant", "a", "aa"),
+            ),
+            "own-domains": (UnkeyedEntry("own-domains", "tenant", "own.example", "own.example"),),
+            "partner-domains": (UnkeyedEntry("partner-domains", "tenant", "bank.example", "bank.example"),),
+            "protected-people": (UnkeyedEntry("protected-people", "global", "ann <a@x.example>", "Ann <a@x.example>"),),
+            "trusted-relays": (UnkeyedEntry("trusted-relays", "global", "192.0.2.0/24", "192.0.2.0/24"),),
+        },
         custom={"tenant:mine": "blocked-phrases"},
         keyed=("url",),
     )
@@ -157,7 +160,7 @@ def test_comments_are_added_and_nothing_stays_behind(tmp_path: Path) -> None:
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 30), answerer.answer, shipped_policy())
         guard = Guard(GuardSettings(), store, pool, answerer, Admission(20, 20, 5.0))
         await guard.start()
-        mine = ListDefinition("mine", "phrase", "policy", "Mine", "", 10, custom=True)
+        mine = make_custom_list("mine", "phrase", "policy", "Mine", "", 10)
         await store.lists.create(None, mine, CLI)
         await store.lists.add(None, mine, [NewEntry("wire it today", "wire it today", "INC-7")], CLI)
         alive: list[Any] = []

@@ -5,13 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.question_budget import (
+from gatepost.guard.answers.answerer import (
     MAX_FOREIGN,
     MAX_HEADER,
     MAX_KEYS,
     MAX_NAMES,
     MAX_TIMES,
+    Answerer,
     QuestionBudget,
 )
 from gatepost.mail.message import Envelope

@@ -11,8 +11,14 @@ from tests.guard.answers import test_dns
 from tests.guard.answers.test_dns import resolving
 
 from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.reputation import FAILURE_SECONDS, FAULT_SECONDS, MAX_FAILURES, ReputationZones
-from gatepost.guard.answers.zones import Zone, ZoneFaultError
+from gatepost.guard.answers.reputation import (
+    FAILURE_SECONDS,
+    FAULT_SECONDS,
+    MAX_FAILURES,
+    ReputationZones,
+    Zone,
+    ZoneFaultError,
+)
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     AskReputation,

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -107,7 +108,8 @@ def test_a_database_that_blinks_leaves_the_last_figure() -> None:
         registry.register(tally)
         await tally.refresh()
         store.gone = True
-        await tally.refresh()
+        with pytest.raises(StorageError):
+            await tally.refresh()
         assert (figures(registry)["held"], figures(registry)["bytes"]) == (3, 30)
 
     asyncio.run(test())

@@ -15,10 +15,9 @@ from structlog.testing import capture_logs
 
 from gatepost.cli.held_mail import HeldMail
 from gatepost.guard.http_source import HoldingCore
-from gatepost.guard.quarantine import release
-from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, Cleanup, Quarantine
+from gatepost.guard.quarantine import quarantine
+from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, LEASE_SECONDS, Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import LEASE_SECONDS
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -35,11 +34,10 @@ from gatepost.scanning.held_mail import (
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.service.signing import write_key
 from gatepost.smtp.client import Tenancy
-from gatepost.smtp.content import normalise_line_ends
+from gatepost.smtp.connection import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signer import Signer
-from gatepost.smtp.signing_keys import KeyFile, SigningKeys
+from gatepost.smtp.signing import KeyFile, Signer, SigningKeys
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
@@ -320,8 +318,8 @@ from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.service.signing import write_key
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signer import Signer
-from gatepost.smtp.signing_keys import KeyFile, SigningKeys
+from gatepost.smtp.signing import Signer
+from gatepost.smtp.signing import KeyFile, SigningKeys
 from gatepost.scanning.spool import Spool
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -427,7 +425,7 @@ def test_killed_while_releasing(
 
 
 def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "RECORD_SECONDS", 0.001)
+    monkeypatch.setattr(quarantine, "RECORD_SECONDS", 0.001)
 
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold()
@@ -438,7 +436,7 @@ def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: 
                 raise failures.pop()
             return await mark(*arguments)
 
-        monkeypatch.setattr(deployment.store, "mark_released", flaky)
+        monkeypatch.setattr(deployment.store.quarantine, "mark_released", flaky)
         with capture_logs():
             assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert await deployment.state(ggrid) == "released"
@@ -447,7 +445,7 @@ def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: 
 
 
 def test_a_lease_outlasts_the_longest_delivery() -> None:
-    assert release.SEND_SECONDS < LEASE_SECONDS
+    assert quarantine.SEND_SECONDS < LEASE_SECONDS
 
 
 @both_engines

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.quarantine import DANGEROUS, NOT_FOR_RECIPIENTS, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import DANGEROUS, NOT_FOR_RECIPIENTS
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report

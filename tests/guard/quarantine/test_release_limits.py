@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from gatepost.guard.http_source import HoldingCore
-from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.quarantine import DANGEROUS, ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import DANGEROUS, ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report

@@ -5,13 +5,12 @@ for as many tenants as fit. A message waits for storage only then. Where storage
 with the models that are known, or without any: rules, lists and the shipped model do not depend on them.
 """
 
-import asyncio
-import contextlib
 from typing import Any
 
 import msgspec
 import structlog
 
+from gatepost.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
 from gatepost.store.learning import Learning
 from gatepost.workers.jobs import LearntSnapshot
@@ -29,10 +28,11 @@ class LearntModelSnapshots:
     """The current learnt models of a deployment, packed by tenant."""
 
     def __init__(self, store: Learning, poll: float = POLL_SECONDS) -> None:
-        self._store, self._poll = store, poll
+        self._store = store
         self._current: dict[str, int] = {}
         self._cached: dict[str, LearntSnapshot] = {}
-        self._task: asyncio.Task[None] | None = None
+        failed = "learnt models could not be asked for"
+        self._following = PeriodicWork(self.refresh, poll, failed, log, waits_first=True)
 
     @property
     def versions(self) -> dict[str, int]:
@@ -42,14 +42,11 @@ class LearntModelSnapshots:
     async def start(self) -> None:
         """Learn what is current, and follow it from now on."""
         await self.refresh()
-        self._task = asyncio.create_task(self._follow())
+        self._following.start()
 
     async def stop(self) -> None:
         """Follow no longer."""
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._following.stop()
 
     async def refresh(self) -> None:
         """Ask which models are current."""
@@ -80,11 +77,6 @@ class LearntModelSnapshots:
         if len(self._cached) > MAX_CACHED:
             del self._cached[next(iter(self._cached))]
         return found
-
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(self._poll)
-            await self.refresh()
 
 
 def _number(packed: bytes, version: int) -> bytes:

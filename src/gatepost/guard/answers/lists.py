@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from gatepost.background_work import MAX_REST_SECONDS, REST, background
-from gatepost.lists.catalogue import BY_NAME, is_unkeyed
+from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
+from gatepost.periodic import PeriodicWork
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
 from gatepost.store.errors import StorageError
@@ -67,17 +68,20 @@ class ListAnswers:
         self._loading: WeakValueDictionary[str, _Loading] = WeakValueDictionary()
         self.packed = 0
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = (
+            PeriodicWork(self._flush, FLUSH_SECONDS, "hits could not be counted", log, waits_first=True),
+            PeriodicWork(self._purge, PURGE_SECONDS, "expired entries could not be purged", log),
+        )
 
     def start(self) -> None:
         """From now on, write counters and purge what has expired."""
-        self._task = asyncio.create_task(self._flush_forever())
+        for work in self._periodic:
+            work.start()
 
     async def stop(self) -> None:
         """Write what was counted, and end."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for work in self._periodic:
+            await work.stop()
         await self._flush()
 
     async def snapshot(self, tenant: str | None) -> ListSnapshot:
@@ -156,15 +160,6 @@ class ListAnswers:
             if key in self._counts or len(self._counts) < MAX_COUNTED:
                 self._counts[key] = (self._counts.get(key, (0, 0))[0] + 1, now)
 
-    async def _flush_forever(self) -> None:
-        purged = 0.0
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            await self._flush()
-            if time.monotonic() - purged > PURGE_SECONDS:
-                purged = time.monotonic()
-                await self._purge()
-
     async def _flush(self) -> None:
         counted, self._counts = self._counts, {}
         if not counted:
@@ -177,10 +172,7 @@ class ListAnswers:
             log.warning("hits could not be counted", reason=str(fault))
 
     async def _purge(self) -> None:
-        try:
-            await self._store.lists.purge_expired(int(self._clock() * 1000))
-        except StorageError as fault:
-            log.warning("expired entries could not be purged", reason=str(fault))
+        await self._store.lists.purge_expired(int(self._clock() * 1000))
 
 
 def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:
@@ -192,4 +184,4 @@ def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:
 def _may_be_unkeyed(name: str) -> bool:
     """Whether a list can be one that is handed out whole; a custom one can."""
     definition = BY_NAME.get(name)
-    return definition is None or is_unkeyed(definition.kind, definition.category)
+    return definition is None or not definition.keyed

@@ -73,7 +73,7 @@ async def _count_sightings(
 
 def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
-    from gatepost.smtp.greylisting import MAX_ENTRIES
+    from gatepost.smtp.flow_control import MAX_ENTRIES
     from gatepost.store import open_store
     from gatepost.store.errors import StorageError
 

@@ -10,10 +10,9 @@ from gatepost.ids import canonical
 from gatepost.store.audit import AuditFilter, AuditRecord
 from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.exported_rows import EXPORT_PAGE, MAX_EXPORTED, export_rows, parse_format
 from gatepost.web.forms import parse_period
 from gatepost.web.list_access import find_list
-from gatepost.web.page_responses import html_response
+from gatepost.web.page_responses import EXPORT_PAGE, MAX_EXPORTED, export_rows, html_response, parse_format
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 

@@ -2,6 +2,13 @@
 
 Entries are deleted after a preview of the effect. The export streams the same lines that the List API and the command
 line write.
+
+The lists of a scope, and custom lists: created beside the built-in ones, and deleted with all their entries.
+
+Delivered before it was known: mail that was delivered, and that entries which came later would have held.
+
+Such a page is about people who received something that should have been held, so it needs the right to see messages.
+What is shown of a message is read from its record, and is gone when that is.
 """
 
 from collections.abc import Sequence
@@ -11,23 +18,133 @@ from starlette.responses import Response
 
 from gatepost.abby.lists import EntryLineEncoder
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.api.list_files import FORMATS, ListFileFormat, heading, lines_of
-from gatepost.api.lists import MAX_COMMENT
+from gatepost.api.lists import FORMATS, MAX_COMMENT, ListFileFormat, heading, lines_of
 from gatepost.api.operations import NDJSON
 from gatepost.lists.addresses import PERSON
-from gatepost.lists.entries import NormalForm
+from gatepost.lists.catalogue import (
+    KINDS,
+    MAX_DESCRIPTION,
+    MAX_DISPLAY_NAME,
+    MAX_SIZE,
+    ListDefinition,
+    UnfitList,
+    define_custom_list,
+)
+from gatepost.lists.entries import ListRefusal, NormalForm
 from gatepost.rejudge.dry_run import try_deleting
 from gatepost.rejudge.replay import Change
+from gatepost.store.errors import NameTaken, NotFound, TooManyLists
 from gatepost.store.lists import EntryRow, ListEntry, NewEntry
-from gatepost.web.context import WebContext
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
+from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_expiry
-from gatepost.web.list_access import ListInScope, add_all, delete_all, find_feeds, find_list, find_scope
+from gatepost.web.list_access import (
+    CATEGORIES,
+    NO_LIST,
+    ListInScope,
+    add_all,
+    delete_all,
+    find_feeds,
+    find_list,
+    find_scope,
+)
 from gatepost.web.page_responses import PAGE_HEADERS, html_response, redirect
-from gatepost.web.pages.custom_lists import render_lists
 from gatepost.web.pages.list_changes import MAX_LINES
-from gatepost.web.request import SignedInRequest
+from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.time_zones import local_time
+
+FIELD_LABELS = {
+    "name": "The name",
+    "kind": "The entry type",
+    "category": "The category",
+    "display_name": "The display name",
+    "description": "The description",
+    "max_size": "Maximum entries",
+}
+NAME_TAKEN = "A list with this name exists here. Choose another name."
+TOO_MANY = "There are as many custom lists here as there may be: {0:,}. Delete one first."
+BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can delete its entries")
+
+
+async def create_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Create a custom list."""
+    found = await find_scope(context, request, request.path_part("scope"))
+    if isinstance(found, Failure):
+        return found
+    scope, scope_name = found
+    definition = _parse_definition(request)
+    if isinstance(definition, UnfitList):
+        fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
+        return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 400)
+    created = await context.store.lists.create(scope, definition, request.actor)
+    if isinstance(created, NotFound | ListRefusal):
+        return NOT_VISIBLE
+    if isinstance(created, NameTaken | TooManyLists):
+        fault = NAME_TAKEN if isinstance(created, NameTaken) else TOO_MANY.format(created.limit)
+        return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 409)
+    return redirect(f"/lists/{scope or GLOBAL}/{created.name}", notice="list-created")
+
+
+def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
+    form = request.form
+    size = form.text("max-size", 20).replace(",", "")
+    if size and not (size.isascii() and size.isdigit()):
+        return UnfitList("max_size", "must be a whole number")
+    return define_custom_list(
+        form.text("name"),
+        form.text("kind"),
+        form.text("category"),
+        form.text("display-name"),
+        form.text("description", MAX_DESCRIPTION + 1),
+        int(size) if size else None,
+    )
+
+
+async def render_lists(
+    context: WebContext, request: SignedInRequest, scope: str | None, scope_name: str, *, fault: str = ""
+) -> str:
+    """Render all lists of a scope, and the form for a custom list."""
+    return await context.renderer.render_in_turns(
+        "lists.html",
+        request,
+        here="/lists",
+        states=await context.store.lists.all(scope),
+        scope=scope or GLOBAL,
+        scope_name=scope_name,
+        scopes=await find_scopes(context, request),
+        feeds=await find_feeds(context, scope),
+        kinds=KINDS,
+        categories=CATEGORIES,
+        fault=fault,
+        form=request.form,
+        limits={"display": MAX_DISPLAY_NAME, "description": MAX_DESCRIPTION, "size": MAX_SIZE},
+    )
+
+
+async def confirm_list_deletion(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Ask before a custom list is deleted."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    if not scoped_list.definition.custom:
+        return BUILT_IN
+    return html_response(
+        await context.renderer.render_in_turns("lists-remove.html", request, here="/lists", scoped_list=scoped_list)
+    )
+
+
+async def delete_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete a custom list with its entries."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    if not scoped_list.definition.custom:
+        return BUILT_IN
+    gone = await context.store.lists.delete(scoped_list.scope, scoped_list.definition.name, request.actor)
+    return NO_LIST if isinstance(gone, NotFound) else redirect(scoped_list.home, notice="list-deleted")
+
 
 ROWS_ON_A_PAGE = 100
 MAX_CURSOR = 20_000
@@ -213,6 +330,46 @@ async def _render_entry(
     )
 
 
+NO_LOOK_BACK = Failure(NOT_FOUND, "this look back is no longer kept; the last 50 of a list are")
+
+
+async def show_look_back(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show one look back with its messages, or the last ones of a list."""
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    scope, name = scoped_list.scope, scoped_list.definition.name
+    number = request.query.text("id", 20)
+    if not number:
+        return html_response(
+            await _render(context, request, scoped_list, await context.store.look_backs.of_list(scope, name))
+        )
+    is_number = number.isascii() and number.isdigit() and len(number) <= 18
+    found = await context.store.look_backs.find(scope, name, int(number)) if is_number else None
+    if found is None:
+        return NO_LOOK_BACK
+    lines = await context.store.messages.lines([ggrid for ggrid, _ in found.hits])
+    return html_response(await _render(context, request, scoped_list, (found,), lines))
+
+
+async def _render(
+    context: WebContext,
+    request: SignedInRequest,
+    scoped_list: ListInScope,
+    found: tuple[LookBack, ...],
+    lines: tuple[MessageLine, ...] | None = None,
+) -> str:
+    return await context.renderer.render_in_turns(
+        "lists-look-back.html",
+        request,
+        here="/lists",
+        scoped_list=scoped_list,
+        found=found,
+        lines=lines,
+        entries=dict(found[0].hits) if lines is not None else {},
+    )
+
+
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/lists", show_lists, "lists.read"),
     PageRoute("GET", "/lists/{scope}/{name}", show_entries, "lists.read", "search"),
@@ -220,4 +377,8 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("POST", "/lists/{scope}/{name}/entry", change_entry, "lists.change"),
     PageRoute("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change", "dry run"),
     PageRoute("GET", "/lists/{scope}/{name}/export", export_list, "lists.read"),
+    PageRoute("POST", "/lists/{scope}", create_list, "lists.change"),
+    PageRoute("GET", "/lists/{scope}/{name}/remove", confirm_list_deletion, "lists.change"),
+    PageRoute("POST", "/lists/{scope}/{name}/remove", delete_list, "lists.change"),
+    PageRoute("GET", "/lists/{scope}/{name}/look-back", show_look_back, "messages.read"),
 )

@@ -2,30 +2,203 @@
 
 A deletion can be taken back for some days. A release cannot, so it is confirmed on a page of its own, which says how
 many messages of which verdicts it is about. Work on many messages goes on in the background (`quarantine_work`).
+
+Work on many held messages: confirmed on a page, done in the background, with progress, a result for each, and undo.
+
+The actions themselves are here too, each for one message. Deleted mail can be restored for some days.
+
+The queue of what people ask for: recipients who want held mail, and reports that came by mail.
+
+To grant a request for a release sends the message to the recipient who asked, and to nobody else; to grant a report
+says that it was right. Both are decided with a note, which the audit trail keeps. Malware and phishing are granted by
+those who may release them.
 """
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.responses import Response
 
+from gatepost.abby.core_state import Down
+from gatepost.abby.held_mail import explain_absence
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.names import normal_address
-from gatepost.scanning.held_mail import DANGEROUS_VERDICTS, ReleaseOrder
-from gatepost.store.bulk_actions import MAX_ITEMS
+from gatepost.scanning.held_mail import (
+    DANGEROUS_VERDICTS,
+    Busy,
+    Deleted,
+    DeleteOrder,
+    NotHeld,
+    NotSent,
+    RecipientReleaseOrder,
+    Released,
+    ReleaseOrder,
+)
+from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
 from gatepost.store.held_search import HeldFilter
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
+from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import LAST_PERIODS
-from gatepost.web.held_places import SORTED_ROWS, find_neighbours, is_sorted, list_of, sort_held, tail_of
+from gatepost.web.forms import LAST_PERIODS, Form
 from gatepost.web.message_lines import MailGroup, group_campaigns
+from gatepost.web.message_search import (
+    HELD_VERDICTS,
+    MORE_FIELDS,
+    SORTED_ROWS,
+    SORTS,
+    STATES,
+    find_neighbours,
+    is_sorted,
+    list_of,
+    parse_held_filter,
+    sort_held,
+    tail_of,
+)
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.pages.list_changes import preview_senders
-from gatepost.web.pages.messages import MessageOnRecord, find_message
+from gatepost.web.pages.messages import MessageOnRecord, find_message, report_wrong_decision
 from gatepost.web.pages.messages import render_message as message_page
-from gatepost.web.pages.quarantine_work import ACTIONS, explain_failure, run_work
-from gatepost.web.request import SignedInRequest
+from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
-from gatepost.web.search_fields import HELD_VERDICTS, MORE_FIELDS, SORTS, STATES, parse_held_filter
+
+MAX_SHOWN = 100
+
+Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[str]]
+
+
+async def _release_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    may = request.may("quarantine.release-dangerous")
+    order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor, dangerous=may)
+    return explain_failure(await context.held_mail.carry_out(order), request)
+
+
+async def _delete_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    order = DeleteOrder(ggrid, request.user.tenant, by=request.actor, for_good=False)
+    return explain_failure(await context.held_mail.carry_out(order), request)
+
+
+async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    reported = await report_wrong_decision(context, request, ggrid, "deliver")
+    return "" if reported else explain_failure(NotHeld(), request)
+
+
+async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    restored = await context.store.quarantine.restore(ggrid, request.actor, request.user.tenant)
+    return "" if restored else "it can no longer be restored"
+
+
+ACTIONS: dict[str, Action] = {
+    "release": _release_one,
+    "delete": _delete_one,
+    "report": _report_one,
+    "restore": _restore_one,
+}
+NOTICE_OF_ACTION = {
+    "release": "mail-released",
+    "delete": "mail-deleted",
+    "report": "mail-reported",
+    "restore": "mail-restored",
+}
+
+
+def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down, request: SignedInRequest) -> str:
+    """Return why an action failed, "" where it succeeded."""
+    if isinstance(outcome, NotHeld):
+        return "it is no longer held"
+    if isinstance(outcome, NotSent):
+        return f"{outcome.reason}; the message is still held"
+    if isinstance(outcome, Busy):
+        return "another release of this message is in progress"
+    if isinstance(outcome, Down):
+        return f"{explain_absence(outcome, named=request.may('system.read'))}; try again in a moment"
+    return ""
+
+
+async def run_work(
+    context: WebContext, request: SignedInRequest, work: BulkAction, back: str, *, then: str = ""
+) -> Response | Failure:
+    """Begin or continue work. What ends soon and well leads back to the list; else its page shows the progress. Of work
+    on many messages only so much goes on at once; what is refused can be started later, from its page."""
+
+    async def act(ggrid: str) -> str:
+        return await ACTIONS[work.action](context, request, ggrid)
+
+    call = context.limits.begin("bulk action", request.party) if len(work.items) > AT_ONCE else None
+    if isinstance(call, Failure):
+        return call
+    await context.bulk_work.start(context.store.bulk_actions, work, act, call)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
+    if done.finished and not done.failed:
+        path = then or f"/quarantine?{back}".rstrip("?")
+        return redirect(path, len(done.items), done.id, notice=NOTICE_OF_ACTION[work.action])
+    return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
+
+
+async def show_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show what is about to be done, how far it is, or what became of it."""
+    work = await _find_work(context, request)
+    if work is None:
+        return NOT_VISIBLE
+    return html_response(await _render_work(context, request, work, "work.html"))
+
+
+async def show_live_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Show the part of the page that changes while the work goes on."""
+    work = await _find_work(context, request)
+    if work is None:
+        return NOT_VISIBLE
+    return html_response(await _render_work(context, request, work, "work-live.html"))
+
+
+async def start_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Begin work that was confirmed, or continue work that was interrupted."""
+    work = await _find_work(context, request)
+    if work is None:
+        return NOT_VISIBLE
+    return await run_work(context, request, work, request.query.raw_text("back"))
+
+
+async def undo_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Restore the messages that a work has deleted."""
+    work = await _find_work(context, request)
+    if work is None or work.action != "delete":
+        return NOT_VISIBLE
+    restoring = await context.store.bulk_actions.create(request.user.uid, "restore", work.succeeded)
+    return await run_work(context, request, restoring, request.query.raw_text("back"))
+
+
+async def _find_work(context: WebContext, request: SignedInRequest) -> BulkAction | None:
+    uid = canonical(request.path_part("id"))
+    return await context.store.bulk_actions.find(uid, request.user.uid) if uid else None
+
+
+async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> str:
+    begun, now = work.lease > 0, context.now()
+    shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
+    mails: dict[str, HeldMessage] = {}
+    for ggrid in shown[:MAX_SHOWN]:
+        if mail := await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant):
+            mails[ggrid] = mail
+    verdicts = await context.store.quarantine.verdicts(work.items, request.user.tenant) if not begun else {}
+    return await context.renderer.render_in_turns(
+        template,
+        request,
+        here="/quarantine",
+        work=work,
+        begun=begun,
+        is_running=begun and not work.finished and work.lease >= now,
+        mails=mails,
+        verdicts=verdicts,
+        dangerous=sum(verdicts.get(verdict, 0) for verdict in DANGEROUS_VERDICTS),
+        back=request.query.raw_text("back"),
+        most=MAX_SHOWN,
+    )
+
 
 ROWS_ON_A_PAGE = 50
 MAX_RECIPIENTS = 100
@@ -179,9 +352,129 @@ async def _render_quarantine(
     )
 
 
+REQUEST_STATES = ("open", "granted", "denied")
+REQUEST_KINDS = ("release", "report")
+NO_REQUEST_SELECTED = "no request is selected"
+MAY_NOT_GRANT = "releasing malware and phishing is a right of its own; ask an administrator"
+
+
+class RequestLine(msgspec.Struct, frozen=True):
+    """A request with the message that it is about, if that is still on record."""
+
+    request: RecipientRequest
+    record: MessageRecord | None
+    is_held: bool
+
+
+async def show_requests(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List requests, newest first."""
+    wanted = _parse_filter_requests(request)
+    return wanted if isinstance(wanted, Failure) else html_response(await _render(context, request, wanted))
+
+
+async def decide_requests(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Grant or deny the selected requests, with a note."""
+    wanted = _parse_filter_requests(request)
+    if isinstance(wanted, Failure):
+        return wanted
+    word, back = request.form.text("action", 20), f"/requests?{request.query.with_field('before', '')}".rstrip("?")
+    chosen = list(dict.fromkeys(filter(None, map(canonical, request.form.all("id")[:ROWS_ON_A_PAGE]))))
+    if word not in ("grant", "deny"):
+        return redirect(back)
+    if not chosen:
+        return html_response(await _render(context, request, wanted, faults=[NO_REQUEST_SELECTED]), 400)
+    note = request.form.text("note", MAX_SAID)
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
+
+    async def act(uid: str) -> str:
+        return await _decide(context, request, uid, word, note)
+
+    await context.bulk_work.start(context.store.bulk_actions, work, act)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
+    if done.failed:
+        faults = list(dict.fromkeys(fault for _, fault in done.failed))
+        said = [f"{len(done.succeeded)} decided, {len(done.failed)} not", *faults]
+        return html_response(await _render(context, request, wanted, faults=said), 409)
+    return redirect(back, len(done.succeeded), notice="requests-granted" if word == "grant" else "requests-denied")
+
+
+async def _decide(context: WebContext, request: SignedInRequest, uid: str, word: str, note: str) -> str:
+    """Decide about one request; return why that failed, "" if it succeeded."""
+    found = await context.store.recipients.find_request(uid, request.user.tenant)
+    if found is None:
+        return "the request is gone"
+    if found.state != "open":
+        return "the request was decided meanwhile"
+    if word == "grant" and found.kind == "release":
+        may = request.may("quarantine.release-dangerous")
+        mail = await context.store.quarantine.find(found.ggrid, request.user.tenant)
+        if mail and mail.record.report.verdict in DANGEROUS_VERDICTS and not may:
+            return MAY_NOT_GRANT
+        order = RecipientReleaseOrder(
+            found.ggrid, request.user.tenant, by=request.actor, recipient=found.address, dangerous=may
+        )
+        if fault := explain_failure(await context.held_mail.carry_out(order), request):
+            return fault
+    await context.store.recipients.decide(uid, "granted" if word == "grant" else "denied", request.actor, note)
+    return ""
+
+
+def _parse_filter_requests(request: SignedInRequest) -> RequestFilter | Failure:
+    tenant = request.parse_tenant()
+    if isinstance(tenant, Failure):
+        return tenant
+    state, kind = _choice(request.query, "state", REQUEST_STATES), _choice(request.query, "kind", REQUEST_KINDS)
+    return msgspec.convert(
+        {"tenant": tenant, "state": state or "open", "kind": kind or None, "address": request.query.text("q", 300)},
+        RequestFilter,
+    )
+
+
+def _choice(query: Form, name: str, known: tuple[str, ...]) -> str:
+    word = query.text(name, 20)
+    return word if word in known else ""
+
+
+async def _render(
+    context: WebContext, request: SignedInRequest, wanted: RequestFilter, *, faults: list[str] | None = None
+) -> str:
+    page = await context.store.recipients.requests(wanted, canonical(request.query.text("before", 40)) or "")
+    lines = [await _describe(context, request, each) for each in page.rows]
+    return await context.renderer.render_in_turns(
+        "requests.html",
+        request,
+        here="/requests",
+        lines=lines,
+        page=page,
+        query=request.query,
+        wanted=wanted,
+        states=REQUEST_STATES,
+        kinds=REQUEST_KINDS,
+        waiting=await context.store.recipients.count_open(request.user.tenant),
+        scopes=await find_scopes(context, request),
+        now=context.now(),
+        faults=faults or [],
+    )
+
+
+async def _describe(context: WebContext, request: SignedInRequest, asked: RecipientRequest) -> RequestLine:
+    mail: HeldMessage | None = await context.store.quarantine.find(asked.ggrid, request.user.tenant)
+    if mail:
+        return RequestLine(asked, mail.record, is_held=mail.state in ("held", "releasing"))
+    record = await context.store.messages.find(asked.ggrid)
+    is_visible = record is not None and request.user.tenant in (None, record.envelope.tenant)
+    return RequestLine(asked, record if is_visible else None, is_held=False)
+
+
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read", "search"),
     PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act", "search"),
     PageRoute("POST", "/messages/{ggrid}/release", release_message, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/delete", delete_message, "quarantine.act"),
+    PageRoute("GET", "/quarantine/work/{id}", show_work, "quarantine.act"),
+    PageRoute("GET", "/quarantine/work/{id}/live", show_live_work, "quarantine.act", is_polled=True),
+    PageRoute("POST", "/quarantine/work/{id}/start", start_work, "quarantine.act"),
+    PageRoute("POST", "/quarantine/work/{id}/undo", undo_work, "quarantine.act"),
+    PageRoute("GET", "/requests", show_requests, "quarantine.read"),
+    PageRoute("POST", "/requests", decide_requests, "quarantine.act"),
 )

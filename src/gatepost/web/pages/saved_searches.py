@@ -9,13 +9,11 @@ from gatepost.store.quarantine import HeldMessage
 from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
-from gatepost.web.exported_rows import EXPORT_PAGE, MAX_EXPORTED, export_rows, parse_format
-from gatepost.web.held_places import sort_held
 from gatepost.web.message_lines import attachments, links_by_host
-from gatepost.web.page_responses import redirect
+from gatepost.web.message_search import parse_held_filter, parse_message_filter, sort_held
+from gatepost.web.page_responses import EXPORT_PAGE, MAX_EXPORTED, export_rows, parse_format, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
-from gatepost.web.search_fields import parse_held_filter, parse_message_filter
 
 PAGES_WITH_SEARCHES = ("/messages", "/quarantine")
 # Held mail is read with its whole records.

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from gatepost.abby.scan import MILLISECOND, ConnectedClient, read_parameters
 from gatepost.api.errors import EMPTY_EMAIL, Failure
-from gatepost.api.requests import ClientLeft
+from gatepost.api.http import ClientLeft
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope

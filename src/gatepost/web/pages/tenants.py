@@ -1,6 +1,13 @@
-"""Tenants: the customers of a deployment, and the domains whose mail belongs to them."""
+"""Tenants: the customers of a deployment, and the domains whose mail belongs to them.
+
+Users: who may sign in, with which role, for all tenants or for one.
+
+An administrator of a tenant manages the users of that tenant. Users cannot change their own role or disable
+themselves.
+"""
 
 from collections.abc import Sequence
+from typing import cast
 
 from starlette.responses import Response
 
@@ -8,14 +15,16 @@ from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
-from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
 from gatepost.store.tenants import Tenant
-from gatepost.web.context import WebContext
+from gatepost.store.users import Role, User
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.credentials import generate_password
 from gatepost.web.page_responses import html_response, redirect
-from gatepost.web.request import NOT_VISIBLE, SignedInRequest
+from gatepost.web.request import NOT_VISIBLE, ROLE_MEANINGS, ROLES, SignedInRequest
 from gatepost.web.routing import PageRoute, WebRoute
 
-MAX_NAME = 200
+MAX_TENANT_NAME = 200
 MAX_DOMAINS = 10_000
 
 
@@ -26,7 +35,7 @@ async def show_tenants(context: WebContext, request: SignedInRequest) -> Respons
 
 async def create_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Create a tenant."""
-    name = request.form.text("name", MAX_NAME)
+    name = request.form.text("name", MAX_TENANT_NAME)
     if not name or not name.isprintable():
         return html_response(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
     created = await context.store.tenants.create(name, request.actor)
@@ -75,7 +84,7 @@ async def delete_tenant(context: WebContext, request: SignedInRequest) -> Respon
     tenant = await _find_tenant(context, request)
     if isinstance(tenant, Failure):
         return tenant
-    if request.form.text("name", MAX_NAME) != tenant.name:
+    if request.form.text("name", MAX_TENANT_NAME) != tenant.name:
         fault = "to delete the tenant, type its name exactly as shown"
         return html_response(await _render_tenant(context, request, tenant, faults=[fault]), 400)
     await context.store.tenants.delete(tenant.uid, request.actor)
@@ -113,10 +122,134 @@ async def _render_tenant(
     )
 
 
+MAX_USER_NAME = 100
+LAST_ADMINISTRATOR = "this is the last administrator with access to all tenants; create another one first"
+OWN_ACCOUNT = "you cannot change your own account here; ask another administrator"
+
+NO_PASSWORD = "this user signs in through OpenID Connect and has no password here"  # noqa: S105
+
+
+async def show_users(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """List all users that the user may see."""
+    return html_response(await _render_users(context, request))
+
+
+async def create_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Create a user with a random password, which is shown in this response only."""
+    scope = request.parse_scope(request.form.text("scope"))
+    if isinstance(scope, Failure):
+        return scope
+    name, role = request.form.text("name", MAX_USER_NAME), request.form.text("role")
+    if not name or not name.isprintable():
+        return html_response(await _render_users(context, request, fault="enter a name of printable characters"), 400)
+    if role not in ROLES:
+        return html_response(await _render_users(context, request, fault="choose a role"), 400)
+    password = generate_password()
+    hashed = await context.passwords.hash(password)
+    created = await context.store.users.create(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
+    if isinstance(created, NotFound):
+        return NOT_VISIBLE
+    if isinstance(created, TenantFull):
+        return html_response(await _render_users(context, request, fault=created.explanation), 409)
+    if isinstance(created, NameTaken):
+        return html_response(
+            await _render_users(context, request, fault=f"a user named {created.name} already exists"), 409
+        )
+    return html_response(await _render_users(context, request, new_password=(created, password)))
+
+
+async def change_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Change the role of a user, or disable or enable the user."""
+    user = await _find_user(context, request)
+    if isinstance(user, Failure):
+        return user
+    if user.uid == request.user.uid:
+        return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
+    role, disabled = request.form.text("role"), request.form.text("disabled")
+    outcome = await context.store.users.update(
+        user.uid,
+        by=request.actor,
+        role=cast(Role, role) if role in ROLES else None,
+        disabled={"yes": True, "no": False}.get(disabled),
+    )
+    return await _answer_change(context, request, outcome, "changed")
+
+
+async def reset_password(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Set a random password for a user who lost theirs; the form can remove the second factor as well."""
+    user = await _find_user(context, request)
+    if isinstance(user, Failure):
+        return user
+    if user.uid == request.user.uid:
+        return redirect("/account")
+    if user.external:
+        return html_response(await _render_users(context, request, fault=NO_PASSWORD), 409)
+    password = generate_password()
+    await context.store.users.set_password(
+        user.uid, await context.passwords.hash(password), request.actor, must_change=True
+    )
+    if request.form.has("totp"):
+        await context.store.second_factors.forget(user.uid, request.actor)
+    return html_response(await _render_users(context, request, new_password=(user, password)))
+
+
+async def delete_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+    """Delete a user."""
+    user = await _find_user(context, request)
+    if isinstance(user, Failure):
+        return user
+    if user.uid == request.user.uid:
+        return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
+    return await _answer_change(
+        context, request, await context.store.users.delete(user.uid, request.actor), "user-deleted"
+    )
+
+
+async def _answer_change(
+    context: WebContext, request: SignedInRequest, outcome: User | NotFound | LastAdministrator, done: str
+) -> Response | Failure:
+    if isinstance(outcome, NotFound):
+        return NOT_VISIBLE
+    if isinstance(outcome, LastAdministrator):
+        return html_response(await _render_users(context, request, fault=LAST_ADMINISTRATOR), 409)
+    return redirect("/users", notice=done)
+
+
+async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:
+    """Return the user that the path names, if the signed-in user may manage them."""
+    user = await context.store.users.find(request.path_part("uid"))
+    if user is None or (request.user.tenant and user.tenant != request.user.tenant):
+        return NOT_VISIBLE
+    return user
+
+
+async def _render_users(
+    context: WebContext, request: SignedInRequest, *, fault: str = "", new_password: tuple[User, str] | None = None
+) -> str:
+    return await context.renderer.render_in_turns(
+        "users.html",
+        request,
+        here="/users",
+        users=await context.store.users.all(request.user.tenant),
+        key_uses=await context.store.second_factors.security_key_uses(),
+        needs_second_factor=context.sign_in.needs_second_factor,
+        scopes=await find_scopes(context, request),
+        meaning=ROLE_MEANINGS,
+        fault=fault,
+        new_password=new_password,
+        base=str(request.http.base_url).rstrip("/"),
+    )
+
+
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/tenants", show_tenants, "tenants.read"),
     PageRoute("POST", "/tenants", create_tenant, "tenants.change"),
     PageRoute("GET", "/tenants/{uid}", show_tenant, "tenants.read"),
     PageRoute("POST", "/tenants/{uid}/domains", set_domains, "tenants.change"),
     PageRoute("POST", "/tenants/{uid}/delete", delete_tenant, "tenants.change"),
+    PageRoute("GET", "/users", show_users, "users.read"),
+    PageRoute("POST", "/users", create_user, "users.change"),
+    PageRoute("POST", "/users/{uid}", change_user, "users.change"),
+    PageRoute("POST", "/users/{uid}/password", reset_password, "users.change"),
+    PageRoute("POST", "/users/{uid}/delete", delete_user, "users.change"),
 )

@@ -1,0 +1,231 @@
+"""Accepting connections where several processes share a listening socket, so that each gets its part of them.
+
+The kernel wakes every process and gives a connection to the quickest. A client that keeps its connections open would
+have most of them with one process, for as long as it runs. Therefore a process that has more connections than another
+one that accepts lets it go first for a few milliseconds. A process that works hardly ever waits: it is only the
+difference that counts.
+
+How many connections a port takes: in all, from one address, and what is kept free for listed hosts.
+
+A connection counts from the moment it is accepted, before TLS: a client that says nothing holds a descriptor and memory
+as well. A connection above a limit is closed without an answer; nothing has been read from it.
+
+Where a service runs as several processes, the limits are those of the port over all of them: `tally` is then one that
+they share.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+import structlog
+
+from gatepost.node_memory import NodeMemory, Tally
+
+ACCEPT_PAUSE_SECONDS = 0.1
+# How long a process lets another one go first, and how often.
+COURTESY_SECONDS = 0.002
+COURTESIES = 5
+
+log = structlog.get_logger("gatepost")
+
+
+class ConnectionCells:
+    """Where the processes of a node note how many connections of a port each of them has; 0 is said by those that do
+    not accept, and one more than the number by the others."""
+
+    def __init__(self, memory: NodeMemory) -> None:
+        self.memory = memory
+        self.columns = memory.allocate_columns(1)
+
+
+class AcceptBalance:
+    """The connections of one port in this process, beside those in the others."""
+
+    def __init__(self, cells: ConnectionCells) -> None:
+        self._columns = cells.columns
+        self._own = cells.columns[cells.memory.member]
+
+    def begin(self) -> None:
+        """Take part from now on."""
+        self._own[0] = 1
+
+    def end(self) -> None:
+        """Take part no longer."""
+        self._own[0] = 0
+
+    def count(self, change: int) -> None:
+        """Count a connection that was opened (1) or closed (-1)."""
+        if self._own[0]:
+            self._own[0] += change
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether another process that accepts has fewer connections."""
+        own = self._own[0]
+        return any(0 < column[0] < own for column in self._columns)
+
+
+async def accept_connections(
+    listening: socket.socket,
+    balance: AcceptBalance | None,
+    handle: Callable[[socket.socket, Any], None],
+) -> None:
+    """Accept connections until cancelled; `handle` gets each with the address of its client."""
+    loop = asyncio.get_running_loop()
+
+    def accept() -> Awaitable[tuple[socket.socket, Any]]:
+        return loop.sock_accept(listening) if balance is None else _accept_in_turn(listening, balance)
+
+    while True:
+        try:
+            connection, address = await accept()
+        except OSError as fault:
+            # No descriptor is left, or the client has gone already; either passes.
+            log.warning("a connection could not be accepted", reason=fault.strerror)
+            await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+            continue
+        handle(connection, address)
+
+
+async def _accept_in_turn(listening: socket.socket, balance: AcceptBalance) -> tuple[socket.socket, Any]:
+    while True:
+        await _wait_until_readable(listening)
+        for _ in range(COURTESIES):
+            if not balance.is_ahead:
+                break
+            await asyncio.sleep(COURTESY_SECONDS)
+        try:
+            connection, address = listening.accept()
+        except BlockingIOError:
+            continue  # another process was quicker
+        connection.setblocking(False)
+        balance.count(1)
+        return connection, address
+
+
+async def _wait_until_readable(listening: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(listening.fileno(), _set_once, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(listening.fileno())
+
+
+def _set_once(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+_IPV6_NETWORK = 64
+_ALL = "all"
+
+
+class ConnectionLimits:
+    """Counts the connections of one port. `open` are those of this process; of the `refused` ones, `refused_full` came
+    while the port had no room for anybody of their kind.
+
+    Hosts in `listed`, and this machine where `trusts_loopback` is set, have no limit of their own; of the connections
+    in all, `reserved` are for them alone.
+    """
+
+    def __init__(
+        self,
+        in_all: int,
+        per_address: int,
+        reserved: int = 0,
+        listed: Iterable[str] = (),
+        *,
+        trusts_loopback: bool = False,
+        tally: Tally | None = None,
+    ) -> None:
+        self.change(in_all, per_address, reserved, listed)
+        self._trusts_loopback = trusts_loopback
+        self._counts = tally or Tally()
+        self.open = self.refused = self.refused_full = 0
+
+    def change(self, in_all: int, per_address: int, reserved: int = 0, listed: Iterable[str] = ()) -> None:
+        """Set other limits; connections that are open count as before."""
+        self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
+        self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
+
+    def admit(self, peer: str, *, listed: bool = False) -> bool:
+        """Count a connection from this address, if it may be; then `leave` must be called once. `listed` says that the
+        caller knows the host to be listed."""
+        address, group = _parse(peer)
+        known = listed or self._is_listed(address)
+        with self._counts as counts:
+            full = counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
+            if full or (not known and counts.count(group) >= self._per_address) or not counts.add(group):
+                self.refused += 1
+                self.refused_full += full
+                return False
+            counts.add(_ALL)
+        self.open += 1
+        return True
+
+    def leave(self, peer: str) -> None:
+        """Count a connection no longer."""
+        _, group = _parse(peer)
+        self.open -= 1
+        with self._counts as counts:
+            counts.remove(group)
+            counts.remove(_ALL)
+
+    def _is_listed(self, address: IPv4Address | IPv6Address | None) -> bool:
+        if address is None:
+            return False
+        return (self._trusts_loopback and address.is_loopback) or any(address in network for network in self._listed)
+
+
+def _parse(peer: str) -> tuple[IPv4Address | IPv6Address | None, str]:
+    """Return an address and what it is counted as: an IPv6 host can choose its addresses from a /64."""
+    try:
+        address = ip_address(peer.partition("%")[0])
+    except ValueError:
+        return None, peer
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return address, str(ip_network((address, _IPV6_NETWORK), strict=False))
+        address = address.ipv4_mapped
+    return address, str(address)
+
+
+class CountedProtocol(asyncio.Protocol):
+    """Passes every event on to a protocol, and counts its connection until it is lost."""
+
+    def __init__(self, inner: asyncio.Protocol, leave: Callable[[], None]) -> None:
+        self._inner = inner
+        self._leave: Callable[[], None] | None = leave
+        self._made = False
+        self.data_received = inner.data_received  # type: ignore[method-assign]  # once for each piece: without a detour
+
+    def leave(self) -> None:
+        """Count the connection no longer; again does nothing."""
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made = True
+        self._inner.connection_made(transport)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._made else None
+
+    def pause_writing(self) -> None:
+        if self._made:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._made:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.leave()
+        if self._made:
+            self._inner.connection_lost(exc)

@@ -1,0 +1,83 @@
+"""Evaluations by models that have not seen the mail: the collections and campaigns that are left out, and the page."""
+
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.cli.test_model import mail
+from tools import evaluation
+from tools.evaluation import group_campaigns, guess_language
+
+from gatepost.textmodel.features import Features
+
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
+
+__all__ = ["mail"]  # the fixture
+
+
+def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    monkeypatch.setattr(sys, "argv", ["evaluation", *map(str, arguments)])
+    evaluation.main()
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "mode", ["leave-out", *(pytest.param(mode, marks=pytest.mark.variant) for mode in ("folds", "as-is"))]
+)
+def test_every_message_is_counted(
+    mode: str,
+    mail: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    corpora = ["--corpus", mail[0], "--corpus", mail[1]]
+    said = evaluate(monkeypatch, capsys, *corpora, "--mode", mode, "--out", tmp_path / "out")
+    assert "| ham | all | 40 * |" in said
+    assert "| unwanted | all | 40 * |" in said
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"roc.svg", "reliability.svg", "wrong.tsv"}
+
+
+def test_a_page_does_not_run_what_strangers_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, page = tmp_path / "mine", tmp_path / "page.html"
+    (folder / "ham").mkdir(parents=True)
+    (folder / "spam").mkdir()
+    hostile = "Subject: <script>alert(1)</script> \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\nFrom: a@b.example\n\nHello\n"
+    (folder / "ham" / "1.eml").write_bytes(hostile.encode())
+    (folder / "spam" / "1.eml").write_bytes(b"Subject: Win\nFrom: x@y.example\n\nYou won\n")
+    said = evaluate(monkeypatch, capsys, "--corpus", folder, "--mode", "as-is", "--html", page, "--json")
+    assert '"language":[{' in said
+    text = page.read_text("utf-8")
+    assert "<script" not in text
+    assert "<bdi>&lt;script&gt;alert(1)&lt;/script&gt; \\u202egpj.exe</bdi>" in text
+    assert "default-src 'none'" in text
+    assert not re.search(r"(?:src|href)\s*=", text)
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
+
+
+LETTER = "dear friend our shop has new watches for you today at half the price come and see".split()
+
+
+def test_near_duplicates_share_a_campaign_and_others_do_not() -> None:
+    other = "the minutes of the last meeting are attached please read them before monday and answer".split()
+    made = [LETTER, [*LETTER[:-1], "look", "xq7"], other, []]
+    numbers = group_campaigns([Features(text, [], []) for text in made])
+    assert numbers[0] == numbers[1]
+    assert len({numbers[0], numbers[2], numbers[3]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("please read the minutes of the meeting and answer before you go", "English"),
+        ("bitte lesen sie die rechnung und antworten sie mir nicht auf den brief von mir", "German"),
+        ("\u0434\u043e\u0431\u0440\u044b\u0439 \u0434\u0435\u043d\u044c", "Cyrillic"),
+        ("hello", "too short"),
+    ],
+)
+def test_the_language_is_guessed(text: str, language: str) -> None:
+    assert guess_language(text.split()) == language
