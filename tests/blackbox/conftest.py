@@ -102,20 +102,30 @@ class FakeCore:
         return Load(self.in_processing, self.threshold, self.maximum)
 
 
-class FakeStore:
-    """One tenant and one record: all that these endpoints ask for."""
-
-    async def message(self, ggrid: str) -> MessageRecord | None:
+class OneMessage:
+    async def find(self, ggrid: str) -> MessageRecord | None:
         envelope = Envelope("a@example.org", ("b@example.net",), "192.0.2.1", "mx.example.org", TENANT)
         return MessageRecord(RECORD, 1, 8, envelope, 10, "0" * 64, REPORT) if ggrid == RECORD else None
 
-    async def held(self, ggrid: str, tenant: str | None = None) -> None:
+
+class EmptyQuarantine:
+    async def find(self, ggrid: str, tenant: str | None = None) -> None:
         return None
 
-    async def tenant(self, uid: str) -> Tenant | None:
+
+class OneTenant:
+    async def find(self, uid: str) -> Tenant | None:
         return Tenant(TENANT, "tenant", 1) if uid == TENANT else None
 
+
+class NoApiKeys:
     def note_token_use(self, name: str, address: str) -> None: ...
+
+
+class FakeStore:
+    """One tenant and one record: all that these endpoints ask for. Of own rules there are none to ask for."""
+
+    messages, quarantine, tenants, api_keys, own_rules = OneMessage(), EmptyQuarantine(), OneTenant(), NoApiKeys(), None
 
 
 class Service:

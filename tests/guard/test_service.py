@@ -210,13 +210,23 @@ def test_a_throttled_message_holds_its_slot_while_it_waits(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", ["pool", "store", "cancelled"])
 def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
     class Broken:
+        """Lists that are empty, and records that cannot be kept."""
+
+        @property
+        def list_lookup(self) -> "Broken":
+            return self
+
+        @property
+        def messages(self) -> "Broken":
+            return self
+
         async def unkeyed_version(self, _tenant: str | None) -> str:
             return ""
 
         async def unkeyed(self, _tenant: str | None) -> UnkeyedLists:
             return UnkeyedLists()
 
-        async def record_message(self, record: MessageRecord) -> MessageRecord:
+        async def record(self, record: MessageRecord) -> MessageRecord:
             raise StorageError("the disk is full")
 
     async def test(deployment: Deployment) -> None:

@@ -19,7 +19,7 @@ from gatepost.lists.catalogue import (
 )
 from gatepost.lists.entries import Category, ListRefusal
 from gatepost.lists.rulings import Ruling, Subject, collect_keys, rule_on
-from gatepost.store import list_rows
+from gatepost.store import list_rows, lists
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
 from gatepost.store.lists import ListState, NewEntry
@@ -109,7 +109,7 @@ def test_names_are_those_of_one_scope(use: Use) -> None:
 
 
 def test_a_scope_has_so_many_custom_lists(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_rows, "MAX_CUSTOM_LISTS", 2)
+    monkeypatch.setattr(lists, "MAX_CUSTOM_LISTS", 2)
 
     async def scenario(store: Store) -> None:
         tenant = await new_tenant(store, "one")

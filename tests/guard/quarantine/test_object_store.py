@@ -150,7 +150,7 @@ async def main():
     async def dead(record, core=""):
         print("ggrid", record.ggrid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
-    store.hold = dead
+    store.quarantine.hold = dead
     await hold(quarantine, folder)
 
 asyncio.run(main())
