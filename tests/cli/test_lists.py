@@ -134,7 +134,7 @@ def test_faults_of_the_user_are_sentences(run: Run, arguments: list[str], code: 
 
 
 def read(raw: bytes, kind: ListFileFormat) -> list[tuple[int, int, str, str | None, str | None]]:
-    found = read_records(io.BytesIO(raw), kind, "file", lambda _: None)
+    found = read_records(io.BytesIO(raw), kind, "file", lambda _: None, "blocked-urls")
     return [(each.first, each.last, each.entry.entry, each.entry.comment, each.entry.expires) for each in found]
 
 

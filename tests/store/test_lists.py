@@ -108,6 +108,38 @@ def test_names_are_those_of_one_scope(use: Use) -> None:
     use(scenario)
 
 
+def test_a_custom_list_keeps_its_name_where_a_built_in_list_gets_the_same(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program goes on adding what it always did, and nothing of it becomes an entry of another kind."""
+
+    async def scenario(store: Store) -> None:
+        own = make_custom_list("blocked-file-names", "file-type", "policy", "Mine", "", 10)
+        with monkeypatch.context() as before:
+            before.delitem(BY_NAME, "blocked-file-names")
+            assert await store.lists.create(None, own, ANN) == own
+        assert await store.lists.definition(None, "blocked-file-names") == own
+        tenant = await new_tenant(store, "other")
+        assert await store.lists.definition(tenant, "blocked-file-names") == BY_NAME["blocked-file-names"]
+        await store.lists.add(None, own, [NewEntry("exe", "exe")], ANN)
+        states = {state.definition.name: state for state in await store.lists.all(None)}
+        assert states["blocked-file-names"] == ListState(own, 1)
+        assert len(states) == len(await store.lists.all(None)) == len(LISTS)
+        unkeyed = await store.list_lookup.unkeyed(None)
+        ruling = rule_on(
+            await store.list_lookup.find(None, [("file-type", ("exe",))]),
+            SUBJECTS,
+            authenticated=True,
+            custom=unkeyed.custom,
+        )
+        assert [match.hit.key for match in ruling.blocks] == ["exe"]
+        assert await store.lists.create(tenant, own, ANN) == NameTaken("blocked-file-names")
+        await store.lists.delete(None, "blocked-file-names", ANN)
+        assert await store.lists.definition(None, "blocked-file-names") == BY_NAME["blocked-file-names"]
+
+    use(scenario)
+
+
 def test_a_scope_has_so_many_custom_lists(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_CUSTOM_LISTS", 2)
 
@@ -180,6 +212,7 @@ ENTRIES = {
     "url": "evil.example/x",
     "sha256": "ab" * 32,
     "file-type": "exe",
+    "file-name": "invoice*.iso",
     "phrase": "wire now",
     "domain": "bank.example",
     "person": "ann <ann@bank.example>",

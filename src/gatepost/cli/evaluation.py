@@ -24,7 +24,7 @@ from gatepost.questions import Answers, DnsAnswer, Questions
 from gatepost.report import Report
 from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.training import UNWANTED
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 
 NOW = 1_794_302_520.0
 CONCLUSIVE = 100.0
@@ -115,7 +115,7 @@ def judge_mail(mails: Iterable[LabelledMail], model: str = "") -> Iterator[Judge
             yield _describe(mail, report, (time.perf_counter() - begun) * 1000)
 
 
-async def _answer(_job: AnalysisJob, questions: Questions) -> Answers:
+async def _answer(_job: Job[Any], questions: Questions) -> Answers:
     return tuple(answer_nothing(question, DnsAnswer("no-name")) for question in questions)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from gatepost.abby.core_clients import RemoteCore
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
 from gatepost.cli.change_events import emit_changes
 from gatepost.cli.options import config_folder, data_folder

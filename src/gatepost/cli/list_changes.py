@@ -201,7 +201,7 @@ def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
         list_files.open_file(plan.file) as stream,
         _show_progress(plan.file) as (advance, line),
     ):
-        every = list_files.read_records(stream, plan.kind, str(plan.file), advance)
+        every = list_files.read_records(stream, plan.kind, str(plan.file), advance, target.name)
         records = (record for record in every if record.first >= start)
         acknowledge = _make_acknowledge(plan, target, line)
         total = send_all(records, _make_sender(client, target), plan.source, plan.skip, acknowledge)

@@ -38,11 +38,13 @@ def open_file(file: Path) -> Iterator[BinaryIO]:
 
 
 def read_records(
-    stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None]
+    stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None], list_name: str
 ) -> Iterator[FileRecord]:
-    """Yield the entries of a file; `advance` is called with the number of bytes that were read."""
+    """Yield the entries of a file for a list; `advance` is called with the number of bytes that were read."""
+    definition = catalogue.BY_NAME.get(list_name)
+    is_free_text = definition is not None and catalogue.KINDS[definition.kind].is_free_text
     try:
-        yield from lists.records(_count_bytes(stream, advance), kind)
+        yield from lists.records(_count_bytes(stream, advance), kind, is_free_text=is_free_text)
     except ListFileError as fault:
         raise StartError(f"{name}, {fault}.") from None
 

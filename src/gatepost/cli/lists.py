@@ -97,7 +97,7 @@ def add(
     from gatepost.cli.look_back import find_delivered, require_look_back
 
     until = render_time(parse_moment(expires, "--expires", end=True)) or None
-    stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries)]
+    stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries, name)]
     uid = parse_tenant_uid(tenant)
     service = ListService(url, key_file, cacert, no_verify, config, data)
     find = None
@@ -147,7 +147,7 @@ def delete(
 
     service = ListService(url, key_file, cacert, no_verify, config, data)
     target = Target(name, parse_tenant_uid(tenant), delete=True, dry_run=dry_run, json=json)
-    change_entries(service, target, [NewListEntry(entry) for entry in _read_entries(entries)])
+    change_entries(service, target, [NewListEntry(entry) for entry in _read_entries(entries, name)])
 
 
 @app.command("import")
@@ -297,14 +297,15 @@ def drop(
         print(f"Deleted {name} with {count:,} entries.")
 
 
-def _read_entries(entries: list[str]) -> list[str]:
+def _read_entries(entries: list[str], name: str) -> list[str]:
     """Return the entries of the command line, or those of standard input."""
     if entries != ["-"]:
         return entries
     from gatepost.cli.list_files import STANDARD_INPUT, open_file, read_records
 
     with open_file(STANDARD_INPUT) as stream:
-        return [record.entry.entry for record in read_records(stream, "plain", "standard input", lambda _: None)]
+        records = read_records(stream, "plain", "standard input", lambda _: None, name)
+        return [record.entry.entry for record in records]
 
 
 def _parse_format(kind: str | None, file: Path) -> "ListFileFormat":

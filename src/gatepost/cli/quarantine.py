@@ -22,7 +22,7 @@ from gatepost.cli.options import (
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import HeldMail
     from gatepost.cli.ledger import HeldShown
     from gatepost.scanning.held_mail import Busy, Deleted, NotHeld, ReleaseOutcome
@@ -80,7 +80,7 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Print one message with its ledger and the beginning of its text."""
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.api.scanning import encode_scanning
     from gatepost.cli import ledger
     from gatepost.cli.held_mail import explain
@@ -182,7 +182,7 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write a held message to GGRID.eml, readable only by the current user."""
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import explain
     from gatepost.cli.printing import print_result
     from gatepost.scanning.held_mail import ExportOrder, NotHeld
@@ -203,7 +203,7 @@ def export(
 
 def _as_release_outcome(outcome: "ReleaseOutcome | Down") -> "ReleaseOutcome":
     """Return what became of a release; a core that cannot be asked has sent nothing."""
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import explain
     from gatepost.scanning.held_mail import NotSent
 
@@ -211,7 +211,7 @@ def _as_release_outcome(outcome: "ReleaseOutcome | Down") -> "ReleaseOutcome":
 
 
 def _describe_deletion(outcome: "Deleted | Busy | NotHeld | Down") -> str:
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import explain
     from gatepost.scanning.held_mail import Deleted
 

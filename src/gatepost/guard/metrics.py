@@ -14,7 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.guard.admission import AdmissionCounters
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
@@ -24,11 +23,12 @@ from gatepost.scanning.request import Condition, Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import QuarantineRecords
+from gatepost.workers.fair_queue import QueueCounters
 from gatepost.workers.jobs import PoolCounters
 
 
 class CountsAdmission(Protocol):
-    def counters(self) -> AdmissionCounters: ...
+    def counters(self) -> QueueCounters: ...
 
     def load(self) -> Load: ...
 

@@ -65,7 +65,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
     """Build the API service; `own` is the core of this process, if it runs one."""
     hosts = build_cores(settings, plan.secret, plan.ca, own)
     node = shared.node
-    cores = Cores(hosts, turns=node.turns())
+    cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
     shared.registry.register(metrics)
     services = create_services(

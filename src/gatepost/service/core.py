@@ -29,14 +29,14 @@ from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
-from gatepost.guard.http_source import HoldingCore, build_rest_app
+from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMetrics, SenderHistoryMetrics
-from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
+from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
 from gatepost.milter.session import MilterPart
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.scanning.request import Condition, RestCore
+from gatepost.scanning.request import Condition
 from gatepost.service.certificates import smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
@@ -70,7 +70,7 @@ async def open_quarantine(
     data: DataFolder,
     routing: Routing | None,
     registry: CollectorRegistry | None = None,
-    viewer: ShowsMail | None = None,
+    viewer: WorkerPool | None = None,
     events: Emits = NO_EVENTS,
     *,
     cleans_up: bool = True,
@@ -140,7 +140,7 @@ def build_guard(
     node: SingleProcess | None = None,
     condition: Condition | None = None,
 ) -> Guard:
-    """Build a core with its workers, resolver and admission.
+    """Build a core with its workers, resolver and queue.
 
     `models` is a folder of text models. `fault_injection` is for tests only: a Python file that makes workers fail.
     """
@@ -162,11 +162,12 @@ def build_guard(
     )
     of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
     pool_settings = _pool_settings(settings, reputation.list_subjects(), models, fault_injection)
-    pool = WorkerPool(pool_settings, answerer.answer, policies.now.deployment.policy, of_tenants)
-    policies.observe(pool.publish)
     node = node or SingleProcess()
-    admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
-    metrics = GuardMetrics(admission, pool, resolver, store.counters, condition)
+    queue = node.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    policy = policies.now.deployment.policy
+    pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
+    policies.observe(pool.publish)
+    metrics = GuardMetrics(queue, pool, resolver, store.counters, condition)
     registry.register(metrics)
     if settings.reputation.zones:
         registry.register(ReputationMetrics(reputation))
@@ -177,7 +178,7 @@ def build_guard(
         store,
         pool,
         answerer,
-        admission,
+        queue,
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
@@ -234,10 +235,10 @@ def schedule_learning(
 
 
 class OwnCore(msgspec.Struct, frozen=True):
-    """The core of this process, as REST scans use it, with the operations on the mail that it holds."""
+    """The core of this process, with the operations on the mail that it holds."""
 
     settings: GuardSettings
-    guard: RestCore
+    guard: Guard
     held_mail: Quarantine
 
 
@@ -290,7 +291,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
             plan.data,
             routing,
             shared.registry,
-            guard,
+            guard.pool,
             shared.events,
             cleans_up=shared.node.is_first,
             outbound=outbound_routing,
@@ -301,7 +302,10 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     except SealError as fault:
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
-    own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
+    source = settings.scan_sources.rest_api
+    if source and source.keep == "held":
+        guard.keep_with(quarantine)
+    own = OwnCore(settings, guard, quarantine)
     flow = start_flow_control(settings, shared, stack)
     return CoreParts(
         *(settings, guard, quarantine, routing, own, probe_core(guard)),
@@ -327,12 +331,6 @@ def start_flow_control(settings: GuardSettings, shared: SharedParts, stack: Asyn
     flow.start()
     stack.push_async_callback(flow.stop)
     return flow
-
-
-def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
-    """Return the core as REST scans use it: with `keep: held` it keeps the raw mail of scans that are held."""
-    source = settings.scan_sources.rest_api
-    return HoldingCore(guard, quarantine) if source and source.keep == "held" else guard
 
 
 class SecretGuesses:

@@ -63,7 +63,6 @@ class Generation(msgspec.Struct, eq=False):
     contexts: dict[str, ssl.SSLContext]
     smtp: "SmtpPart | None" = None
     milter: "MilterPart | None" = None
-    serve_waiting: Callable[[], None] | None = None
     probe: Probe | None = None
     feeds: Schedule | None = None
     learning: Schedule | None = None
@@ -94,7 +93,6 @@ class Generations(Collector):
         self._ending: dict[Generation, asyncio.Task[None]] = {}
         self._ended: tuple[Family, ...] = ()
         shared.registry.register(self)
-        shared.node.on_bell(self._serve_waiting)
 
     @property
     def plan(self) -> Plan | None:
@@ -188,7 +186,7 @@ class Generations(Collector):
 
             api = build_api(plan, plan.abby, shared, own)
             generation.apps["abby"], generation.probe, generation.health = api.app, api.probe, api.describe_health
-            generation.serve_waiting, generation.trust = api.cores.serve_waiting, api.cores.trust
+            generation.trust = api.cores.trust
             generation.feeds = schedule_feeds(plan, plan.abby, shared, generation.stack)
             generation.look_backs = schedule_look_backs(plan, plan.abby, shared, generation.stack)
         if pages:
@@ -247,11 +245,6 @@ class Generations(Collector):
         """Verify the certificates of the cores with this file, which has changed; raises `OSError`."""
         if self._current and self._current.trust:
             self._current.trust(ca)
-
-    def _serve_waiting(self) -> None:
-        for each in (*self._ending, self._current):
-            if each and each.serve_waiting:
-                each.serve_waiting()
 
 
 def _prepare_pages(stack: AsyncExitStack) -> asyncio.Task[None]:

@@ -17,6 +17,7 @@ from gatepost.metrics import exposition
 from gatepost.report import Report
 from gatepost.scanning.held_mail import DeleteOrder, NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
@@ -27,17 +28,10 @@ RAW = b"From: a@x.example\r\n\r\nhello\r\n"
 ENVELOPE = Envelope("a@x.example", ("b@y.example",))
 
 
-class Body:
-    size = len(RAW)
-
-    def read(self) -> bytes:
-        return RAW
-
-
 async def held(quarantine: Quarantine) -> str:
-    asked = ScanRequest(new_id(), 1, ENVELOPE, Body())
+    asked = ScanRequest(new_id(), 1, ENVELOPE)
     report = Report("malware", "quarantine", (), 0, "")
-    await quarantine.keep(asked, ScanResult(asked.ggrid, 1, 2, report), asked.body)
+    await quarantine.keep(asked, ScanResult(asked.ggrid, 1, 2, report), BytesBody(RAW))
     return asked.ggrid
 
 

@@ -22,7 +22,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -49,7 +49,7 @@ from gatepost.questions import (
     Reputation,
     Sightings,
 )
-from gatepost.scanning.spool import read_start
+from gatepost.workers.jobs import Job
 
 # SPF may take ten look-ups for each of two names, and ten addresses for each host of MX; real mail needs 7 to 25.
 MAX_NAMES = 80
@@ -163,19 +163,6 @@ MAX_REMEMBERED = 10_000
 log = structlog.get_logger("gatepost.guard")
 
 
-class QuestionedJob(Protocol):
-    """What the answerer needs to know of a job."""
-
-    @property
-    def ggrid(self) -> str: ...
-
-    @property
-    def envelope(self) -> Envelope: ...
-
-    @property
-    def is_trial(self) -> bool: ...
-
-
 class ScansForMalware(Protocol):
     """What recognises malware; `ClamdClient` does."""
 
@@ -237,7 +224,7 @@ class Answerer:
         self._budgets: dict[str, QuestionBudget] = {}
         self.refused = 0
 
-    async def answer(self, job: QuestionedJob, questions: Questions) -> Answers:
+    async def answer(self, job: Job[Any], questions: Questions) -> Answers:
         """Return one answer for each question, in their order."""
         found: dict[Question, Answer] = {}
         missing: list[Dns] = []
@@ -266,9 +253,7 @@ class Answerer:
             found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()
         return tuple(found[question] for question in questions)
 
-    async def _look_up(
-        self, job: QuestionedJob, question: AskAntivirus | AskCampaign | Lookup | AskSightings
-    ) -> Answer:
+    async def _look_up(self, job: Job[Any], question: AskAntivirus | AskCampaign | Lookup | AskSightings) -> Answer:
         """Return what is not asked of DNS. The tenant is the message's, whatever a worker may ask."""
         if isinstance(question, AskSightings):
             return await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
@@ -278,11 +263,11 @@ class Answerer:
             return await self._lists.answer(job.envelope.tenant, question, job.envelope.recipients)
         return await self._scan(job)
 
-    async def _inquire(self, job: QuestionedJob, question: AskReputation) -> tuple[Inquiry, ...]:
+    async def _inquire(self, job: Job[Any], question: AskReputation) -> tuple[Inquiry, ...]:
         return await self._reputation.inquire(job.envelope.tenant, question) if self._reputation else ()
 
     async def _resolve(
-        self, job: QuestionedJob, budget: QuestionBudget, missing: Sequence[Dns], zones: Sequence[Dns]
+        self, job: Job[Any], budget: QuestionBudget, missing: Sequence[Dns], zones: Sequence[Dns]
     ) -> dict[Dns, DnsAnswer]:
         """Look up names that a worker asks for, within its budget, together with those that zones are asked for.
 
@@ -294,10 +279,9 @@ class Answerer:
             found |= await self._within_budget(job, budget, missing, unknown)
         return found
 
-    async def _scan(self, job: QuestionedJob) -> Antivirus:
+    async def _scan(self, job: Job[Any]) -> Antivirus:
         """What the antivirus says of the job's message; "off" where there is none, whatever a worker may ask."""
-        body = getattr(job, "body", None)
-        return await self._antivirus.scan(body) if self._antivirus and body else Antivirus()
+        return await self._antivirus.scan(job.body) if self._antivirus else Antivirus()
 
     def forget(self, ggrid: str) -> None:
         """Forget what a message has asked; its analysis has ended."""
@@ -308,14 +292,13 @@ class Answerer:
         await self._resolver.close()
 
     async def _within_budget(
-        self, job: QuestionedJob, budget: QuestionBudget, questions: Sequence[Dns], zones: Sequence[Dns]
+        self, job: Job[Any], budget: QuestionBudget, questions: Sequence[Dns], zones: Sequence[Dns]
     ) -> dict[Dns, DnsAnswer]:
         left = self._max_seconds - budget.seconds
         if left <= 0:
             return {}
         if questions and not budget.knows_header():
-            body = getattr(job, "body", None)
-            budget.read_header(job.envelope, read_start(body, MAX_HEADER) if body else b"")
+            budget.read_header(job.envelope, job.body.head(MAX_HEADER))
         allowed = [question for question in questions if budget.can_look_up(question)]
         if len(allowed) < len(questions):
             self._refuse(job, questions[0])
@@ -328,7 +311,7 @@ class Answerer:
         finally:
             budget.seconds += self._clock() - started
 
-    def _refuse(self, job: QuestionedJob, question: Question) -> Answer:
+    def _refuse(self, job: Job[Any], question: Question) -> Answer:
         """Return the answer to a question over the budget: that there is none, which is never good news."""
         self.refused += 1
         log.warning("questions over the budget", ggrid=job.ggrid, kind=type(question).__name__)

@@ -13,11 +13,10 @@ import structlog
 from gatepost.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
 from gatepost.store.learning import Learning
-from gatepost.workers.jobs import LearntSnapshot
+from gatepost.workers.jobs import EMPTY, Snapshot
 
 POLL_SECONDS = 2.0
 MAX_CACHED = 200
-NOTHING = LearntSnapshot()
 
 log = structlog.get_logger("gatepost.learning")
 
@@ -30,7 +29,7 @@ class LearntModelSnapshots:
     def __init__(self, store: Learning, poll: float = POLL_SECONDS) -> None:
         self._store = store
         self._current: dict[str, int] = {}
-        self._cached: dict[str, LearntSnapshot] = {}
+        self._cached: dict[str, Snapshot] = {}
         failed = "learnt models could not be asked for"
         self._following = PeriodicWork(self.refresh, poll, failed, log, waits_first=True)
 
@@ -55,14 +54,14 @@ class LearntModelSnapshots:
         except StorageError as fault:
             log.warning("learnt models could not be asked for", reason=str(fault))
 
-    async def snapshot(self, tenant: str | None) -> LearntSnapshot:
+    async def snapshot(self, tenant: str | None) -> Snapshot:
         """The models that speak about a tenant's mail: the deployment's and its own."""
         if not self._current:
-            return NOTHING
+            return EMPTY
         own = self._current.get(tenant.lower()) if tenant else None
         versions = [version for version in (self._current.get(""), own) if version]
         if not versions:
-            return NOTHING
+            return EMPTY
         key, name = f"learnt:{tenant if own else ''}", "-".join(map(str, versions))
         found = self._cached.pop(key, None)
         if found is None or found.version != name:
@@ -70,9 +69,9 @@ class LearntModelSnapshots:
                 packed = [await self._store.model_bytes(version) for version in versions]
             except StorageError as fault:
                 log.warning("learnt models could not be read", reason=str(fault))
-                return found or NOTHING
+                return found or EMPTY
             numbered = [_number(*each) for each in zip(packed, versions, strict=True)]
-            found = LearntSnapshot(key, name, msgspec.msgpack.encode([each for each in numbered if each]))
+            found = Snapshot(key, name, msgspec.msgpack.encode([each for each in numbered if each]))
         self._cached[key] = found
         if len(self._cached) > MAX_CACHED:
             del self._cached[next(iter(self._cached))]

@@ -23,7 +23,7 @@ from gatepost.report import Report
 from gatepost.store.errors import StorageError
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.store import Store
-from gatepost.workers.jobs import ListSnapshot
+from gatepost.workers.jobs import Snapshot
 from gatepost.workers.protocol import RecentSnapshots
 
 FLUSH_SECONDS = 2.0
@@ -46,7 +46,7 @@ class _CachedSnapshot(msgspec.Struct, frozen=True):
 
     version: str
     until: int | None
-    snapshot: ListSnapshot
+    snapshot: Snapshot
     next_load: float = 0.0
 
 
@@ -84,7 +84,7 @@ class ListAnswers:
             await work.stop()
         await self._flush()
 
-    async def snapshot(self, tenant: str | None) -> ListSnapshot:
+    async def snapshot(self, tenant: str | None) -> Snapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
         key = f"lists:{tenant or ''}"
         version = await self._store.list_lookup.unkeyed_version(tenant)
@@ -178,7 +178,7 @@ class ListAnswers:
 def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:
     empty = msgspec.structs.replace(source, version="") == NO_ENTRIES
     data = b"" if empty else pack_lists(source)
-    return _CachedSnapshot(source.version, source.until, ListSnapshot(key, f"{source.version}/{source.until}", data))
+    return _CachedSnapshot(source.version, source.until, Snapshot(key, f"{source.version}/{source.until}", data))
 
 
 def _may_be_unkeyed(name: str) -> bool:

@@ -30,9 +30,8 @@ of a tenant sends nothing to another one, unless the caller may send anywhere.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-import msgspec
 import structlog
 
 from gatepost.events.sources import describe_held
@@ -61,8 +60,8 @@ from gatepost.scanning.held_mail import (
     ReleaseOutcome,
     ViewOrder,
 )
-from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
-from gatepost.scanning.spool import sha256
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.connection import is_sound, normalise_line_ends
@@ -80,8 +79,9 @@ from gatepost.store.message_records import MessageRecord, Release
 from gatepost.store.quarantine import HeldMessage, as_release
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
-from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Purpose, ViewResult
+from gatepost.workers.jobs import Job
+from gatepost.workers.pool import WorkerPool
+from gatepost.workers.protocol import PICTURE, VIEW, Purpose
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
 SEND_SECONDS = 660.0
@@ -410,31 +410,12 @@ def _as_released(mail: HeldMessage, release: Release) -> Released:
     return Released(mail.record.ggrid, release.time, release.by, release.recipients)
 
 
-UNEXPECTED = NotShown("the worker showed something else")
 # How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
 SIZE_SECONDS = 60.0
 
 
 R = TypeVar("R")
-
-
-class ShowsMail(Protocol):
-    """What has messages read in a worker, to be shown; `guard.service.Guard` does."""
-
-    async def show(self, job: AnalysisJob) -> ViewResult: ...
-
-
-class _HeldBytes(msgspec.Struct, frozen=True):
-    """The bytes of a held message, as a `MessageBody`."""
-
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def read(self) -> bytes:
-        return self.content
+T = TypeVar("T")
 
 
 class Quarantine:
@@ -447,7 +428,7 @@ class Quarantine:
         store: Store,
         raw: RawStore,
         routing: Routing | None = None,
-        viewer: ShowsMail | None = None,
+        viewer: WorkerPool | None = None,
         *,
         max_size: int | None = None,
         hostname: str = "localhost",
@@ -488,14 +469,13 @@ class Quarantine:
     async def _keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         await self._check_size(raw.size)
         await self._raw.put(request.ggrid, raw)
-        digest = await asyncio.to_thread(sha256, raw)
         record = MessageRecord(
             ggrid=result.ggrid,
             created=result.created,
             completed=result.completed,
             envelope=request.envelope,
             size=raw.size,
-            sha256=digest,
+            sha256=raw.sha256,
             report=result.report,
             source=request.source,
             receipt=result.receipt,
@@ -556,21 +536,19 @@ class Quarantine:
         return outcome
 
     async def _view(self, order: ViewOrder) -> View | NotShown | NotHeld:
-        shown = await self._show(order, "view")
-        return UNEXPECTED if isinstance(shown, Picture) else shown
+        return await self._show(order, VIEW)
 
     async def _picture(self, order: PictureOrder) -> Picture | NotShown | NotHeld:
-        shown = await self._show(order, "picture", order.index)
-        return UNEXPECTED if isinstance(shown, View) else shown
+        return await self._show(order, PICTURE, order.index)
 
-    async def _show(self, order: HeldMailOrder[Any], purpose: Purpose, index: int = 0) -> ViewResult | NotHeld:
+    async def _show(self, order: HeldMailOrder[Any], purpose: Purpose[T], index: int = 0) -> T | NotShown | NotHeld:
+        """Have a message read in a worker, to be shown. It takes no slot: mail on its way goes first."""
         raw = await self.raw(order.ggrid, order.tenant)
         if raw is None:
             return NotHeld()
         if self._viewer is None:
             return NotShown("there is no worker to read it")
-        job = AnalysisJob(order.ggrid, Envelope(), _HeldBytes(raw), time.time(), purpose=purpose, index=index)
-        return await self._viewer.show(job)
+        return await self._viewer.show(Job(purpose, order.ggrid, Envelope(), BytesBody(raw), time.time(), index=index))
 
     async def _export(self, order: ExportOrder) -> bytes | NotHeld:
         mail = await self._store.quarantine.find(order.ggrid, order.tenant)

@@ -1,18 +1,28 @@
-"""Who goes next, and where."""
+"""Which job goes to which worker, and when."""
 
+import itertools
 from dataclasses import dataclass, field
 
-from gatepost.scanning.turns import RECENT_SECONDS, RecentTenants
-from gatepost.workers.job_queue import MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, JobQueue, TenantShares
-from gatepost.workers.jobs import LARGE
+from gatepost.workers.fair_queue import (
+    LARGE,
+    MAX_SUSPENDED,
+    MAX_SUSPENDED_BYTES,
+    PATIENCE,
+    RECENT_SECONDS,
+    ReadyJobs,
+    RecentTenants,
+    TenantQueue,
+    Turns,
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     name: str
     size: int = 100
     alone: bool = False
     tenant: str | None = None
+    order: int = field(default_factory=itertools.count(1).__next__)
 
 
 @dataclass
@@ -30,14 +40,14 @@ class Worker:
 BIG = Job("big", LARGE + 1, alone=True)
 
 
-def queue(*jobs: Job) -> JobQueue[Job]:
-    result: JobQueue[Job] = JobQueue()
+def queue(*jobs: Job) -> ReadyJobs[Job]:
+    result: ReadyJobs[Job] = ReadyJobs()
     for job in jobs:
         result.put(job)
     return result
 
 
-def started(waiting: JobQueue[Job], *workers: Worker) -> tuple[str, int] | None:
+def started(waiting: ReadyJobs[Job], *workers: Worker) -> tuple[str, int] | None:
     found = waiting.next(workers)
     return (found[0].name, [worker is found[1] for worker in workers].index(True)) if found else None
 
@@ -53,7 +63,7 @@ def test_first_come_first_served_to_the_emptiest() -> None:
     assert len(waiting) == 0
 
 
-def order(waiting: JobQueue[Job]) -> list[str]:
+def order(waiting: ReadyJobs[Job]) -> list[str]:
     found = [started(waiting, Worker()) for _ in range(len(waiting))]
     assert started(waiting, Worker()) is None
     return [each[0] for each in found if each]
@@ -94,10 +104,10 @@ def test_nobody_saves_up_turns() -> None:
 
 
 def test_a_job_that_goes_on_and_a_new_one_share_the_turns() -> None:
-    shares = TenantShares()
-    waiting: JobQueue[Job] = JobQueue(shares)
+    turns = Turns()
+    waiting: ReadyJobs[Job] = ReadyJobs(turns)
     for _ in range(3):
-        shares.take("a")  # as a worker does for suspended jobs that have their answers
+        turns.take("a")  # as a worker does for suspended jobs that have their answers
     assert not waiting.goes_before("a"), "nobody waits"
     waiting.put(Job("b0", tenant="b"))
     assert waiting.goes_before("a")
@@ -107,20 +117,22 @@ def test_a_job_that_goes_on_and_a_new_one_share_the_turns() -> None:
     assert not waiting.goes_before("a")
 
 
-def test_shares_forget_tenants_that_sent_nothing_for_long() -> None:
-    shares = TenantShares()
+def test_turns_forget_tenants_that_sent_nothing_for_long() -> None:
+    turns = Turns()
     for number in range(10_000):
-        shares.take(str(number % 5_000))
+        turns.take(str(number % 5_000))
         for _ in range(2):
-            shares.take("flood")
-    assert len(shares._ends) <= 129
+            turns.take("flood")
+    assert len(turns._ends) <= 129
 
 
 def test_while_several_tenants_send_mail_none_has_jobs_in_all_workers() -> None:
     clock = [0.0]
-    waiting: JobQueue[Job] = JobQueue(tenants=RecentTenants(lambda: clock[0]))
+    tenants = RecentTenants(lambda: clock[0])
+    waiting: ReadyJobs[Job] = ReadyJobs(tenants=tenants)
     workers = Worker(suspended=2, tenants={"a": 2}), Worker(suspended=1, tenants={"a": 1}), Worker()
     for job in ("b0", "a0", "a1", "a2"):
+        tenants.note(job[0])
         waiting.put(Job(job, tenant=job[0]))
     assert started(waiting, *workers[:2]) == ("b0", 1), "who has none there may use any"
     workers[1].suspended, workers[1].tenants = 2, {"a": 1, "b": 1}
@@ -132,6 +144,7 @@ def test_while_several_tenants_send_mail_none_has_jobs_in_all_workers() -> None:
     waiting.put(Job("c0", tenant="c"))
     assert started(waiting, *workers) == ("c0", 2), "one that may start does not wait for one that may not"
     clock[0] += RECENT_SECONDS + 1
+    tenants.note("a")
     waiting.put(Job("a3", tenant="a"))
     assert started(waiting, *workers) == ("a2", 2), "alone it has them all"
 
@@ -144,10 +157,12 @@ def test_mail_does_not_wait_for_a_large_message_of_its_tenant() -> None:
 
 
 def test_tenants_without_jobs_are_forgotten() -> None:
-    waiting = queue(*(Job("x", tenant=str(number)) for number in range(9)))
-    waiting.remove(Job("x", tenant="3"))
+    jobs = [Job("x", tenant=str(number)) for number in range(9)]
+    waiting = queue(*jobs)
+    waiting.remove(jobs[3])
     assert len(order(waiting)) == 8
-    assert waiting._shared._jobs == {}
+    assert waiting._shared._by_tenant == {}
+    assert waiting._shared._places == {}
 
 
 def test_a_worker_that_executes_or_is_full_takes_nothing() -> None:
@@ -199,10 +214,11 @@ def test_a_second_attempt_goes_first_even_beside_a_large_message() -> None:
 
 
 def test_one_that_left_is_not_started() -> None:
-    waiting = queue(Job("a"), BIG)
+    small = Job("a")
+    waiting = queue(small, BIG)
     waiting.remove(BIG)
-    waiting.remove(Job("a"))
-    waiting.remove(Job("a"))
+    waiting.remove(small)
+    waiting.remove(small)
     assert started(waiting, Worker()) is None
 
 
@@ -236,3 +252,24 @@ def test_a_look_can_be_given_up() -> None:
     waiting.put(look, patient=True)
     waiting.remove(look)
     assert started(waiting, Worker()) is None
+
+
+def test_a_turn_costs_the_same_however_many_tenants_wait() -> None:
+    """Each start of a turn is asked for a few times, over any number of tenants."""
+
+    class Counting(Turns):
+        asked = 0
+
+        def start_of(self, tenant: str | None) -> int:
+            self.asked += 1
+            return super().start_of(tenant)
+
+    for tenants in (30, 3_000):
+        turns = Counting()
+        waiting: TenantQueue[Job] = TenantQueue(turns)
+        for number in range(2 * tenants):
+            waiting.add(Job("x", tenant=str(number % tenants), order=number))
+        turns.asked = 0
+        while (job := waiting.first()) is not None:
+            waiting.take(job)
+        assert turns.asked < 12 * 2 * tenants

@@ -1,36 +1,25 @@
 """What follows for a message when a worker dies under it."""
 
-import asyncio
-
 import pytest
 
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Outcome
+from gatepost.report import Outcome, Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.stages import INDISPENSABLE, STAGES
-from gatepost.workers.jobs import LARGE, MAX_RESTARTS, WHAT_HAPPENED, AnalysisJob, Attempt, Reason
+from gatepost.workers.fair_queue import LARGE
+from gatepost.workers.jobs import MAX_RESTARTS, WHAT_HAPPENED, Job, Reason
+from gatepost.workers.protocol import JUDGE
 from gatepost.workers.status_page import StageNames
 
 
-class Body:
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def read(self) -> bytes:
-        return bytes(self.size)
-
-
-def attempt(size: int = 10) -> Attempt:
-    loop = asyncio.new_event_loop()
-    try:
-        return Attempt(AnalysisJob("x", Envelope(), Body(size), 0.0), loop)
-    finally:
-        loop.close()
+def job(size: int = 10) -> Job[Report]:
+    return Job(JUDGE, "x", Envelope(), BytesBody(bytes(size)), 0.0)
 
 
 @pytest.mark.parametrize("reason", ["stall", "crash", "memory"])
 def test_the_first_death_skips_its_stage_and_the_second_ends_it(reason: Reason) -> None:
-    one = attempt()
+    one = job()
     assert one.blame("files", reason, can_skip=True) is None
     assert one.alone
     assert one.skip == {"files": WHAT_HAPPENED[reason]}
@@ -45,13 +34,13 @@ def test_the_first_death_skips_its_stage_and_the_second_ends_it(reason: Reason) 
 
 @pytest.mark.parametrize("stage", ["parse", "judge", "receive", "idle"])
 def test_without_these_there_is_nothing_to_judge(stage: str) -> None:
-    end = attempt().blame(stage, "stall", can_skip=StageNames(STAGES, INDISPENSABLE).can_skip(stage))
+    end = job().blame(stage, "stall", can_skip=StageNames(STAGES, INDISPENSABLE).can_skip(stage))
     assert end is not None
     assert end.decision == "undecided"
 
 
 def test_a_bystander_starts_again_uncounted_but_not_for_ever() -> None:
-    one = attempt()
+    one = job()
     one.learn((Dns("a.example", "A"),), (DnsAnswer("no-name"),))
     assert one.restart() is None
     assert (one.skip, one.alone) == ({}, False)
@@ -64,16 +53,16 @@ def test_a_bystander_starts_again_uncounted_but_not_for_ever() -> None:
 
 
 def test_large_messages_are_alone_from_the_start() -> None:
-    assert not attempt(LARGE).alone
-    assert attempt(LARGE + 1).alone
+    assert not job(LARGE).alone
+    assert job(LARGE + 1).alone
 
 
 def test_answers_must_match_their_questions() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        attempt().learn((Dns("a.example", "A"),), ())
+        job().learn((Dns("a.example", "A"),), ())
 
 
 def test_a_deadline_names_the_stage_that_was_executing() -> None:
-    assert attempt().expire("files").outcomes == (Outcome("files", "failed", WHAT_HAPPENED["deadline"]),)
-    assert attempt().expire("idle").outcomes == ()
-    assert attempt().expire(None).outcomes == ()
+    assert job().expire("files").outcomes == (Outcome("files", "failed", WHAT_HAPPENED["deadline"]),)
+    assert job().expire("idle").outcomes == ()
+    assert job().expire(None).outcomes == ()
