@@ -113,11 +113,11 @@ def clear(
     from gatepost.policy.layers import unchanged_policies
 
     async def work(store: Any) -> int | None:
-        state = await store.feed_state(name)
+        state = await store.feeds.state(name)
         if not state.record.list_name:
             return None
         removed = await FeedRunner(store, unchanged_policies()).clear(name, state.record.scope, state.record.list_name)
-        await store.forget_feed(name)
+        await store.feeds.forget(name)
         return removed
 
     removed = with_store(config, data, work)
@@ -155,7 +155,7 @@ def _run(
                 with open_file(wanted) as stream:
                     outcome = await runner.run(feed, options, stream)
         found = None if isinstance(outcome, FeedBusy) else outcome.look_back
-        return outcome, await store.message_lines([ggrid for ggrid, _ in found.hits]) if found else ()
+        return outcome, await store.messages.lines([ggrid for ggrid, _ in found.hits]) if found else ()
 
     return with_store(config, data, work)
 
@@ -171,7 +171,7 @@ def _load(config: Path | None, data: Path | None) -> tuple[list["FeedSettings"],
     from gatepost.store.feeds import FeedState
 
     feeds = _load_settings(config, data)
-    found = {state.name: state for state in with_store(config, data, lambda store: store.feed_states())}
+    found = {state.name: state for state in with_store(config, data, lambda store: store.feeds.states())}
     return feeds, {feed.name: found.get(feed.name, FeedState(feed.name)) for feed in feeds}
 
 
