@@ -35,7 +35,7 @@ COMMANDS = (
     ("audit",),
     ("policy", "show"),
     ("config", "check"),
-    ("tenant", "--help"),
+    ("tenant", "list", "--help"),
 )
 _LOADED = re.compile(r"^import time:.*\| +(\S+)$", re.MULTILINE)
 _DETECTION = re.compile(r"gatepost\.(?:checks|files|textmodel|analysis|mail\.(?!message$))")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.command_line import run_command
 
-from gatepost.cli.evaluation import Rate
-from gatepost.cli.labelled_mail import read_labelled, read_samples
+from gatepost.cli.labelled_mail import Rate, read_labelled, read_samples
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read

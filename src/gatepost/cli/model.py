@@ -81,7 +81,7 @@ def evaluate(
 ) -> None:
     """Run the whole analysis on labelled mail and print the share that is held, with 95 % intervals, the cost of a
     message, and the messages that were judged worst."""
-    from gatepost.cli import evaluation, labelled_mail
+    from gatepost.cli import labelled_mail
     from gatepost.textmodel.model import ModelError, load_model
 
     if model:
@@ -89,15 +89,15 @@ def evaluate(
             load_model(model)
         except ModelError as fault:
             raise StartError(f"{model} cannot be used: {fault}.") from None
-    found: list[evaluation.Judged] = []
+    found: list[labelled_mail.Judged] = []
     with labelled_mail.show_steps() as step:
         total = labelled_mail.count_messages(corpus)
-        for judged in evaluation.judge_mail(labelled_mail.read_chosen(corpus, without or ()), str(model or "")):
+        for judged in labelled_mail.judge_mail(labelled_mail.read_chosen(corpus, without or ()), str(model or "")):
             found.append(judged)
             step("judging", len(found), total)
     if not found:
         raise StartError("There is no mail to evaluate.")
-    output.show(evaluation.describe_evaluation(found), "\n".join(evaluation.render_evaluation(found)))
+    output.show(labelled_mail.describe_evaluation(found), "\n".join(labelled_mail.render_evaluation(found)))
 
 
 @group.command("feedback")
