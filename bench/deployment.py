@@ -21,7 +21,7 @@ from gatepost.cli.config import nodes
 from gatepost.cli.deployment import Deployment as CommandFolders
 from gatepost.cli.printing import Output
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.first_start import EXAMPLE
+from gatepost.service.commands import EXAMPLE
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 SECRET, TOKEN = "3b" * 32, "5f" * 32

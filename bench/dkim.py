@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gatepost.auth import canonical, dkim
-from gatepost.auth.canonical import SignedMessage
+from gatepost.auth import dkim, signature
+from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Field
 from gatepost.questions import DnsAnswer
 
@@ -64,7 +64,7 @@ def split(raw: bytes) -> tuple[int, tuple[Field, ...]]:
 def signed(body: bytes, key: RSAPrivateKey, form: str = "relaxed") -> bytes:
     """A message with a signature over header and body."""
     relaxed = form == "relaxed"
-    digest = hashlib.sha256(b"".join(canonical.canonicalise_body(body, 0, relaxed=relaxed))).digest()
+    digest = hashlib.sha256(b"".join(signature.canonicalise_body(body, 0, relaxed=relaxed))).digest()
     listed = f"v=1; a=rsa-sha256; c={form}/{form}; d=example.org; s=sel; h={':'.join(NAMES)}"
     field = f"DKIM-Signature: {listed};\r\n\tbh={base64.b64encode(digest).decode()};\r\n\tb=".encode()
     raw = field + b"\r\n" + HEADER + b"\r\n" + body

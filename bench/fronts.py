@@ -21,7 +21,7 @@ from bench import load
 from bench.ports import free_ports
 from bench.processes import await_output
 from bench.scanning import pss
-from gatepost.service.first_start import EXAMPLE
+from gatepost.service.commands import EXAMPLE
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 MESSAGES = int(os.environ.get("BENCH_FRONTS_MESSAGES", "2000"))

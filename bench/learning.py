@@ -14,13 +14,14 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 
 from bench import corpus
 from gatepost.checks.text import learned
 from gatepost.cli.labelled_mail import NOW, LabelledMail, read_labelled, read_samples, train_model
-from gatepost.cli.sealed_analysis import RawBody, answer_nothing, start_pool
+from gatepost.cli.sealed_analysis import answer_nothing, start_pool
 from gatepost.ids import new_id
 from gatepost.kinds import TITLES, Finding
 from gatepost.learning.proof import UNWANTED, points_of, prove
@@ -28,12 +29,14 @@ from gatepost.near_duplicates import is_near_duplicate
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, DnsAnswer, Questions
 from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.learnt import LearntModel, PoolRow, read_row
 from gatepost.textmodel.training import UNWANTED as UNWANTED_LABELS
 from gatepost.textmodel.training import family_of
 from gatepost.verdict import judge
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
+from gatepost.workers.protocol import JUDGE
 
 MAILBOXES = ("vger", "spamassassin", "trec07p")
 REPORTS, LIES, PARTS = 200, 100, 5
@@ -121,7 +124,7 @@ async def judge_mail(mails: Sequence[LabelledMail], model: str) -> list[Message]
 
     async def one(mail: LabelledMail) -> Message:
         async with turns:
-            report = await pool.analyse(AnalysisJob(new_id(), mail.envelope, RawBody(mail.raw), NOW))
+            report = await pool.run(Job(JUDGE, new_id(), mail.envelope, BytesBody(mail.raw), NOW))
             return Message(mail.path, mail.label in UNWANTED_LABELS, report)
 
     try:
@@ -130,7 +133,7 @@ async def judge_mail(mails: Sequence[LabelledMail], model: str) -> list[Message]
         await pool.stop()
 
 
-async def _answer(_job: AnalysisJob, questions: Questions) -> Answers:
+async def _answer(_job: Job[Any], questions: Questions) -> Answers:
     return tuple(answer_nothing(question, DnsAnswer("no-name")) for question in questions)
 
 

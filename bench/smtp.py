@@ -263,14 +263,14 @@ def table(rounds: dict[str, list[Round]], messages: list[bytes]) -> str:
 
 def throttle() -> str:
     """The delay that a message gets with n in processing, against the formula."""
-    from gatepost.guard.admission import Admission
+    from gatepost.workers.fair_queue import FairQueue
 
     threshold, maximum, delay = SLOTS
-    admission = Admission(maximum, threshold, delay / 1000)
+    queue = FairQueue(maximum, threshold, delay / 1000)
 
     async def entered() -> list[float]:
         async def one() -> float:
-            slot = admission.enter()
+            slot = queue.enter(None)
             assert slot is not None
             started = time.perf_counter()
             await asyncio.sleep(slot.delay)

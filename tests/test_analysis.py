@@ -15,6 +15,7 @@ from gatepost.analysis import analyse
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.findings import Check, Reading
 from gatepost.kinds import Finding
+from gatepost.lists import file_names
 from gatepost.lists.catalogue import KINDS
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, UnkeyedLists
@@ -145,6 +146,21 @@ def test_phrases_count_as_whole_words_in_text_and_subject() -> None:
     report = report_on(PLAIN, context=Context(now=NOW, lists=lists))
     assert report.verdict == "policy"
     assert [note.entry for note in report.lists] == ["you on tuesday"]
+
+
+def test_names_of_files_inside_of_others_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = with_attachment("a.zip", zipped("papers/Inv\u043eice 7.csv", b"a,b"))
+    lists = CompiledLists(UnkeyedLists(entries={"blocked-file-names": (listed("blocked-file-names", "invoice*.csv"),)}))
+    report = report_on(raw, context=Context(now=NOW, lists=lists))
+    assert report.verdict == "policy"
+    assert "list:blocked-file-names" in report.tags
+    (note,) = report.lists
+    assert (note.entry, note.effect, note.where) == ("invoice*.csv", "blocked", "1.2/a.zip/papers/Inv\u043eice 7.csv")
+    assert report.lines[0].facts["found"] == "papers/Inv\u043eice 7.csv"
+    monkeypatch.setattr(file_names, "MAX_WORK", 10)
+    report = report_on(raw, context=Context(now=NOW, lists=lists))
+    assert report.verdict == "unscannable", "what was not compared is not called clean"
+    assert "blocked-file-names: its patterns and the names of the files are too many" in report.reason
 
 
 def test_trusted_relays_are_looked_through() -> None:

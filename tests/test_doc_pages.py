@@ -19,9 +19,10 @@ from gatepost.abby import lists as list_calls
 from gatepost.api import http, lists, scanning, server
 from gatepost.api.errors import ERRORS
 from gatepost.cli.app import COMMANDS
-from gatepost.service.http_servers import HANDSHAKE_SECONDS
+from gatepost.service.listeners import HANDSHAKE_SECONDS
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.smtp import replies
+from gatepost.workers import fair_queue
 
 LANGUAGES = {
     *("", "console", "go", "http", "ini", "java", "js", "json", "php", "powershell", "python", "sh", "text", "toml"),
@@ -204,7 +205,7 @@ def test_every_reply_of_ours_has_its_row() -> None:
         (lists.MAX_COMMENT, "| length of an entry; of a comment | 1,000"),
         (server.MAX_HEAD >> 10, "| header section of a request | 64 KiB"),
         (int(server.HEAD_SECONDS), "| header section of a request | 30 s"),
-        (cores.WAITING_LIMIT >> 30, "| messages that wait for a slot | 1 GiB"),
+        (fair_queue.WAITING_LIMIT >> 30, "| messages that wait for a slot | 1 GiB"),
         (int(cores.GRACE_SECONDS), "| no core answers | 10 s"),
         (int(HANDSHAKE_SECONDS), "| TLS handshake | 10 s"),
         (int(http.IDLE_SECONDS), "| pause while the body is sent | 30 s"),

@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("stages",),
     ("analysis",),
     ("store",),
-    ("api", "events"),
+    ("api", "events", "periodic"),
     ("rejudge", "scanning", "client"),
     ("feeds",),
     ("workers", "smtp"),
@@ -50,9 +50,9 @@ PLAIN = (
     *("client", "api", "rejudge", "settings"),
 )
 PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
-PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "auth.header", "view", "view.values"}
+PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "view", "view.values"}
 # Hashes of bytes, and signatures over them: they are made where the keys are, and no worker has those.
-PLAIN_DATA |= {"auth.canonical", "auth.signature", "auth.signing"}
+PLAIN_DATA |= {"auth.signature", "auth.signing"}
 PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure functions of a name
 # The worker's own modules: guard starts them in other processes and never imports them.
 WORKER = {"workers.worker", "workers.loader", "workers.warmup"}

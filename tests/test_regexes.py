@@ -36,7 +36,7 @@ BOUNDED_SECONDS = 0.05
 MAX_PUMPS = 24
 # Patterns that only ever see short text, by the number of characters that their callers let through.
 BOUNDED = {
-    "gatepost.files.documents.pdf_objects._MARK": 64,
+    "gatepost.files.documents.pdf._MARK": 64,
     "gatepost.names._LOCAL": 64,
     "gatepost.settings.values._PARAMETER": 500,
     "gatepost.textmodel.features._REPLY": 500,

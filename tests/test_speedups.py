@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tools import build_speedups
 
 from gatepost import speedups
-from gatepost.checks import phrasebook, phrases
-from gatepost.mail import headers, leaves, links, reader, tree
+from gatepost.checks import phrases
+from gatepost.mail import headers, leaves, links, mime, reader
 from gatepost.mail.html import document
 from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.elements import BREAK
@@ -177,13 +177,13 @@ def test_another_list_that_changes_while_one_is_read() -> None:
 
 
 @pytest.fixture(scope="module")
-def twin_book() -> Iterator[phrasebook.Phrasebook]:
+def twin_book() -> Iterator[phrases.Phrasebook]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phrasebook, "native", None)
-        yield phrasebook.Phrasebook(phrases.LURES | phrases.WARES)
+        patch.setattr(phrases, "native", None)
+        yield phrases.Phrasebook(phrases.LURES | phrases.WARES)
 
 
-def _cues(book: phrasebook.Phrasebook, text: str) -> list[tuple[int, str, str]]:
+def _cues(book: phrases.Phrasebook, text: str) -> list[tuple[int, str, str]]:
     return sorted((cue.start, cue.theme, cue.words) for cue in book.find(text))
 
 
@@ -194,8 +194,8 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(st.tuples(PIECES, st.sampled_from((" ", "", "-", "\n", "é"))), max_size=30))
-def test_the_same_phrases(twin_book: phrasebook.Phrasebook, pieces: list[tuple[str, str]]) -> None:
-    text = phrasebook.fold("".join(word + blank for word, blank in pieces))
+def test_the_same_phrases(twin_book: phrases.Phrasebook, pieces: list[tuple[str, str]]) -> None:
+    text = phrases.fold("".join(word + blank for word, blank in pieces))
     for shown in (text, f" {text} "):
         assert _cues(phrases._BOOK, shown) == _cues(twin_book, shown)
 
@@ -274,7 +274,7 @@ def test_the_same_delimiters(lines: list[str], at: int, most: int, with_prefixes
     source = "\n".join(lines).encode()
     opened, closed = frozenset({b"b", b"d" * 996}), frozenset({b"c"})
     given_to = (source, at, opened, closed, (b"b",) if with_prefixes else (), most)
-    assert native.find_delimiter(*given_to) == tree.find_delimiter(*given_to)
+    assert native.find_delimiter(*given_to) == mime.find_delimiter(*given_to)
 
 
 @pytest.mark.parametrize("size", [995, 996, 997, 998])
@@ -287,7 +287,7 @@ def test_the_same_long_delimiters(size: int) -> None:
         (),
         9,
     )
-    assert native.find_delimiter(*given_to) == tree.find_delimiter(*given_to)
+    assert native.find_delimiter(*given_to) == mime.find_delimiter(*given_to)
 
 
 SEGMENT_PIECES = st.sampled_from(
@@ -366,7 +366,7 @@ def test_a_changed_report_is_told(tmp_path: Path) -> None:
     assert line.startswith(f"{message.path}: score (-1.0 → ")
 
 
-def test_the_same_for_real_mail(twin_book: phrasebook.Phrasebook) -> None:
+def test_the_same_for_real_mail(twin_book: phrases.Phrasebook) -> None:
     try:
         messages = [read(each.raw) for each in mail(150)]
     except NotPresentError as absence:
@@ -382,7 +382,7 @@ def test_the_same_for_real_mail(twin_book: phrasebook.Phrasebook) -> None:
                 assert native.written_words(each.visible) == find_written_words(each.visible)
         seen = extract_features(message)
         _compare(ours, twin, seen.text, seen.rest, seen.marks, WINDOW)
-        text = phrasebook.fold(" ".join(each.visible for each in message.texts)[: phrasebook.MAX_CHARS])
+        text = phrases.fold(" ".join(each.visible for each in message.texts)[: phrases.MAX_CHARS])
         assert _cues(phrases._BOOK, text) == _cues(twin_book, text)
         for part in message.parts:
             if part.content_type == "text/html" and part.content:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
-from gatepost.service.first_start import ABBY_YML, GUARD_YML
+from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.settings.event_keys import EventKind
 from gatepost.settings.key_scopes import is_local, needs_restart
 from gatepost.settings.keys import AbbySettings, GuardSettings

@@ -3,7 +3,7 @@
 from bench.fuzz import readers, seeds
 from bench.fuzz.seeds import Seeds, formats, lines, pictures
 from bench.fuzz.target import Target
-from gatepost.files import drawn_codes, file_names, signatures
+from gatepost.files import file_types, qr_codes
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
@@ -106,18 +106,18 @@ FILES: tuple[Target, ...] = (
     ),
     Target(
         "drawn-codes",
-        lambda data: drawn_codes.find_drawn_codes(File("1", data, "text", "0" * 64)),
+        lambda data: qr_codes.find_drawn_codes(File("1", data, "text", "0" * 64)),
         lines("\u2588\u2580\u2584 " * 60, "<table>" + "<tr><td bgcolor=#000><td></tr>" * 30),
     ),
     Target(
         "signatures",
-        signatures.identify,
+        file_types.identify,
         seeds.everything,
         cheap=True,
     ),
     Target(
         "file-names",
-        lambda data: file_names.find_last_extensions(readers.decode_text(data)),
+        lambda data: file_types.find_last_extensions(readers.decode_text(data)),
         lines("a.js", "a.pdf \u202egpj.js..", "a.b::$DATA"),
         cheap=True,
         most=300,

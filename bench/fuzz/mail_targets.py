@@ -3,11 +3,11 @@
 from bench.fuzz import readers, seeds
 from bench.fuzz.seeds import formats, lines
 from bench.fuzz.target import Target
-from gatepost.auth import dmarc, header
+from gatepost.auth import dmarc, results
 from gatepost.auth.sending_host import _read_hop
 from gatepost.files.saved_messages import find_reported_messages, open_saved_message
 from gatepost.mail.addresses import parse_addresses
-from gatepost.mail.encodings import cms, tnef
+from gatepost.mail.encodings import cms, outlook
 from gatepost.mail.headers import decode_words
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.links import find_targets
@@ -72,7 +72,7 @@ MAIL: tuple[Target, ...] = (
             rb"{\rtf1\fromhtml1{\*\htmltag64 <p>}a\'e4}",
         ),
     ),
-    Target("tnef", lambda data: list(tnef.find_tnef(data)), formats("dat")),
+    Target("tnef", lambda data: list(outlook.find_tnef(data)), formats("dat")),
     Target("cms", cms.open_cms, formats("p7m")),
     Target(
         "addresses",
@@ -156,7 +156,7 @@ AUTHENTICATION: tuple[Target, ...] = (
     ),
     Target(
         "authentication-results",
-        lambda data: header.read_authserv_id(readers.decode_text(data)),
+        lambda data: results.read_authserv_id(readers.decode_text(data)),
         lines('(a(b)) "mx.example" (c) 1; dkim=pass'),
         cheap=True,
         most=1_000,

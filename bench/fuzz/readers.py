@@ -6,24 +6,23 @@ from hashlib import sha256
 from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
 from gatepost.api.lists import ListFileError, records
-from gatepost.auth import keys, signature, spf_record
+from gatepost.auth import dkim, signature, spf
 from gatepost.auth.authenticate import authenticate
-from gatepost.files import svg_drawing
+from gatepost.files import pictures
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
-from gatepost.guard.answers.dns_message import build_question, is_reply, read_reply
+from gatepost.guard.answers.dns import build_question, is_reply, read_reply
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
-from gatepost.mail import headers, leaves, tree
-from gatepost.mail.encodings import charset, compressed_rtf, embedded, transfer
+from gatepost.mail import headers, leaves, mime
+from gatepost.mail.encodings import charset, embedded, outlook, transfer
 from gatepost.mail.html.elements import BREAK
 from gatepost.mail.html.style import StyleSheets, parse_style
-from gatepost.mail.link_wrappers import unwrap
-from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words
+from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words, unwrap
 from gatepost.mail.message import Envelope, Field, Message, Part
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import find_content_field, read
@@ -92,7 +91,7 @@ def compare_native(data: bytes) -> object:
 class _Twins:
     split_fields = staticmethod(headers.split_fields)
     find_segments = staticmethod(leaves.find_segments)
-    find_delimiter = staticmethod(tree.find_delimiter)
+    find_delimiter = staticmethod(mime.find_delimiter)
     find_content_field = staticmethod(find_content_field)
 
     @staticmethod
@@ -157,8 +156,8 @@ def find_embedded(data: bytes) -> object:
 
 
 def read_compressed_rtf(data: bytes) -> object:
-    rtf, whole = compressed_rtf.decompress_rtf(data)
-    return rtf, whole, compressed_rtf.extract_html(rtf), compressed_rtf.extract_html(data)
+    rtf, whole = outlook.decompress_rtf(data)
+    return rtf, whole, outlook.extract_html(rtf), outlook.extract_html(data)
 
 
 def answer(question: object, data: bytes) -> object:
@@ -191,7 +190,7 @@ def analyse_message(data: bytes) -> object:
 
 def read_key(data: bytes) -> object:
     answer = DnsAnswer("found", tuple(data.decode("latin-1").split("\n")[:3]))
-    found = keys.select_keys(answer, "rsa", "sha256"), keys.select_keys(answer, "ed25519", "sha256")
+    found = dkim.select_keys(answer, "rsa", "sha256"), dkim.select_keys(answer, "ed25519", "sha256")
     return [len(each) if isinstance(each, tuple) else each for each in found]
 
 
@@ -203,7 +202,7 @@ def read_signature(data: bytes) -> object:
 
 
 def read_spf(data: bytes) -> object:
-    found = spf_record.parse_record(data.decode("latin-1"))
+    found = spf.parse_record(data.decode("latin-1"))
     return str(found) if isinstance(found, Exception) else found
 
 
@@ -380,5 +379,5 @@ def read_settings(data: bytes) -> object:
 
 
 def draw_svg(data: bytes) -> object:
-    image = svg_drawing.draw_svg(decode_text(data))
+    image = pictures.draw_svg(decode_text(data))
     return image and image.tobytes()

@@ -18,7 +18,7 @@ from tests.web.authenticators import Authenticator
 from bench.nasty import message
 from gatepost.questions import Dns
 from gatepost.report import Report
-from gatepost.service.first_start import ABBY_YML, GUARD_YML
+from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.view.values import NotShown
 from gatepost.web.second_factors import encode
 from gatepost.workers.protocol import Ask, Failed, Frame, Ready, pack_frame

@@ -1,7 +1,7 @@
 /* Native twins of the hottest functions of an analysis.
 
 Each function here does what a Python function of the same name does (`near_duplicates.smallest_hashes`,
-`textmodel.model.RowTable`, `checks.phrasebook.Phrasebook`, `mail.headers.split_fields`), and tests hold the two equal.
+`textmodel.model.RowTable`, `checks.phrases.Phrasebook`, `mail.headers.split_fields`), and tests hold the two equal.
 Nothing here keeps state between two messages (but names of header fields, see `field_names`), calls the system, or
 reads beyond the length that an object states. All integers that come from a message are bounded before they are used
 as a size.

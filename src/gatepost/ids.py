@@ -49,3 +49,8 @@ def id_prefix(text: str) -> str | None:
 def id_time(uid: str) -> int:
     """Return the creation time of a version 7 id in Unix milliseconds."""
     return int(uid[:8] + uid[9:13], 16)
+
+
+def id_order(uid: str) -> int:
+    """Return a number by which version 7 ids sort as they were made: the time, to a quarter of a microsecond."""
+    return int(uid[:8] + uid[9:13] + uid[14:18], 16)

@@ -1,9 +1,12 @@
-"""Names in mail: addresses, domains, who owns a domain, and which names look alike. Pure functions, none raises.
+"""Names in mail: addresses, domains, files, who owns a domain, and which names look alike. Pure functions, none raises.
 
 A domain has one normal form: lower case A-labels of UTS 46 (RFC 5891) without the trailing dot. A name that IDNA
 refuses is kept, only lower-cased: an attacker's broken name must still be seen. The public suffix list, with both of
 its sections, tells who owns a domain: `a.github.io` and `b.github.io` have different owners, as have `a.co.uk` and
 `b.co.uk`.
+
+The name of a file has the form in which Windows would save it (`normal_file_name`), not that of its spelling in the
+message: `invoice.js. .` is saved as `invoice.js`.
 
 `remove_accents` takes the accents off Latin text by a table. Normal forms (UAX 15) without their marks would do so for
 every script, at the cost of a look at every character; most mail is Latin-1, for which one pass by a table gives the
@@ -255,18 +258,65 @@ def is_ip(host: str) -> bool:
         return False
 
 
+# Twice what file systems take.
+MAX_FILE_NAME = 512
+# Blank in every font, though Unicode does not call them white space: Braille and Hangul fillers.
+_FILLERS = "\u2800\u3164\uffa0\u115f\u1160"
+# What Windows drops at the end of a name, or does not allow there.
+FILE_NAME_ENDS = " .\"'`*?|<>" + _FILLERS
+_FILE_VERSION = re.compile(r";\d{1,5}\Z")
+
+
+def normal_file_name(name: str) -> str:
+    """Return the last component of a name as Windows would save it, in lower case. Of a name that no system could save
+    since it is too long, the middle is left out."""
+    return drop_ends(re.split(r"[/\\]", plain_file_name(name).rstrip("/\\ "))[-1])
+
+
+def drop_ends(name: str, ends: str = FILE_NAME_ENDS) -> str:
+    """Return a name without what is dropped when it is saved: blanks, dots at its end, and the version that disc images
+    add."""
+    return _FILE_VERSION.sub("", name.lstrip(ends.replace(".", "")).rstrip(ends)).rstrip(ends)
+
+
+def plain_file_name(name: str) -> str:
+    """Return a name in lower case, with the characters that a person sees, up to a NUL, at which C programs stop."""
+    text = _cut_middle(name).partition("\0")[0]
+    if not text.isascii():
+        text = _cut_middle(unicodedata.normalize("NFKC", text))
+    elif text.isprintable():
+        return text.lower()
+    return "".join(
+        " " if character.isspace() or character in _FILLERS else character
+        for character in text
+        if unicodedata.category(character) not in ("Cf", "Cc") or character.isspace()
+    ).lower()
+
+
+def _cut_middle(text: str) -> str:
+    half = MAX_FILE_NAME // 2
+    return text if len(text) <= MAX_FILE_NAME else text[:half] + text[-half:]
+
+
+def fold_lookalikes(text: str) -> str:
+    """Return a text character by character: lower case, without accents and invisible characters, with look-alikes as
+    the Latin letter, `0` as `o`, `1` as `l`. Parts of a text fold as they do within it."""
+    if not text.isascii():
+        text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
+    return text.translate(_SKELETON).lower()
+
+
 @_cache_short
 def skeleton(text: str) -> str:
     """Return the skeleton of a text: two texts that a person may take for each other have the same one (after UTS 39
     section 4).
 
-    It is lower case, without accents and invisible characters, with look-alikes as the Latin letter, `0` as `o`, `1` as
-    `l`, `rn` as `m`, `vv` as `w`. A capital I that follows a small letter poses as an l ("PayPaI").
+    It is folded as by `fold_lookalikes`, with `rn` as `m` and `vv` as `w`. A capital I that follows a small letter
+    poses as an l ("PayPaI").
     """
     if not text.isascii():
         text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
-    text = _CAPITAL_I.sub("l", text).translate(_SKELETON).lower()
-    return text.replace("rn", "m").replace("vv", "w")
+    return _CAPITAL_I.sub("l", text).translate(_SKELETON).lower().replace("rn", "m").replace("vv", "w")
 
 
 def scripts(text: str) -> frozenset[str]:

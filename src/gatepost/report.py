@@ -10,8 +10,7 @@ import msgspec
 
 from gatepost.auth.results import Authentication
 from gatepost.lists.rulings import Subject
-from gatepost.policy.actions import MessageAction
-from gatepost.policy.rules import Decision, Verdict
+from gatepost.policy.rules import Decision, MessageAction, Verdict
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):

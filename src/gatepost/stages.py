@@ -330,9 +330,9 @@ class Stages:
         return _keep_needed([(stage, check) for stage, check in wanted if stage not in skip], signs)
 
     def apply_lists(self, answer: LookupAnswer, subjects: tuple[Subject, ...], reading: Reading) -> Ruling:
-        """What all lists together say: the entries that guard found, and those in what a person reads."""
+        """What all lists together say: the entries that guard found, and those in texts and names of files."""
         lists = self.context.lists
-        in_texts = find_in_texts(lists, reading.message)
+        in_texts = find_in_texts(lists, reading.message, reading.files)
         if in_texts.limit:
             self.outcomes.append(Outcome("lists", "failed", in_texts.limit))
         authenticated, custom = reading.authentication.aligned, lists.source.custom

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import uvicorn
 from PIL import Image
+from tests.idle_guard import IdleGuard
 
 from gatepost.abby import held_mail
 from gatepost.abby.core_clients import LocalCore, RemoteCore
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
@@ -39,7 +40,7 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
     ViewOrder,
 )
-from gatepost.scanning.request import Load, ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate
 from gatepost.smtp.relay import Relay
@@ -48,11 +49,10 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
-from gatepost.view.message import build_view
-from gatepost.view.picture import draw_picture
+from gatepost.view.message import build_view, draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import warmup
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
@@ -75,36 +75,15 @@ def message() -> bytes:
 RAW = message()
 
 
-class Guard:
-    """The workers, as a core has them."""
-
-    rest_enabled = True
-
-    def __init__(self, pool: WorkerPool | None) -> None:
-        self._pool = pool
-
-    async def scan(self, asked: ScanRequest) -> ScanResult:
-        raise AssertionError("nothing is scanned here")
-
-    async def wait_for_slot(self) -> None:
-        return None
-
-    def load(self) -> Load:
-        return Load(0, 1, 1)
-
-    async def show(self, job: AnalysisJob) -> Any:
-        return await self._pool.show(job) if self._pool else NotShown("nobody works here")
-
-
 class Deployment:
     def __init__(self, store: Store, folder: Path, hop: str, pool: WorkerPool | None) -> None:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.raw = RawFolder(folder / "q")
-        self.guard = Guard(pool)
-        self.quarantine = Quarantine(store, self.raw, Routing.through(self.relay), self.guard)
+        self.guard, self.pool = IdleGuard(), pool
+        self.quarantine = Quarantine(store, self.raw, Routing.through(self.relay), pool)
         # A core of the same deployment whose folder has none of it.
-        self.empty = LocalCore(self.guard, Quarantine(store, RawFolder(folder / "other"), None, self.guard))
+        self.empty = LocalCore(self.guard, Quarantine(store, RawFolder(folder / "other"), None, pool))
         self.core: LocalCore | RemoteCore = LocalCore(self.guard, self.quarantine)
 
     def room(self, *cores: Any) -> HeldMailOnCores:
@@ -115,7 +94,7 @@ class Deployment:
         with Spool(self.folder / "spool").new() as body:
             body.write(raw)
             body.finish()
-            asked = ScanRequest(new_id(), 1_000, envelope, body)
+            asked = ScanRequest(new_id(), 1_000, envelope)
             await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, REPORT), body)
         return asked.ggrid
 
@@ -123,7 +102,7 @@ class Deployment:
         return [f"{each.actor.label} {each.action}" for each in (await self.store.audit_page(AuditFilter())).rows]
 
 
-async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
     return warmup.answers_to(questions)
 
 
@@ -402,7 +381,7 @@ def test_cores_with_one_store_each_do_everything_and_release_once(use: Use, next
     """As with an object store or a shared folder: any core has the bytes, and a release claims them."""
 
     async def scenario(deployment: Deployment) -> None:
-        other = Quarantine(deployment.store, deployment.raw, Routing.through(deployment.relay), deployment.guard)
+        other = Quarantine(deployment.store, deployment.raw, Routing.through(deployment.relay), deployment.pool)
         shared = LocalCore(deployment.guard, other)
         first, second = await deployment.hold(), await deployment.hold()
         assert await deployment.room(shared).carry_out(ExportOrder(first, by=ANN)) == RAW

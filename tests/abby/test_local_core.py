@@ -1,57 +1,60 @@
+"""The guard of this process as a core: a message is handed over as it lies, and waits there for a slot."""
+
 import asyncio
+from pathlib import Path
+
+from tests.guard.test_service import Deployment, until
+from tests.waiting_client import WaitingClient
 
 from gatepost.abby.core_clients import LocalCore
 from gatepost.abby.cores import Cores
+from gatepost.api.errors import Failure
+from gatepost.api.http import ClientLeft, ConnectedClient
+from gatepost.guard.service import Guard
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import undecided
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody, MessageBody
+from gatepost.settings.keys import GuardSettings
+from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 
 
-class Guard:
+class Straw(Guard):
+    """Takes every message, unless it stops."""
+
     rest_enabled = True
+    waiting = (0, 0)
 
     def __init__(self) -> None:
-        self.stopping = False
+        self.stops = False
         self.asked = 0
         self.busy = 0
+        self.bodies: list[MessageBody] = []
 
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
 
-    async def wait_for_slot(self) -> None:
-        await asyncio.sleep(0.01)
-
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+    async def scan_in_turn(
+        self, request: ScanRequest, body: MessageBody, _client: ConnectedClient
+    ) -> ScanResult | Full | ClientLeft:
         self.asked += 1
-        if self.stopping:
+        self.bodies.append(body)
+        if self.stops:
             return Full(self.load())
         return ScanResult(request.ggrid, request.created, request.created, undecided(""))
 
 
-class Body:
-    size = 4
-
-    def read(self) -> bytes:
-        return b"mail"
+BODY = BytesBody(b"mail")
 
 
-class Client:
-    def park(self) -> None:
-        return None
-
-    async def wait_until_gone(self) -> None:
-        await asyncio.Event().wait()
-
-
-REQUEST = ScanRequest("1", 0, Envelope(), Body())
-
-
-def scan(guard: Guard, seconds: float) -> object:
+def scan(seconds: float, *guards: Straw, busy: int = 0) -> object:
     async def scanned() -> object:
-        cores = Cores([LocalCore(guard)])
+        cores = Cores(map(LocalCore, guards))
         await cores.start()
+        guards[0].busy = busy
         try:
-            return await cores.scan(REQUEST, Client(), seconds)
+            return await cores.scan(ScanRequest("1", 0, Envelope()), BODY, WaitingClient(), seconds)
         finally:
             await cores.stop()
 
@@ -59,18 +62,46 @@ def scan(guard: Guard, seconds: float) -> object:
 
 
 def test_the_message_is_handed_over() -> None:
-    assert isinstance(scan(Guard(), 5), ScanResult)
+    guard = Straw()
+    assert isinstance(scan(5, guard), ScanResult)
+    assert guard.bodies == [BODY]
 
 
 def test_a_guard_that_stops_calls_itself_full_and_is_not_asked_without_pause() -> None:
-    guard = Guard()
-    guard.stopping = True
-    assert not isinstance(scan(guard, 0.5), ScanResult)
+    guard = Straw()
+    guard.stops = True
+    assert not isinstance(scan(0.5, guard), ScanResult)
     assert 1 <= guard.asked < 20
 
 
 def test_slots_that_others_take_are_seen_at_once() -> None:
-    guard = Guard()
-    guard.busy = 2
-    assert not isinstance(scan(guard, 0.2), ScanResult)
-    assert guard.asked == 0
+    full, other = Straw(), Straw()
+    assert isinstance(scan(5, full, other, busy=2), ScanResult)
+    assert (full.asked, other.asked) == (0, 1)
+
+
+def test_a_scan_waits_in_a_guard_that_is_full(tmp_path: Path) -> None:
+    async def scanned() -> None:
+        deployment = Deployment(tmp_path, maximum=1)
+        settings = GuardSettings(scan_sources=ScanSourcesSettings(rest_api=RestApiSettings()))
+        cores = Cores([LocalCore(deployment.made(deployment.store, settings))])
+        await cores.start()
+        slot = deployment.queue.enter(None)
+        assert slot
+
+        async def ask(seconds: float) -> object:
+            return await cores.scan(ScanRequest(new_id(), 0, Envelope()), BODY, WaitingClient(), seconds)
+
+        late = await ask(0.1)
+        assert isinstance(late, Failure)
+        assert late.error.code == "analysis_timeout"
+        waiting = asyncio.ensure_future(ask(60))
+        await until(lambda: cores.waiting == 1)
+        assert (cores.waiting_bytes, deployment.pool.jobs) == (BODY.size, [])
+        slot.leave()
+        assert isinstance(await waiting, ScanResult)
+        assert (cores.waiting, cores.waiting_bytes) == (0, 0)
+        await cores.stop()
+        await deployment.store.close()
+
+    asyncio.run(scanned())

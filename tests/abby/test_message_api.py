@@ -10,25 +10,25 @@ import httpx
 import msgspec
 import pytest
 from tests.files.compound_files import make_compound
+from tests.idle_guard import IdleGuard
 
 from gatepost.abby.app import ApiServices, create_app, create_services
 from gatepost.abby.core_clients import LocalCore
-from gatepost.abby.core_state import Down
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, Down
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
+from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.client.exchange import build_multipart
 from gatepost.files.saved_messages import open_saved_message
-from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
-from gatepost.report import Report, undecided
+from gatepost.report import Report
 from gatepost.scanning.held_mail import Deleted, DeleteOrder, HeldMailOrder, NotHeld, NotSent, ReleaseOrder, ViewOrder
-from gatepost.scanning.request import Load, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.request import Full, ScanRequest
+from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.settings.keys import GuardSettings, StaticApiTokenSettings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
@@ -38,7 +38,9 @@ from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.times import now
 from gatepost.view.values import HeaderLine, LinkLine, NotShown, Passage, PictureLine, View
+from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import Extracted
 
 PERMISSIONS: tuple[Any, ...] = (
     "messages.search",
@@ -504,33 +506,29 @@ def parts(*given: tuple[str, str, bytes]) -> tuple[bytes, dict[str, str]]:
     return body, {"Content-Type": kind}
 
 
-class Reader:
-    """A core that reads reported messages, as a sealed worker does."""
+class Reader(IdleGuard):
+    """A core that reads reported messages, as a sealed worker does, and scans none."""
 
-    rest_enabled = True
+    def __init__(self, answer: Extracted | NotShown) -> None:
+        super().__init__()
+        self.answer = answer
+        self.read: list[bytes] = []
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
-        self.read: list[tuple[str, bytes]] = []
-
-    def load(self) -> Load:
-        return Load(0, 5, 5)
-
-    async def wait_for_slot(self) -> None: ...
-
-    async def scan(self, request: ScanRequest) -> ScanResult:
-        self.read.append((request.source, request.body.read()))
-        return ScanResult(request.ggrid, request.created, request.created, self.report)
+    async def read_features(
+        self, _request: ScanRequest, body: MessageBody, _client: ConnectedClient
+    ) -> Extracted | NotShown | Full | ClientLeft:
+        self.read.append(body.read())
+        return self.answer
 
 
 def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
     said = b'{"shouldHaveBeen": "held"}'
-    report = Report("clean", "deliver", (), 0, "", signature=tuple(range(1, 9)), features=b"\x01\x00\x02\x00")
+    found = Extracted(b"", b"\x01\x00\x02\x00", tuple(range(1, 9)), "x.example")
 
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
         api = Api(store, tmp_path)
-        core = Reader(report)
+        core = Reader(found)
         cores = Cores([LocalCore(core, api.core)])
         services = create_services(cores=cores, store=store, spool=Spool(tmp_path / "spool2"))
         tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
@@ -545,11 +543,11 @@ def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
         )
         answer = await api.call("POST", path, body, **header)
         assert (answer.status_code, answer.json()["learns"]) == (200, True)
-        assert core.read == [("report", b"Subject: x\r\n\r\ny")]
+        assert core.read == [b"Subject: x\r\n\r\ny"]
         (row,) = await store.pool_reports(None)
-        assert (row.features, row.unwanted, row.reporter) == (report.features, True, "token:soar")
+        assert (row.features, row.unwanted, row.reporter) == (found.row, True, "token:soar")
         (mark,) = await store.campaign_marks(0)
-        assert mark.signature == report.signature
+        assert mark.signature == found.signature
         # Faults change nothing, and what is not on record is read by nobody.
         lone, header = parts(("parameters", "application/json", said))
         assert (await api.call("POST", path, lone, **header)).json()["error"] == "missing_part"
@@ -558,7 +556,7 @@ def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
         body, header = parts(("parameters", "application/json", said), ("email", "message/rfc822", b"x"))
         gone = await api.call("POST", f"/v1/messages/{new_id()}/report", body, **header)
         assert gone.json()["error"] == "message_not_found"
-        core.report = undecided("it could not be read")
+        core.answer = NotShown("it could not be read")
         answer = await api.call("POST", path, body, **header)
         assert answer.json()["error"] == "message_not_shown"
         assert len(core.read) == 2
@@ -586,7 +584,7 @@ def test_a_report_may_carry_a_message_as_outlook_saved_it(tmp_path: Path) -> Non
         answerer = Answerer(Resolver(["127.0.0.1:9"], 0.2))
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 30), answerer.answer, shipped_policy())
         sources = ScanSourcesSettings(rest_api=RestApiSettings())
-        guard = Guard(GuardSettings(scan_sources=sources), store, pool, answerer, Admission(20, 20, 5.0))
+        guard = Guard(GuardSettings(scan_sources=sources), store, pool, answerer, FairQueue(20, 20, 5.0))
         await guard.start()
         api = Api(store, tmp_path)
         cores = Cores([LocalCore(guard, api.core)])

@@ -8,19 +8,19 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from tests.idle_guard import IdleGuard
 
 from gatepost.abby import held_mail
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.core_clients import LocalCore
-from gatepost.abby.core_state import Down
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, Down
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.scanning.held_mail import Busy, DeleteOrder, HeldMailOrder, NotHeld, ReleaseOutcome
-from gatepost.scanning.request import Load, ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.smtp.relay import Relay
@@ -29,8 +29,6 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
-from gatepost.view.values import NotShown
-from gatepost.workers.jobs import AnalysisJob
 
 RELEASER, READER, BARE, TRUSTED = "aa" * 32, "bb" * 32, "cc" * 32, "dd" * 32
 TOKENS = [
@@ -43,24 +41,6 @@ TOKENS = [
 ]
 REPORT = Report("spam", "quarantine", (), 730, "it adds up")
 ENVELOPE = Envelope("ann@x.example", ("bob@y.example",))
-
-
-class Guard:
-    """Only here because a core has one."""
-
-    rest_enabled = True
-
-    async def scan(self, asked: ScanRequest) -> ScanResult:
-        raise AssertionError("a release is no scan")
-
-    async def wait_for_slot(self) -> None:
-        return None
-
-    async def show(self, job: AnalysisJob) -> NotShown:
-        raise AssertionError("a release is no look")
-
-    def load(self) -> Load:
-        return Load(0, 1, 1)
 
 
 class Elsewhere:
@@ -78,13 +58,13 @@ class Deployment:
         self.store, self.folder = store, folder
         self.relay = Relay(hop, "off", "gatepost.test")
         self.quarantine = Quarantine(store, RawFolder(folder / "q"), Routing.through(self.relay))
-        self.core = LocalCore(Guard(), self.quarantine)
+        self.core = LocalCore(IdleGuard(), self.quarantine)
 
     async def hold(self, report: Report = REPORT) -> str:
         with Spool(self.folder / "spool").new() as body:
             body.write(b"Subject: x\r\n\r\ny\r\n")
             body.finish()
-            asked = ScanRequest(new_id(), 1_000, ENVELOPE, body)
+            asked = ScanRequest(new_id(), 1_000, ENVELOPE)
             record = MessageRecord(asked.ggrid, 1_000, 2_000, ENVELOPE, body.size, body.sha256, report)
             await self.store.record_message(record)
             await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, report), body)

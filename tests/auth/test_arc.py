@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gatepost.auth import dkim
 from gatepost.auth.arc import INSTANCES_MAX, KEYS_MAX, MESSAGE, RESULTS, SEAL, validate
-from gatepost.auth.canonical import SignedMessage
 from gatepost.auth.results import Arc
+from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Field
 from gatepost.questions import DnsAnswer
 

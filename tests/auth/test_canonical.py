@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.auth import canonical
-from gatepost.auth.canonical import canonicalise_relaxed_field, canonicalise_simple_field
+from gatepost.auth import signature
+from gatepost.auth.signature import canonicalise_relaxed_field, canonicalise_simple_field
 
 MAIL = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\n", b"\r\n", b"a", b"B:", b"\v", b"\f", b"\xff", b"  "])).map(
     b"".join
@@ -15,7 +15,7 @@ MAIL = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\n", b"\r\n", b"a", b"B:"
 
 
 def joined(body: bytes, *, relaxed: bool) -> bytes:
-    return b"".join(canonical.canonicalise_body(body, 0, relaxed=relaxed))
+    return b"".join(signature.canonicalise_body(body, 0, relaxed=relaxed))
 
 
 def read_plainly(body: bytes, *, relaxed: bool) -> bytes:
@@ -94,9 +94,9 @@ def test_agrees_with_the_plain_reading(body: bytes, relaxed: bool) -> None:
 def test_pieces_do_not_show(body: bytes, relaxed: bool, piece: int) -> None:
     whole = joined(body, relaxed=relaxed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canonical, "PIECE", piece)
-        patch.setattr(canonical, "_SHORT", piece)
-        patch.setattr(canonical, "_WINDOW", 2)
+        patch.setattr(signature, "PIECE", piece)
+        patch.setattr(signature, "_SHORT", piece)
+        patch.setattr(signature, "_WINDOW", 2)
         assert joined(body, relaxed=relaxed) == whole
 
 
@@ -110,6 +110,6 @@ def test_canonical_stays_as_it_is(body: bytes, relaxed: bool) -> None:
 @pytest.mark.parametrize("bait", [b" ", b"\t", b" \t", b"\r\n", b" \r\n", b"\n", b"\r", b"a ", b"a  "])
 def test_bait_is_handled_whole(bait: bytes) -> None:
     body = bait * (3_000_000 // len(bait)) + b"x"
-    pieces = list(canonical.canonicalise_body(body, 0, relaxed=True))
+    pieces = list(signature.canonicalise_body(body, 0, relaxed=True))
     assert len(pieces) <= 4
     assert b"".join(pieces).endswith(b"x\r\n")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.auth import canonical
-from gatepost.auth.canonical import SignedMessage
+from gatepost.auth import signature
 from gatepost.auth.dkim import READ_MAX, VERIFIED_MAX, verify
 from gatepost.auth.results import Dkim
+from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Field
 from gatepost.questions import DnsAnswer
 
@@ -289,7 +289,7 @@ def test_many_lengths_are_not_followed(bench: Bench) -> None:
     for length in range(VERIFIED_MAX):
         raw = bench.sign(raw, l=str(length))
     words = [result.result for result in bench.results(raw)]
-    assert words == ["pass"] * canonical.BODIES_MAX + ["policy"] * (VERIFIED_MAX - canonical.BODIES_MAX)
+    assert words == ["pass"] * signature.BODIES_MAX + ["policy"] * (VERIFIED_MAX - signature.BODIES_MAX)
 
 
 @HYPOTHESIS

@@ -4,8 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.auth.header import MAX_SIGNATURES, NAME, WIDTH, find_forged, format_header, read_authserv_id
-from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Iprev, Spf
+from gatepost.auth.results import (
+    MAX_SIGNATURES,
+    NAME,
+    WIDTH,
+    Arc,
+    Authentication,
+    Dkim,
+    Dmarc,
+    Iprev,
+    Spf,
+    find_forged,
+    format_header,
+    read_authserv_id,
+)
 from gatepost.mail.message import Field
 
 WHOLE = Authentication(

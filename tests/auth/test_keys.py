@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.auth import keys
-from gatepost.auth.keys import DkimKey, NoKey, select_keys
+from gatepost.auth import dkim
+from gatepost.auth.dkim import DkimKey, NoKey, select_keys
 from gatepost.questions import DnsAnswer
 
 E = 65537
@@ -125,10 +125,10 @@ def test_several_records() -> None:
 
 
 def test_keys_are_read_once_and_few_are_kept() -> None:
-    keys.load_public_key.cache_clear()
+    dkim.load_public_key.cache_clear()
     for _ in range(3):
         outcome(f"p={GOOD}")
-    assert (keys.load_public_key.cache_info().misses, keys.load_public_key.cache_info().maxsize) == (1, 256)
+    assert (dkim.load_public_key.cache_info().misses, dkim.load_public_key.cache_info().maxsize) == (1, 256)
 
 
 @given(st.text(), st.sampled_from(["rsa", "ed25519"]), st.binary(max_size=300))

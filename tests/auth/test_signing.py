@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.auth import arc, dkim
-from gatepost.auth.canonical import canonicalise_body, canonicalise_pieces
-from gatepost.auth.header import format_header
-from gatepost.auth.results import Authentication
+from gatepost.auth.results import Authentication, format_header
+from gatepost.auth.signature import canonicalise_body, canonicalise_pieces
 from gatepost.auth.signing import MAX_INSTANCE, SigningKey, hash_body, make_arc_set, make_dkim_signature, read_sets
 from gatepost.mail.message import Field
 from gatepost.mail.reader import read

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.auth import spf, spf_record
+from gatepost.auth import spf
 from gatepost.auth.dns_names import MAX_ADDRESSES
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, parse_sender, verify
 from gatepost.questions import DnsAnswer
@@ -183,7 +183,7 @@ def test_explanation_is_bounded(resolver: Callable[..., Any]) -> None:
     sender = parse_sender(HOST, "a" * 10_000 + "@example.com", "")
     dns = resolver(zone)
     shown = dns.run(explain(sender, dns.run(check_host(sender))))
-    assert len(shown) == spf_record.MAX_EXPANDED
+    assert len(shown) == spf.MAX_EXPANDED
 
 
 PIECES = (
@@ -218,7 +218,7 @@ def test_no_answer_makes_it_raise(data: st.DataObject, local: str, helo: str, ho
 @settings(max_examples=500)
 @given(RECORDS)
 def test_any_text_is_read(text: str) -> None:
-    assert isinstance(spf_record.parse_record(text), spf_record.SpfRecord | spf_record.SpfRecordError)
+    assert isinstance(spf.parse_record(text), spf.SpfRecord | spf.SpfRecordError)
 
 
 def test_limits_are_the_standards() -> None:

@@ -23,19 +23,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_state import Down
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, Down
+from gatepost.api.http import ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Line, Report
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store import open_store
 from gatepost.store.messages import MessageRecord
 from gatepost.store.tenants import Tenant
+from gatepost.view.values import NotShown
 from gatepost.web.registry import build_site
+from gatepost.workers.protocol import Extracted
 
 TOKEN = "5f" * 32
 READER = "6a" * 32
@@ -49,13 +51,16 @@ REPORT = Report("malware", "quarantine", ("file:macro", "url:qr-code"), 400, "be
 
 
 class FakeCore:
-    """A core whose answers a test decides. `holding` keeps scans until it is cleared."""
+    """A core elsewhere whose answers a test decides. `holding` keeps scans until it is cleared. What comes when it is
+    full waits there, up to so many bytes."""
 
-    def __init__(self, name: str = "fake", maximum: int = 20) -> None:
+    def __init__(self, name: str = "fake", maximum: int = 20, waiting_limit: int = 1 << 30) -> None:
         self.name = name
         self.maximum = maximum
         self.threshold = maximum
         self.in_processing = 0
+        self.queued = self._queued_bytes = 0
+        self._waiting_limit = waiting_limit
         self.reset()
 
     def reset(self) -> None:
@@ -65,17 +70,19 @@ class FakeCore:
         self.alive = True
         self.broken = False
         self.scanned: list[ScanRequest] = []
+        self.bodies: list[MessageBody] = []
         self.sizes: list[int] = []
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
+    async def scan(self, request: ScanRequest, body: MessageBody, _client: ConnectedClient) -> ScanResult | Full | Down:
         if not self.alive:
             return Down("dead", begun=False)
-        if self.in_processing >= self.maximum:
-            return Full(self._load())
+        if self.in_processing >= self.maximum and not await self._wait_for_slot(body.size):
+            return Full(self._load(), overloaded=True)
         self.in_processing += 1
         try:
             self.scanned.append(request)
-            self.sizes.append(len(request.body.read()))
+            self.bodies.append(body)
+            self.sizes.append(len(body.read()))
             while self.holding and self.alive:  # noqa: ASYNC110  the test that steers it is in another thread
                 await asyncio.sleep(0.005)
         finally:
@@ -86,20 +93,44 @@ class FakeCore:
             return Down("died")
         return ScanResult(request.ggrid, request.created, request.created + 7, REPORT)
 
-    async def load(self, *, once_free: bool = False) -> Load | Down:
+    async def read_features(
+        self, _request: ScanRequest, _body: MessageBody, _client: ConnectedClient
+    ) -> Extracted | NotShown | Full | Down:
+        return NotShown("it reads no reported messages")
+
+    async def ask_load(self) -> Load | Down:
         return self._load_now() or Down("dead", begun=False)
 
-    def peek(self) -> Load | None:
+    def load_now(self) -> Load | None:
         return None
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return 0, 0
+
+    def trust(self, _ca: Path) -> None: ...
 
     async def close(self) -> None:
         return None
+
+    async def _wait_for_slot(self, size: int) -> bool:
+        if self._queued_bytes + size > self._waiting_limit:
+            return False
+        self.queued += 1
+        self._queued_bytes += size
+        try:
+            while self.in_processing >= self.maximum and self.alive:  # noqa: ASYNC110  as above
+                await asyncio.sleep(0.005)
+        finally:
+            self.queued -= 1
+            self._queued_bytes -= size
+        return True
 
     def _load_now(self) -> Load | None:
         return self._load() if self.alive else None
 
     def _load(self) -> Load:
-        return Load(self.in_processing, self.threshold, self.maximum)
+        return Load(self.in_processing, self.threshold, self.maximum, waiting=self.queued)
 
 
 class FakeStore:

@@ -8,7 +8,7 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import make_custom_list
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import ListNote, Report
+from gatepost.report import FileSeen, ListNote, Report
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.messages import MessageRecord
 
@@ -25,6 +25,7 @@ def keep(lists: Any, tenant: str, sender: str, link: str = "", notes: tuple[List
         0,
         "",
         subjects=tuple(subjects),
+        files=(FileSeen("1.2/Scan 7.PDF.iso", "iso", 9, "ab" * 32, ("Scan 7.PDF.iso",)),) if link else (),
         lists=notes,
     )
     record = MessageRecord(new_id(), 1, 2, Envelope(sender, ("b@x.example",), tenant=tenant), 1, "00" * 32, report)
@@ -73,6 +74,15 @@ def test_what_an_addition_would_have_done(lists: Any, tenant: str) -> None:
         record
         for record in lists.run(lists.store.audit_page(AuditFilter(scope=tenant))).rows
         if record.action == "entries.add"
+    ]
+
+
+def test_what_a_pattern_over_file_names_would_have_done(lists: Any, tenant: str) -> None:
+    trial = tried(lists, "addEntries", "blocked-file-names", additions("SCAN*.iso", "scan.iso"), tenant)
+    assert (trial["considered"], trial["wouldHit"], trial["wouldFlip"]) == (4, 3, 3)
+    assert trial["entries"] == [
+        {"entry": "scan*.iso", "wouldHit": 3, "wouldFlip": 3},
+        {"entry": "scan.iso", "wouldHit": 0, "wouldFlip": 0},
     ]
 
 

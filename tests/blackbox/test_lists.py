@@ -108,6 +108,7 @@ def test_a_delete_ignores_what_is_absent_and_refuses_nothing(lists: Any, tenant:
         ("blocked-urls", "HTTPS://Example.com:8443/A/../B?q=1#f", "example.com:8443/B?q=1"),
         ("blocked-files", "AB" * 32, "ab" * 32),
         ("blocked-file-types", "*.EXE", "exe"),
+        ("blocked-file-names", "Invoice**.ISO", "invoice*.iso"),
         ("blocked-phrases", "Überweisung  HEUTE", "uberweisung heute"),
         ("own-domains", "Example.COM.", "example.com"),
         ("protected-people", "Ánn Example <ANN@example.com>", "Ánn Example <ann@example.com>"),

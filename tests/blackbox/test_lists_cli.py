@@ -113,6 +113,17 @@ def test_a_long_file_goes_in_comes_out_and_goes_away(run: Run, lists: Any, tenan
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.csv"}
 
 
+def test_patterns_over_file_names_go_in_and_come_out(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
+    """A name can have ` # ` in it, which stands before a comment in files for other lists."""
+    (tmp_path / "in.txt").write_text("Invoice # 7*.iso\n*.pdf.exe\tINC-7\n")
+    assert run("import", "blocked-file-names", "in.txt")[1] == "2 of 2 entries added or updated.\n"
+    exported = run("export", "blocked-file-names", "--format", "plain")[1]
+    assert exported.splitlines() == ["*.pdf.exe", "invoice # 7*.iso"]
+    assert "too wide" in run("add", "blocked-file-names", "*.*")[2]
+    assert run("import", "blocked-file-names", "-", "--delete", stdin=exported.encode())[0] == 0
+    assert names(lists, "blocked-file-names", tenant) == []
+
+
 def test_lines_that_a_list_refuses(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
     lines = [f"h{number}.example" for number in range(600)]
     lines[550], lines[570] = "co.uk", "a b c"

@@ -10,37 +10,43 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests.idle_guard import IdleGuard
+from tests.waiting_client import WaitingClient
 
 from gatepost.abby.core_clients import RemoteCore
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
+from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
 from gatepost.mail.message import Envelope
 from gatepost.report import undecided
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import MessageBody, Spool
 
 GGRID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
 ENVELOPE = Envelope("ä@b.example", ("c@d.example",), "192.0.2.1", "mx", GGRID)
 
 
-class Guard:
+class SteeredGuard(IdleGuard):
     def __init__(self) -> None:
+        super().__init__()
         self.busy = 0
+        self.full: Full | None = None
         self.scanned: list[tuple[ScanRequest, bytes]] = []
         self.broken = False
         self.other = False
 
-    async def wait_for_slot(self) -> None:
-        return None
-
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+    async def scan_in_turn(
+        self, request: ScanRequest, body: MessageBody, _client: ConnectedClient
+    ) -> ScanResult | Full | ClientLeft:
         if self.broken:
             raise RuntimeError("broken")
-        self.scanned.append((request, request.body.read()))
+        if self.full:
+            return self.full
+        self.scanned.append((request, body.read()))
         ggrid = "another" if self.other else request.ggrid
         return ScanResult(ggrid, request.created, 9, undecided("why"))
 
@@ -49,7 +55,7 @@ class Far:
     """A running guard source."""
 
     def __init__(self, certificate: tuple[Path, Path], folder: Path) -> None:
-        self.guard = Guard()
+        self.guard = SteeredGuard()
         self.spool = Spool(folder, memory_limit=1000)
         app = build_rest_app(self.guard, "secret", self.spool, bytes)
         self.server = uvicorn.Server(server_config(app, certificate=certificate[0], key=certificate[1]))
@@ -85,7 +91,8 @@ def ask(core: RemoteCore, far: Far, content: bytes = b"mail") -> Any:
             with far.spool.new() as body:
                 body.write(content)
                 body.finish()
-                return await core.load(), await core.scan(ScanRequest(GGRID, 5, ENVELOPE, body))
+                request = ScanRequest(GGRID, 5, ENVELOPE)
+                return await core.ask_load(), await core.scan(request, body, WaitingClient())
         finally:
             await core.close()
 
@@ -102,12 +109,21 @@ def test_a_message_there_and_its_result_back(far: Far, size: int) -> None:
     assert content == b"x" * size
 
 
-def test_a_full_core_says_so_before_it_is_sent_everything(far: Far) -> None:
+@pytest.mark.parametrize("overloaded", [False, True])
+def test_a_core_that_takes_no_message_says_so(far: Far, overloaded: bool) -> None:
     far.guard.busy = 2
+    far.guard.full = Full(Load(2, 2, 2, waiting=5), overloaded=overloaded)
     load, result = ask(far.core(), far, b"x" * 3_000_000)
     assert load == Load(2, 2, 2)
-    assert result == Full(Load(2, 2, 2))
+    assert result == far.guard.full
     assert far.guard.scanned == []
+
+
+def test_a_core_without_a_free_slot_takes_what_can_wait(far: Far) -> None:
+    far.guard.busy = 2
+    load, result = ask(far.core(), far)
+    assert load == Load(2, 2, 2)
+    assert isinstance(result, ScanResult)
 
 
 def test_a_wrong_secret(far: Far) -> None:

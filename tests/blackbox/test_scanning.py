@@ -389,12 +389,12 @@ def test_a_scan_waits_for_a_slot_and_lies_on_disk(start: Any, fake_core: Any) ->
     status = service.client.post(STATUS, headers=AUTH)
     assert status.json() == {"messageQueueStatus": "RED"}
     second = in_background(service.submit)
-    eventually(lambda: service.queue.waiting == 1)
+    eventually(lambda: service.core.queued == 1)
     assert len(service.core.scanned) == 1
     service.core.holding = False
     assert first.result(180).status_code == second.result(180).status_code == 200
-    assert service.core.scanned[1].body.on_disk
-    assert not service.core.scanned[0].body.on_disk
+    assert service.core.bodies[1].on_disk
+    assert not service.core.bodies[0].on_disk
 
 
 def test_waiting_clients_that_leave_give_up_their_place(start: Any, fake_core: Any) -> None:
@@ -405,9 +405,9 @@ def test_waiting_clients_that_leave_give_up_their_place(start: Any, fake_core: A
     body = form(PARAMETERS, MAIL)
     connection = service.connect()
     connection.sendall(head(len(body)) + body)
-    eventually(lambda: service.queue.waiting == 1)
+    eventually(lambda: service.core.queued == 1)
     connection.close()
-    eventually(lambda: service.queue.waiting == 0)
+    eventually(lambda: service.core.queued == 0)
     service.core.holding = False
     assert first.result(180).status_code == 200
     assert service.submit().status_code == 200
@@ -424,7 +424,7 @@ def test_no_slot_in_time(start: Any, fake_core: Any) -> None:
 
 
 def test_waiting_has_a_limit(start: Any, fake_core: Any) -> None:
-    service = start([fake_core(maximum=1)], waiting_limit=100)
+    service = start([fake_core(maximum=1, waiting_limit=100)])
     service.core.holding = True
     first = in_background(service.submit)
     eventually(lambda: len(service.core.scanned) == 1)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.checks.phrasebook import Phrasebook, PhraseError, fold
-from gatepost.checks.phrases import LURES, WARES
+from gatepost.checks.phrases import LURES, WARES, Phrasebook, PhraseError, fold
 
 LANGUAGES = {"en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "zh", "ja"}
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from gatepost.checks.phrasebook import MAX_CHARS
-from gatepost.checks.phrases import Phrases, find_phrases, quote
+from gatepost.checks.phrases import MAX_CHARS, Phrases, find_phrases, quote
 from gatepost.findings import Reading
 from gatepost.mail.message import Message, Text
 

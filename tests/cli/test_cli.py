@@ -11,8 +11,8 @@ import pytest
 
 from gatepost import __version__
 from gatepost.cli import main
+from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import EXAMPLE, prepare
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 BAD = f"From: a@b.example\nSubject: \x1b[31mred\u202e\nContent-Type: application/octet-stream\n\n{EICAR}"

@@ -13,8 +13,8 @@ from tests.command_line import run_command
 
 from gatepost.cli.app import COMMANDS
 from gatepost.cli.commands import Group, NotPlainError, Parameter, list_parameters, read_plain
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 
 
 def commands() -> Iterator[tuple[str, Any]]:

@@ -13,8 +13,8 @@ from tests.command_line import run_command
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import GUARD_FILE
 from gatepost.store import open_store
 from gatepost.store.audit import CLI

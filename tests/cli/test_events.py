@@ -15,8 +15,8 @@ from gatepost.cli import main
 from gatepost.events.output import FileOutput
 from gatepost.events.schema import UserSignInFailed, encode_event
 from gatepost.events.webhook import EventSpool, read_segment, spool_name
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import GUARD_FILE
 
 Run = Callable[..., tuple[int, str, str]]

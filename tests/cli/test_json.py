@@ -16,9 +16,8 @@ import typer.main
 from gatepost.cli import main
 from gatepost.cli.app import COMMANDS
 from gatepost.cli.serve import greet, render_exports
-from gatepost.service.commands import Started
+from gatepost.service.commands import Started, prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 
 Run = Callable[..., Any]
 # They run until they are stopped; what they print is for people.

@@ -10,8 +10,8 @@ from gatepost.cli import learn
 from gatepost.learning import run
 from gatepost.learning.proof import Proof, Side
 from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.textmodel.learnt import LearntModel
 
 MODEL = LearntModel(b"\x01\x00", b"\x00\x3c", reports=2)

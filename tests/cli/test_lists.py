@@ -12,8 +12,8 @@ import pytest
 from gatepost.api.lists import FileRecord, ListChange, ListFileFormat, NewListEntry, PublicListsEntry, format_of
 from gatepost.cli import list_changes, main
 from gatepost.cli.list_changes import read_records, render_entries
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.first_start import prepare
 
 NOBODY = "0198c5a2-7c11-7d3e-9f00-00000000dead"
 Run = Callable[..., tuple[int, str, str]]
@@ -134,7 +134,7 @@ def test_faults_of_the_user_are_sentences(run: Run, arguments: list[str], code: 
 
 
 def read(raw: bytes, kind: ListFileFormat) -> list[tuple[int, int, str, str | None, str | None]]:
-    found = read_records(io.BytesIO(raw), kind, "file", lambda _: None)
+    found = read_records(io.BytesIO(raw), kind, "file", lambda _: None, "blocked-urls")
     return [(each.first, each.last, each.entry.entry, each.entry.comment, each.entry.expires) for each in found]
 
 

@@ -16,8 +16,8 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.store import open_store, privacy
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import structlog
 import uvicorn
+from tests.idle_guard import IdleGuard
 
 from gatepost.api.server import server_config
 from gatepost.cli import main
@@ -25,12 +26,12 @@ from gatepost.guard.http_source import build_rest_app
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.scanning.request import Load, ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate
+from gatepost.service.commands import prepare
 from gatepost.service.core import open_quarantine
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.service.routes import open_routing
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.store import open_store
@@ -89,7 +90,7 @@ def hold(data: Path) -> Hold:
                 with Spool(place.spool).new() as body:
                     body.write(raw)
                     body.finish()
-                    asked = ScanRequest(new_id(), 1, Envelope(sender, ("bob@y.example",), tenant=tenant), body)
+                    asked = ScanRequest(new_id(), 1, Envelope(sender, ("bob@y.example",), tenant=tenant))
                     report = Report(verdict, "quarantine", ("a:b",), 100, "because", subject="S\x1b[31m")
                     await quarantine.keep(asked, ScanResult(asked.ggrid, 1, 2, report), body)
             await store.close()
@@ -238,7 +239,7 @@ class CoreElsewhere:
         place, settings = DataFolder(self._data), load_guard(self._data)
         store = open_store(settings.storage.url, self._data)
         async with open_routing(settings, place) as routes, open_quarantine(settings, store, place, routes) as held:
-            app = build_rest_app(_IdleGuard(), SECRET, Spool(place.spool), bytes, held)
+            app = build_rest_app(IdleGuard(), SECRET, Spool(place.spool), bytes, held)
             server = uvicorn.Server(server_config(app, certificate=place.certificate, key=place.key))
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 self.port = listener.getsockname()[1]
@@ -248,19 +249,6 @@ class CoreElsewhere:
                 server.should_exit = True
                 await serving
         await store.close()
-
-
-class _IdleGuard:
-    rest_enabled = True
-
-    async def scan(self, _asked: ScanRequest) -> ScanResult:
-        raise AssertionError("nothing is scanned here")
-
-    async def wait_for_slot(self) -> None:
-        return None
-
-    def load(self) -> Load:
-        return Load(0, 1, 1)
 
 
 def _write_abby(folder: Path, data: Path, port: int) -> None:

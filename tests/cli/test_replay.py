@@ -20,8 +20,8 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Lookup, LookupAnswer
 from gatepost.rejudge.replay import compare, rejudge, rulings_of
 from gatepost.report import Report
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.stages import Context
 from gatepost.store import open_store
 from gatepost.store.audit import CLI

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gatepost.cli import main
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -13,8 +13,8 @@ from tests.store.test_schema_state import make_first_schema, newest, run_stateme
 
 from gatepost.cli import main
 from gatepost.service import upgrade
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store.schema_state import SchemaState
 

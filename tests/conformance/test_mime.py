@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gatepost.mail import addresses, entity, headers
+from gatepost.mail import addresses, headers, mime
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.headers import unfold
@@ -188,7 +188,7 @@ def field_differences(field: Field, header: Any, place: str) -> Iterator[Differe
     elif kind == "Address":
         yield from unequal(place, *both_addresses(field, value))
     elif kind == "ContentType":
-        parsed = entity.parse_parameters(unfold(field))
+        parsed = mime.parse_parameters(unfold(field))
         theirs = "/".join(filter(None, (value["c_type"], value.get("c_subtype")))).lower()
         yield from unequal(place, theirs, parsed.main)
         for attribute in value.get("attributes") or ():

@@ -16,7 +16,7 @@ from gatepost.digests.run import DigestBusy, DigestSender
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.service.digests import DigestSchedule
+from gatepost.service.schedules import DigestSchedule
 from gatepost.settings.digests import DigestSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.relay import Relay

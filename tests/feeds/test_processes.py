@@ -15,7 +15,7 @@ from tests.command_line import run_command
 from tests.feeds.running import keys
 
 from gatepost.metrics import exposition
-from gatepost.service.feeds import FeedSchedule
+from gatepost.service.schedules import FeedSchedule
 from gatepost.settings.files import load_abby
 from gatepost.store import open_store
 from gatepost.times import now

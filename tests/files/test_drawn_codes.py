@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gatepost.files.drawn_codes import find_drawn_codes, may_draw_code
-from gatepost.files.qr_codes import find_qr_codes
+from gatepost.files.qr_codes import find_drawn_codes, find_qr_codes, may_draw_code
 from gatepost.files.values import File
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part

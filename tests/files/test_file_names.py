@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.file_names import find_last_extensions, list_extensions, normalise_name
+from gatepost.files.file_types import find_last_extensions, list_extensions
+from gatepost.names import normal_file_name
 
 
 @pytest.mark.parametrize(
@@ -41,13 +42,18 @@ def test_names_without_an_extension(name: str) -> None:
     assert find_last_extensions(name) == ()
 
 
+def test_a_name_that_is_too_long_keeps_its_end() -> None:
+    assert find_last_extensions("invoice" + "s" * 5_000 + ".pdf.js") == ("js",)
+    assert len(normal_file_name("\ufdfa" * 5_000)) <= 512
+
+
 def test_all_extensions_the_last_one_first() -> None:
     assert list_extensions("invoice.pdf .JS.") == ("js", "pdf")
 
 
 @given(st.text(max_size=200))
 def test_any_text_has_a_normal_form_that_stays(name: str) -> None:
-    once = normalise_name(name)
+    once = normal_file_name(name)
     assert len(once) <= 3_000
     assert not once.endswith((" ", "."))
     assert isinstance(list_extensions(name), tuple)

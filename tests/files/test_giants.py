@@ -8,8 +8,8 @@ from tests.files.compound_files import make_compound
 from gatepost.files.documents import dispatch
 from gatepost.files.documents.contents_builder import MAX_WRITTEN
 from gatepost.files.documents.document_text import MAX_PLAIN
-from gatepost.files.documents.pdf_objects import MAX_PARSED
-from gatepost.files.signatures import identify
+from gatepost.files.documents.pdf import MAX_PARSED
+from gatepost.files.file_types import identify
 from gatepost.files.values import MAX_TEXT, MAX_TEXT_SOURCE, Contents, File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read

@@ -7,7 +7,7 @@ import pytest
 from tests.files.compound_files import make_compound
 
 from gatepost.files.saved_messages import COMPOUND, find_reported_messages, open_saved_message
-from gatepost.mail.attached_messages import MAX_MESSAGES
+from gatepost.mail.part_places import MAX_MESSAGES
 from gatepost.mail.reader import read
 
 HEADER = (

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.file_types import FAMILIES
-from gatepost.files.signatures import identify
+from gatepost.files.file_types import FAMILIES, identify
 
 
 @pytest.mark.parametrize(

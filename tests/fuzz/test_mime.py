@@ -6,8 +6,7 @@ from bench.nasty import message, mutation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.mail.budget import ReadBudget, ReadLimits
-from gatepost.mail.defects import DEFECTS
+from gatepost.mail.budget import DEFECTS, ReadBudget, ReadLimits
 from gatepost.mail.reader import MessageParts, read
 
 WORDS = (

@@ -14,7 +14,7 @@ from gatepost.mail.part_places import find_parts
 from gatepost.policy.layers import Effective, Layer, Policies, lay_over
 from gatepost.policy.rules import shipped_policy
 from gatepost.report import FileSeen, Line, Outcome, Report
-from gatepost.scanning.edits import Cut, Cuts, apply_edits
+from gatepost.scanning.edits import Cut, apply_edits
 from gatepost.scanning.request import ScanRequest
 
 TENANT, OTHER = "0198c5a2-7c11-7d3e-9f00-0000000000a1", "0198c5a2-7c11-7d3e-9f00-0000000000a2"
@@ -27,20 +27,13 @@ RAW = (
 DOMAINS = {"tenant.example": TENANT, "other.example": OTHER}
 
 
-class Body:
-    size = len(RAW)
-
-    def read(self) -> bytes:
-        return RAW
-
-
 class Domains:
     async def tenant_of(self, domain: str) -> str | None:
         return DOMAINS.get(domain)
 
 
-async def find(request: ScanRequest, parts: tuple[str, ...]) -> Cuts | None:
-    return Cuts(tuple(Cut(*place) for place in find_parts(request.body.read(), parts)))
+async def find(parts: tuple[str, ...]) -> tuple[Cut, ...]:
+    return tuple(Cut(*place) for place in find_parts(RAW, parts))
 
 
 def line(kind: Any, where: str, *, conclusive: bool = True, note: str = "") -> Line:
@@ -63,12 +56,10 @@ def plan(
 ) -> Planned:
     deployment = lay_over(Effective(shipped_policy()), Layer("deployment", "d", text))
     tenants = {TENANT: lay_over(deployment, Layer("tenant", "t", tenant_text))} if tenant_text else {}
-    request = ScanRequest(
-        "g", 0, Envelope("a@x.example", recipients, tenant=tenant), Body(), "smtp", unfit, can_act=True
-    )
+    request = ScanRequest("g", 0, Envelope("a@x.example", recipients, tenant=tenant), "smtp", unfit, can_act=True)
     planner = ActionPlanner(lambda: Policies(deployment, tenants), Domains())
     found = report or Report("malware", "quarantine", (), 0, "why", BAD, files=FILES)
-    return asyncio.run(planner.plan(request, found, find_parts))
+    return asyncio.run(planner.plan(request, len(RAW), found, find_parts))
 
 
 def test_tags_follow_the_verdict_and_only_with_its_decision() -> None:
@@ -144,12 +135,12 @@ def test_strip_puts_a_notice_in_the_place_of_the_attachment() -> None:
     assert not message.defects
 
 
-async def find_nothing(_request: ScanRequest, _parts: tuple[str, ...]) -> Cuts | None:
-    return None
+async def find_nothing(_parts: tuple[str, ...]) -> tuple[Cut, ...]:
+    return ()
 
 
-async def find_outside(_request: ScanRequest, _parts: tuple[str, ...]) -> Cuts | None:
-    return Cuts((Cut(0, 1 << 40, "1.2"),))
+async def find_outside(_parts: tuple[str, ...]) -> tuple[Cut, ...]:
+    return (Cut(0, 1 << 40, "1.2"),)
 
 
 REPORT = Report("malware", "quarantine", (), 0, "why", BAD, files=FILES)

@@ -12,15 +12,18 @@ import pytest
 import uvicorn
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
+from tests.waiting_client import WaitingClient
 
 from gatepost.abby.core_clients import RemoteCore
+from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
+from gatepost.guard.service import Guard
 from gatepost.mail.message import Envelope
 from gatepost.metrics import Timed, exposition
 from gatepost.report import Report
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.scanning.upload import CONTENT_TYPE
 from gatepost.service.certificates import sign_certificate
 
@@ -31,29 +34,30 @@ FRAME = len(HEAD).to_bytes(4) + HEAD + b"Subject: x\r\n\r\nbody"
 TYPE = {"content-type": CONTENT_TYPE}
 
 
-class Core:
+class Core(Guard):
     """Remembers what it was given."""
 
     def __init__(self) -> None:
         self.requests: list[ScanRequest] = []
         self.bodies: list[bytes] = []
         self.present = 3
-        self.full_after_upload = False
+        self.sizes: list[int] = []
+        self.full: Full | None = None
         self.fault: Exception | None = None
-
-    async def wait_for_slot(self) -> None:
-        return None
 
     def load(self) -> Load:
         return Load(self.present, 5, 10)
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+    async def scan_in_turn(
+        self, request: ScanRequest, body: MessageBody, _client: ConnectedClient
+    ) -> ScanResult | Full | ClientLeft:
         if self.fault:
             raise self.fault
-        if self.full_after_upload:
-            return Full(Load(10, 5, 10))
+        if self.full:
+            return self.full
         self.requests.append(request)
-        self.bodies.append(request.body.read() if request.body.size < 1_000 else b"")
+        self.sizes.append(body.size)
+        self.bodies.append(body.read() if body.size < 1_000 else b"")
         return ScanResult(request.ggrid, request.created, request.created + 1, REPORT)
 
 
@@ -142,14 +146,20 @@ def test_refusals(
     assert core.requests == []
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_a_full_core(tmp_path: Path, late: bool) -> None:
+@pytest.mark.parametrize("overloaded", [False, True])
+def test_a_core_that_takes_no_message(tmp_path: Path, overloaded: bool) -> None:
     core = Core()
-    core.full_after_upload, core.present = late, 3 if late else 10
+    core.full = Full(Load(10, 5, 10), overloaded=overloaded)
     answer = asked(core, tmp_path, content=FRAME, headers=TYPE)
     assert answer.status_code == 503
-    assert answer.json()["error"] == "full"
+    assert (answer.json()["error"], answer.json()["overloaded"]) == ("full", overloaded)
     assert answer.json()["load"] == {"in_processing": 10, "threshold": 5, "maximum": 10}
+
+
+def test_a_full_core_takes_a_message_that_can_wait(tmp_path: Path) -> None:
+    core = Core()
+    core.present = 10
+    assert asked(core, tmp_path, content=FRAME, headers=TYPE).status_code == 200
 
 
 def test_a_fault_of_ours_has_a_reference_that_is_in_the_log(tmp_path: Path) -> None:
@@ -196,15 +206,16 @@ def over_https(folder: Path, core: Core, test: Callable[[RemoteCore, httpx.Async
 
 def test_with_the_client_that_abby_uses(tmp_path: Path) -> None:
     async def test(remote: RemoteCore, _client: httpx.AsyncClient) -> None:
-        assert await remote.load() == Load(3, 5, 10)
+        assert await remote.ask_load() == Load(3, 5, 10)
         with Spool(tmp_path / "theirs").new() as body:
             body.write(b"mail")
             body.finish()
             ggrid, envelope = "0198a000-0000-7000-8000-00000000000b", Envelope("ü@s", ("r",), "192.0.2.1", "h", "t")
-            assert await remote.scan(ScanRequest(ggrid, 5, envelope, body)) == ScanResult(ggrid, 5, 6, REPORT)
+            asked, client = ScanRequest(ggrid, 5, envelope), WaitingClient()
+            assert await remote.scan(asked, body, client) == ScanResult(ggrid, 5, 6, REPORT)
             assert core.requests[0].envelope == envelope
-            core.full_after_upload = True
-            assert await remote.scan(ScanRequest(ggrid, 5, envelope, body)) == Full(Load(10, 5, 10))
+            for core.full in (Full(Load(10, 5, 10)), Full(Load(10, 5, 10, waiting=3), overloaded=True)):
+                assert await remote.scan(asked, body, client) == core.full
 
     core = Core()
     over_https(tmp_path, core, test)
@@ -225,18 +236,20 @@ def test_fifty_mebibytes_and_one_byte_more(tmp_path: Path, announced: bool) -> N
             answer = await client.post("/scan", content=_pieces(total), headers={**TYPE, **length})
             assert answer.status_code == status, answer.text
             assert status == 200 or answer.json()["error"] == "payload_too_large"
-        assert [request.body.size for request in core.requests] == [52_428_800, 5]
+        assert core.sizes == [52_428_800, 5]
 
     core = Core()
     over_https(tmp_path, core, test)
 
 
-def test_a_large_upload_to_a_full_core_gets_its_answer(tmp_path: Path) -> None:
+def test_a_large_upload_that_is_refused_gets_its_answer(tmp_path: Path) -> None:
+    """Also where the refusal is known before the upload has ended."""
+
     async def test(_remote: RemoteCore, client: httpx.AsyncClient) -> None:
-        for _ in range(3):
-            answer = await client.post("/scan", content=_pieces(20 << 20), headers=TYPE)
-            assert answer.status_code == 503
+        for headers, status in ((TYPE, 503), ({**TYPE, "authorization": "Bearer wrong"}, 401), ({}, 415)) * 2:
+            answer = await client.post("/scan", content=_pieces(20 << 20), headers=headers)
+            assert answer.status_code == status
 
     core = Core()
-    core.present = 10
+    core.full = Full(Load(10, 5, 10))
     over_https(tmp_path, core, test)

@@ -4,7 +4,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from gatepost.guard.admission import Admission
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.metrics import GuardMetrics, queue_status
 from gatepost.mail.message import Envelope
@@ -13,6 +12,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.messages import MessageRecord
+from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import PoolCounters
 
 
@@ -33,10 +33,10 @@ class Keeper:
 
 
 def test_everything_is_there() -> None:
-    admission = Admission(2, 1, 1.0)
-    registry, metrics = CollectorRegistry(), GuardMetrics(admission, Pool(), Names(), Keeper())
+    queue = FairQueue(2, 1, 1.0)
+    registry, metrics = CollectorRegistry(), GuardMetrics(queue, Pool(), Names(), Keeper())
     registry.register(metrics)
-    slots = [admission.enter() for _ in range(3)]
+    slots = [queue.enter(None) for _ in range(3)]
     assert slots[2] is None
     report = Report("spam", "quarantine", (), 0, "")
     metrics.observe_scan(MessageRecord("", 0, 0, Envelope(), 0, "", report), 0.02)

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import pytest
 from structlog.testing import capture_logs
+from tests.waiting_client import WaitingClient
 
+from gatepost.api.http import ClientLeft
 from gatepost.guard import service
-from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.service import Guard
@@ -19,25 +21,29 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Dns, DnsAnswer
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
-from gatepost.view.values import NotShown
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.fair_queue import FairQueue
+from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import JUDGE
+
+T = TypeVar("T")
 
 REPORT = Report("spam", "quarantine", ("text:lure",), 100, "why", subject="private words")
 
 
-class Pool:
+class Pool(WorkerPool):
     """Answers when told to, with what it is told."""
 
-    def __init__(self) -> None:
-        self.jobs: list[AnalysisJob] = []
+    def __init__(self, report: Report = REPORT) -> None:
+        self.report = report
+        self.jobs: list[Job[Any]] = []
         self.may_end = asyncio.Event()
         self.may_end.set()
         self.fault: Exception | None = None
@@ -49,18 +55,16 @@ class Pool:
     async def stop(self) -> None:
         self.state = "stopped"
 
-    async def extract(self, job: AnalysisJob) -> None:
-        raise AssertionError(f"{job.ggrid} was to be read for learning")
+    async def show(self, job: Job[T]) -> T:
+        raise AssertionError(f"{job.ggrid} was to be shown")
 
-    async def show(self, job: AnalysisJob) -> NotShown:
-        return NotShown("nobody looks here")
-
-    async def analyse(self, job: AnalysisJob) -> Report:
+    async def run(self, job: Job[T], *, patient: bool = False) -> T:
+        assert job.purpose is JUDGE
         self.jobs.append(job)
         await self.may_end.wait()
         if self.fault:
             raise self.fault
-        return REPORT
+        return cast("T", self.report)
 
 
 class Names:
@@ -78,13 +82,15 @@ class Names:
         self.closed = True
 
 
-class Plain:
-    """A body that is not of our spool."""
+class Plain(BytesBody):
+    """A body that counts how often it had to go to disk."""
 
-    size = 5
+    def __init__(self) -> None:
+        super().__init__(b"plain")
+        self.parked = 0
 
-    def read(self) -> bytes:
-        return b"plain"
+    def to_disk(self) -> None:
+        self.parked += 1
 
 
 class Deployment:
@@ -93,7 +99,7 @@ class Deployment:
     def __init__(self, folder: Path, maximum: int = 2, threshold: int = 20, delay: float = 0.0) -> None:
         self.store = open_store("sqlite:g.db", folder)
         self.pool, self.names = Pool(), Names()
-        self.admission = Admission(maximum, threshold, delay)
+        self.queue = FairQueue(maximum, threshold, delay)
         self.observed: list[str] = []
         self.now = 1_000.0
         self.guard = self.made(self.store)
@@ -104,14 +110,14 @@ class Deployment:
             store,
             self.pool,
             Answerer(self.names),
-            self.admission,
+            self.queue,
             observe=lambda record, _seconds: self.observed.append(record.report.verdict),
             clock=lambda: self.now,
         )
 
 
 def request(created: int = 999_000, ggrid: str = "") -> ScanRequest:
-    return ScanRequest(ggrid or new_id(), created, Envelope("a@private.example", ("b@private.example",)), Plain())
+    return ScanRequest(ggrid or new_id(), created, Envelope("a@private.example", ("b@private.example",)))
 
 
 def running(folder: Path, test: Callable[[Deployment], object], **options: float) -> None:
@@ -130,10 +136,8 @@ def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> Non
         with Spool(tmp_path / "spool").new() as body:
             body.write(b"raw mail")
             body.finish()
-            asked = ScanRequest(
-                new_id(), 999_000, Envelope("a@x.example"), body, client="192.0.2.9", queue_id="4BoRdEr"
-            )
-            result = await deployment.guard.scan(asked)
+            asked = ScanRequest(new_id(), 999_000, Envelope("a@x.example"), client="192.0.2.9", queue_id="4BoRdEr")
+            result = await deployment.guard.scan(asked, body)
             receipt = Receipt("", "192.0.2.9", "4BoRdEr")
             assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT, receipt)
             record = await deployment.store.message(asked.ggrid)
@@ -151,7 +155,7 @@ def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> Non
 
 def test_completed_is_never_before_created(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
-        result = await deployment.guard.scan(request(created=5_000_000))  # abby's clock is ahead
+        result = await deployment.guard.scan(request(created=5_000_000), Plain())  # abby's clock is ahead
         assert isinstance(result, ScanResult)
         assert result.created == result.completed == 5_000_000
 
@@ -160,9 +164,10 @@ def test_completed_is_never_before_created(tmp_path: Path) -> None:
 
 def test_the_first_result_of_a_ggrid_stands(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
-        first = await deployment.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001"))
+        asked = request(ggrid="0198a000-0000-7000-8000-000000000001")
+        first = await deployment.guard.scan(asked, Plain())
         deployment.now = 2_000.0
-        assert await deployment.guard.scan(request(ggrid="0198a000-0000-7000-8000-000000000001")) == first
+        assert await deployment.guard.scan(asked, Plain()) == first
 
     running(tmp_path, test)
 
@@ -177,19 +182,73 @@ async def until(true: Callable[[], bool]) -> None:
 def test_a_full_core_says_so_and_does_nothing(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
         deployment.pool.may_end.clear()
-        busy = [asyncio.ensure_future(deployment.guard.scan(request())) for _ in range(2)]
+        busy = [asyncio.ensure_future(deployment.guard.scan(request(), Plain())) for _ in range(2)]
         await until(lambda: len(deployment.pool.jobs) == 2)
-        third = await deployment.guard.scan(request())
+        third = await deployment.guard.scan(request(), Plain())
         assert isinstance(third, Full)
         assert third.load.in_processing == third.load.maximum == 2
         assert len(deployment.pool.jobs) == 2
-        waiting = asyncio.ensure_future(deployment.guard.wait_for_slot())
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
         deployment.pool.may_end.set()
         await asyncio.gather(*busy)
-        await asyncio.wait_for(waiting, 60)
-        assert isinstance(await deployment.guard.scan(request()), ScanResult)
+        assert isinstance(await deployment.guard.scan(request(), Plain()), ScanResult)
+
+    running(tmp_path, test)
+
+
+def test_a_client_of_the_api_waits_for_a_slot(tmp_path: Path) -> None:
+    async def test(deployment: Deployment) -> None:
+        guard, client, bodies = deployment.guard, WaitingClient(), [Plain() for _ in range(3)]
+        deployment.pool.may_end.clear()
+        scans = [asyncio.ensure_future(guard.scan_in_turn(request(), body, client)) for body in bodies]
+        await until(lambda: len(deployment.pool.jobs) == 2 and guard.load().waiting == 1)
+        await asyncio.sleep(0.01)
+        assert (len(deployment.pool.jobs), scans[2].done()) == (2, False)
+        assert guard.waiting == (1, 5)
+        assert [body.parked for body in bodies] == [0, 0, 1], "what waits lies on disk"
+        deployment.pool.may_end.set()
+        results = await asyncio.wait_for(asyncio.gather(*scans), 60)
+        assert all(isinstance(result, ScanResult) for result in results)
+        assert (guard.load().in_processing, guard.load().waiting, guard.waiting) == (0, 0, (0, 0))
+
+    running(tmp_path, test)
+
+
+@pytest.mark.parametrize("how", ["the client leaves", "the core stops"])
+def test_what_waits_is_given_up(tmp_path: Path, how: str) -> None:
+    async def test(deployment: Deployment) -> None:
+        guard, client = deployment.guard, WaitingClient()
+        deployment.pool.may_end.clear()
+        busy = asyncio.ensure_future(guard.scan(request(), Plain()))
+        await until(lambda: len(deployment.pool.jobs) == 1)
+        waiting = asyncio.ensure_future(guard.scan_in_turn(request(), Plain(), client))
+        await until(lambda: guard.load().waiting == 1)
+        stopping = asyncio.ensure_future(guard.stop()) if how == "the core stops" else None
+        if stopping is None:
+            client.leave.set()
+        outcome = await asyncio.wait_for(waiting, 60)
+        assert isinstance(outcome, Full if stopping else ClientLeft)
+        assert (guard.load().waiting, guard.waiting, len(deployment.pool.jobs)) == (0, (0, 0), 1)
+        deployment.pool.may_end.set()
+        assert isinstance(await busy, ScanResult)
+        if stopping:
+            await asyncio.wait_for(stopping, 60)
+            assert isinstance(await guard.scan_in_turn(request(), Plain(), client), Full)
+
+    running(tmp_path, test, maximum=1)
+
+
+def test_messages_that_wait_hold_so_much_and_no_more(tmp_path: Path) -> None:
+    async def test(deployment: Deployment) -> None:
+        deployment.queue = FairQueue(1, 1, 0.0, waiting_limit=9)
+        guard, client = deployment.made(deployment.store), WaitingClient()
+        deployment.pool.may_end.clear()
+        scans = [asyncio.ensure_future(guard.scan_in_turn(request(), Plain(), client)) for _ in range(2)]
+        await until(lambda: guard.load().waiting == 1)
+        refused = await guard.scan_in_turn(request(), Plain(), client)
+        assert isinstance(refused, Full)
+        assert refused.overloaded
+        deployment.pool.may_end.set()
+        await asyncio.gather(*scans)
 
     running(tmp_path, test)
 
@@ -197,7 +256,7 @@ def test_a_full_core_says_so_and_does_nothing(tmp_path: Path) -> None:
 def test_a_throttled_message_holds_its_slot_while_it_waits(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
         deployment.pool.may_end.clear()
-        scans = [asyncio.ensure_future(deployment.guard.scan(request())) for _ in range(2)]
+        scans = [asyncio.ensure_future(deployment.guard.scan(request(), Plain())) for _ in range(2)]
         await until(lambda: deployment.guard.load().in_processing == 2 and bool(deployment.pool.jobs))
         assert len(deployment.pool.jobs) == 1, "the second has not started"
         deployment.pool.may_end.set()
@@ -223,7 +282,7 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
         guard = deployment.made(Broken()) if how == "store" else deployment.guard  # type: ignore[arg-type]
         deployment.pool.fault = RuntimeError("bug") if how == "pool" else None
         deployment.pool.may_end.clear()
-        scan = asyncio.ensure_future(guard.scan(request()))
+        scan = asyncio.ensure_future(guard.scan(request(), Plain()))
         await asyncio.sleep(0)
         assert guard.load().in_processing == 1
         if how == "cancelled":
@@ -243,11 +302,11 @@ def test_the_log_names_the_message_and_nothing_of_it(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
         with capture_logs() as logged:
             asked = request()
-            await deployment.guard.scan(asked)
+            await deployment.guard.scan(asked, Plain())
         (event,) = logged
         assert event.pop("milliseconds") >= 0
         assert event == {
-            "event": "scanned",
+            "event": "message scanned",
             "log_level": "info",
             "ggrid": asked.ggrid,
             "verdict": "spam",
@@ -262,12 +321,12 @@ def test_stopping_finishes_what_is_in_flight_and_takes_nothing_new(tmp_path: Pat
     async def test(deployment: Deployment) -> None:
         await deployment.guard.start()
         deployment.pool.may_end.clear()
-        scan = asyncio.ensure_future(deployment.guard.scan(request()))
+        scan = asyncio.ensure_future(deployment.guard.scan(request(), Plain()))
         await asyncio.sleep(0)
         stopping = asyncio.ensure_future(deployment.guard.stop())
         await asyncio.sleep(0.01)
         assert (stopping.done(), deployment.pool.state) == (False, "started")
-        assert isinstance(await deployment.guard.scan(request()), Full)
+        assert isinstance(await deployment.guard.scan(request(), Plain()), Full)
         deployment.pool.may_end.set()
         assert isinstance(await scan, ScanResult)
         await asyncio.wait_for(stopping, 60)
@@ -282,7 +341,7 @@ def test_stopping_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
     async def test(deployment: Deployment) -> None:
         guard = deployment.made(deployment.store, Settings(analysis_timeout=10, stage_limit=5, max_throttle_delay=1))
         deployment.pool.may_end.clear()
-        scan = asyncio.ensure_future(guard.scan(request()))
+        scan = asyncio.ensure_future(guard.scan(request(), Plain()))
         await asyncio.sleep(0)
         with capture_logs() as logged:
             await guard.stop()
@@ -294,9 +353,9 @@ def test_stopping_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
-        old = await deployment.guard.scan(request())
+        old = await deployment.guard.scan(request(), Plain())
         deployment.now += 20 * 86_400
-        new = await deployment.guard.scan(request())
+        new = await deployment.guard.scan(request(), Plain())
         deployment.now += 11 * 86_400
         await deployment.guard.start()
         assert isinstance(old, ScanResult)
@@ -325,13 +384,13 @@ def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
         store = open_store("sqlite:g.db", tmp_path)
         answerer = Answerer(Resolver(["127.0.0.1:9"], 0.2))
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 30), answerer.answer, shipped_policy())
-        guard = Guard(Settings(), store, pool, answerer, Admission(20, 20, 5.0))
+        guard = Guard(Settings(), store, pool, answerer, FairQueue(20, 20, 5.0))
         await guard.start()
         with Spool(tmp_path / "spool").new() as body:
             body.write(b"From: a@sender.example\r\nSubject: Hello\r\n\r\nHello\r\n")
             body.finish()
             envelope = Envelope("a@sender.example", ("b@rcpt.example",), "192.0.2.1", "mx.sender.example")
-            result = await guard.scan(ScanRequest(new_id(), 1, envelope, body))
+            result = await guard.scan(ScanRequest(new_id(), 1, envelope), body)
         assert isinstance(result, ScanResult)
         assert result.report.decision != "undecided", result.report.reason
         assert result.report.authentication.spf.result == "temperror", "an outage of DNS is an outcome, not a verdict"

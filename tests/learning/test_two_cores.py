@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.waiting_client import WaitingClient
 
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
@@ -15,6 +16,7 @@ from gatepost.policy.layers import unchanged_policies
 from gatepost.policy.rules import OwnRule
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody
 from gatepost.service.core import build_guard
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.learning import LearningSettings
@@ -26,6 +28,7 @@ from gatepost.store.own_rules import RuleSet
 from gatepost.store.store import Store
 from gatepost.store.training_pools import TaughtMessage
 from gatepost.times import now
+from gatepost.workers.protocol import Extracted
 
 ANN = Actor("user", "ann")
 SECONDS = 10.0
@@ -34,18 +37,6 @@ the side gate open for them and bring the chairs inside before eight. After lunc
 walk on the gravel for a week or two. Questions about the colours go to Martha, who has chosen tulips and a few lilies.
 The bill is shared among the four houses as it was last year, and the shed key hangs on its usual hook by the door.
 """
-
-
-class Body:
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-
-    @property
-    def size(self) -> int:
-        return len(self._raw)
-
-    def read(self) -> bytes:
-        return self._raw
 
 
 def mail(number: int, kind: str) -> bytes:
@@ -63,7 +54,7 @@ def mail(number: int, kind: str) -> bytes:
 
 async def scan(guard: Guard, raw: bytes) -> ScanResult:
     envelope = Envelope("desk@works.example", ("ann@house.example",), "192.0.2.7", "mx.works.example")
-    result = await guard.scan(ScanRequest(new_id(), now(), envelope, Body(raw), "rest"))
+    result = await guard.scan(ScanRequest(new_id(), now(), envelope, "rest"), BytesBody(raw))
     assert isinstance(result, ScanResult)
     return result
 
@@ -126,8 +117,8 @@ async def _report_by_mail(store: Store, here: Guard, there: Guard) -> None:
     text = mail(5, "offer") + LETTER.replace("gardeners", "plumbers").encode()
     head = b"From: ann@house.example\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nLook.\r\n"
     report = head + b"--b\r\nContent-Type: message/rfc822\r\n\r\n" + text + b"\r\n--b--\r\n"
-    request = ScanRequest(new_id(), now(), Envelope("ann@house.example"), Body(report), "smtp")
-    reading = await here.read_report(request)
+    request = ScanRequest(new_id(), now(), Envelope("ann@house.example"), "smtp")
+    reading = await here.read_report(request, BytesBody(report))
     assert isinstance(reading, ReportReading)
     assert reading.carrier.senders == ("ann@house.example",)
     (message,) = reading.messages
@@ -168,11 +159,11 @@ async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
         taught = []
         for number in range(60):
             # The core that reads a reported message puts nothing on record.
-            request = ScanRequest(new_id(), now(), Envelope(), Body(mail(number, kind)), "report")
-            result = await here.scan(request)
-            assert isinstance(result, ScanResult)
-            assert result.report.features
-            taught.append(TaughtMessage(f"{kind}{number}", result.report.features))
+            request = ScanRequest(new_id(), now(), Envelope())
+            found = await here.read_features(request, BytesBody(mail(number, kind)), WaitingClient())
+            assert isinstance(found, Extracted)
+            assert found.row
+            taught.append(TaughtMessage(f"{kind}{number}", found.row))
         assert await store.add_reports(None, CLI, taught, unwanted=says) == 60
     assert await store.message(request.ggrid) is None
     delivered = await scan(there, mail(500, "offer"))

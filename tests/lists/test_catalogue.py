@@ -25,6 +25,7 @@ MEANINGS = {
     "url": {"block": "blocked-urls", "allow": "allowed-urls", "policy": "blocked-urls"},
     "sha256": {"block": "blocked-files", "allow": "allowed-files", "policy": "blocked-files"},
     "file-type": {"block": "blocked-file-types", "policy": "blocked-file-types"},
+    "file-name": {"block": "blocked-file-names", "policy": "blocked-file-names"},
     "phrase": {"block": "blocked-phrases", "policy": "blocked-phrases"},
     "domain": {"protect": "partner-domains"},
     "person": {"protect": "protected-people"},

@@ -68,6 +68,7 @@ ORDINARY = write_mail(
     f"Please do the wire transfer today, as {LINK} says.",
     "Ann Example <ann@example.com>",
     ("minutes.docm", b"minutes"),
+    ("Inv\u043eice 7.csv", b"a,b"),
 )
 SUSPICIOUS = write_mail("See the attached file.", "Ann Example <ann@example.com>", ("tool.exe", b"MZ" + bytes(200)))
 MALWARE = write_mail("See the attached file.", "Ann Example <ann@example.com>", ("a.com", EICAR_SIGNATURE))

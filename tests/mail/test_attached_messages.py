@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from gatepost.mail.attached_messages import MAX_MESSAGES, find_attached_messages
+from gatepost.mail.part_places import MAX_MESSAGES, find_attached_messages
 
 INNER = b"From: a@offers.example\r\nSubject: Kettles\r\n\r\nKettles by the ton.\r\n"
 EML = b'Content-Type: application/octet-stream\r\nContent-Disposition: attachment; filename="Kettles.EML"\r\n'

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gatepost.kinds import MIME_BARE_CR, MIME_NUL
-from gatepost.mail.budget import ReadBudget, ReadLimits
-from gatepost.mail.defects import DEFECTS
+from gatepost.mail.budget import DEFECTS, ReadBudget, ReadLimits
 from gatepost.mail.reader import MessageParts, read_within
 
 HEAD = b"From: a@example.org\r\n"

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.budget import ReadBudget
-from gatepost.mail.entity import Entity, describe_entity, parse_parameters
 from gatepost.mail.headers import read_section
+from gatepost.mail.mime import Entity, describe_entity, parse_parameters
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.link_wrappers import CODECS, MAX_LAYERS, Wrapper, _load_index, find_carried_url, unwrap
+from gatepost.mail.links import CODECS, MAX_LAYERS, Wrapper, _load_index, find_carried_url, unwrap
 from gatepost.urls import NO_URL, parse_url
 
 INNER = "https://evil.test/a?b=1"

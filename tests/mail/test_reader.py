@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gatepost.mail.defects import DEFECTS
+from gatepost.mail.budget import DEFECTS
 from gatepost.mail.reader import read
 from gatepost.names import Address
 

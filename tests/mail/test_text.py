@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.defects import DEFECTS
+from gatepost.mail.budget import DEFECTS
 from gatepost.mail.html.document import MAX_NODES
 from gatepost.mail.html.limits import MAX_TAGS
 from gatepost.mail.links import MAX_LINKS

@@ -157,12 +157,12 @@ def test_decisions(house: House, run: Run, decision: str, answer: bytes, kept: i
 def test_what_would_have_to_be_changed_is_held(run: Run, tmp_path: Path) -> None:
     """A handler that wants to deliver a message in another form must not have it delivered as it came."""
     body = Spool(tmp_path).new()
-    request = ScanRequest("g", 1, Envelope(), body, "milter")
+    request = ScanRequest("g", 1, Envelope(), "milter")
 
     async def decide() -> None:
         for decision, kept in (("deliver", 0), ("quarantine", 1)):
             holding = StrawHolding()
-            outcome = session.MilterOutcome(request, holding, in_queue=False)
+            outcome = session.MilterOutcome(request, body, holding, in_queue=False)
             report = Report("spam", decision, (), 0, "why")  # type: ignore[arg-type]
             assert (await outcome.deliver(ScanResult("g", 1, 1, report))).positive
             assert (len(holding.kept), outcome.delivered is None) == (kept, bool(kept))

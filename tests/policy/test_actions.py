@@ -2,10 +2,16 @@
 
 import pytest
 
-from gatepost.policy.actions import MessageAction, StrippedFile, find_mailbox_fault, find_mark_fault
 from gatepost.policy.file import read_policy_file
 from gatepost.policy.layers import override
-from gatepost.policy.rules import describe_rule_action, shipped_policy
+from gatepost.policy.rules import (
+    MessageAction,
+    StrippedFile,
+    describe_rule_action,
+    find_mailbox_fault,
+    find_mark_fault,
+    shipped_policy,
+)
 
 
 @pytest.mark.parametrize(

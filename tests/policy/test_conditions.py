@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gatepost.policy.condition_cost import Extent, estimate, measure, parse_tree, program_size
 from gatepost.policy.conditions import (
     MAX_CONDITION,
     MAX_COST,
@@ -16,13 +15,18 @@ from gatepost.policy.conditions import (
     TOO_DEAR,
     VARIABLES,
     ConditionError,
+    Extent,
     _environment,
     choose_result,
     describe_file,
+    estimate,
     evaluate,
     find_fault,
     is_storable,
     make_variables,
+    measure,
+    parse_tree,
+    program_size,
 )
 from gatepost.policy.file import read_policy_file
 from gatepost.policy.rules import shipped_policy

@@ -15,7 +15,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
 from gatepost.rejudge.replay import Change, EntryDryRun, rejudge, rulings_of
-from gatepost.report import Line, ListNote, Report
+from gatepost.report import FileSeen, Line, ListNote, Report
 from gatepost.stages import Context
 
 POLICY = shipped_policy()
@@ -31,6 +31,11 @@ SUBJECTS = (
     LINK,
     Subject("file", "ab" * 32, "1.2"),
     Subject("type", "exe", "1.2"),
+)
+
+FILES = (
+    FileSeen("1.2/a.zip", "zip", 9, "cd" * 32, ("a.zip",)),
+    FileSeen("1.2/a.zip/Setup 7.PDF.exe", "pe", 9, "ab" * 32, ("x/Setup 7.PDF.exe",)),
 )
 
 
@@ -85,7 +90,7 @@ def stored(
 ) -> Report:
     decision: Any = "deliver" if verdict == "clean" else "quarantine"
     aligned = Authentication(dmarc=Dmarc("pass", "sender.example", dkim_aligned=True))
-    fields: dict[str, Any] = {"subjects": SUBJECTS, "authentication": aligned} | more
+    fields: dict[str, Any] = {"subjects": SUBJECTS, "authentication": aligned, "files": FILES} | more
     return Report(verdict, decision, (), 0, "", lines, lists=notes, **fields)
 
 
@@ -116,6 +121,9 @@ def adding(name: str, *keys: str, scope: Any = "global") -> Change:
         ("blocked-urls", "evil.example/b", 0, 0),
         ("blocked-files", "ab" * 32, 1, 1),
         ("blocked-file-types", "exe", 1, 1),
+        ("blocked-file-names", "setup*.exe", 1, 1),
+        ("blocked-file-names", "*.pdf.exe", 1, 1),
+        ("blocked-file-names", "setup.exe", 0, 0),
     ],
 )
 def test_what_an_entry_would_have_done(name: str, key: str, hits: int, flips: int) -> None:
@@ -169,11 +177,31 @@ def test_a_custom_list_counts_for_its_kind() -> None:
 
 @pytest.mark.parametrize(
     ("name", "countable"),
-    [("blocked-urls", True), ("blocked-file-types", True), ("blocked-phrases", False), ("own-domains", False),
+    [("blocked-urls", True), ("blocked-file-types", True), ("blocked-file-names", True),
+     ("blocked-phrases", False), ("own-domains", False),
      ("protected-people", False), ("trusted-relays", False)],
 )  # fmt: skip
 def test_what_stored_keys_can_tell(name: str, countable: bool) -> None:
     assert adding(name).countable is countable
+
+
+def test_names_that_patterns_block_already_do_not_flip() -> None:
+    note = ListNote("blocked-file-names", "global", "setup*.exe", "blocked", "1.2/a.zip/Setup 7.PDF.exe")
+    held = stored("policy", notes=(note,))
+    assert rulings_of(held, {}).blocks[0].hit.key == "setup*.exe"
+    trial = tried(adding("blocked-file-names", "setup*.exe", "*.pdf.exe"), held)
+    assert (trial.hit, trial.flipped) == (1, 0)
+    change = Change(BY_NAME["blocked-file-names"], "global", ("setup*.exe",), adding=False)
+    assert (tried(change, held).hit, tried(change, held).flipped) == (1, 1)
+
+
+def test_the_comparison_of_names_is_bounded() -> None:
+    names = tuple("a" * 400 + str(number) for number in range(2_000))
+    report = stored(files=(FileSeen("1.2", "zip", 9, "ab" * 32, names),))
+    patterns = (f"*{'a' * (3 + number % 90)}b*{'a' * (3 + number // 90)}*" for number in range(500))
+    trial = EntryDryRun(adding("blocked-file-names", *patterns), POLICY, effort=20_000)
+    trial.consider(report, {})
+    assert trial.exhausted
 
 
 def test_the_work_is_bounded() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gatepost.scanning.spool import PREFIX, Spool, sha256
+from gatepost.scanning.spool import PREFIX, BytesBody, MessageBody, Spool
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -49,16 +49,21 @@ def test_writing_goes_on_after_a_move_to_disk(tmp_path: Path) -> None:
     body.close()
 
 
-def test_the_hash_of_any_body(tmp_path: Path) -> None:
-    class Plain:
-        size = 3
+@pytest.mark.parametrize("limit", [0, 100], ids=["on disk", "in memory"])
+def test_bytes_that_lie_elsewhere_are_a_body_like_any_other(tmp_path: Path, limit: int) -> None:
+    def describe(body: MessageBody) -> tuple[int, str, bytes, bytes, bytes, list[bytes]]:
+        return body.size, body.sha256, body.read(), body.head(3), body.head(100), list(body.chunks(2))
 
-        def read(self) -> bytes:
-            return b"abc"
-
-    with Spool(tmp_path).new() as body:
-        body.write(b"abc")
-        assert sha256(body) == sha256(Plain()) == hashlib.sha256(b"abc").hexdigest()
+    expected = (5, hashlib.sha256(b"abcde").hexdigest(), b"abcde", b"abc", b"abcde", [b"ab", b"cd", b"e"])
+    with Spool(tmp_path, limit).new() as spooled:
+        spooled.write(b"abcde")
+        assert describe(spooled) == expected, "also before it is finished"
+        spooled.finish()
+        given = BytesBody(b"abcde")
+        for _ in range(2):
+            assert describe(spooled) == describe(given) == expected
+            spooled.to_disk()
+            given.to_disk()
 
 
 def test_the_folder_is_private(tmp_path: Path) -> None:

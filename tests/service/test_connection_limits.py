@@ -20,7 +20,7 @@ from starlette.routing import Route
 from gatepost.api.connections import ConnectionLimits
 from gatepost.api.server import server_config
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.http_servers import Server
+from gatepost.service.listeners import Server
 
 
 def test_an_address_has_its_share_and_listed_hosts_a_reserve() -> None:
@@ -130,7 +130,7 @@ def test_silent_clients_hold_no_more_than_their_share(tmp_path: Path, encrypted:
 
 
 def test_a_handshake_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.service.http_servers.HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr("gatepost.service.listeners.HANDSHAKE_SECONDS", 0.2)
     pair = write_certificate(tmp_path)
     limits = ConnectionLimits(100, 100)
 

@@ -23,8 +23,8 @@ from bench.processes import await_output
 from tests.command_line import run_command
 from tests.doc_blocks import PAGES, ROOT, CodeBlock, blocks_of, read_blocks
 
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 # Pages whose examples have a test of their own, those that are about the checkout, and those on which one changes files

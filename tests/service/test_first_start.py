@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.service.commands import create_administrator, prepare
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.first_start import create_administrator, prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
 from gatepost.store import open_store
 from gatepost.store.users import Credentials

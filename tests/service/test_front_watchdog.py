@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from gatepost.node_memory import NodeMemory
-from gatepost.service.front_watchdog import ENDING, LOOKS_IN_ALL, LOOKS_WITH_LOCK, FrontWatchdog, Heartbeats
+from gatepost.service.watchdogs import ENDING, LOOKS_IN_ALL, LOOKS_WITH_LOCK, FrontWatchdog, Heartbeats
 
 
 @contextlib.contextmanager
@@ -79,11 +79,11 @@ def test_a_front_counts_while_its_event_loop_runs() -> None:
     heartbeats = Heartbeats(NodeMemory(1))
 
     async def run() -> None:
-        beating = asyncio.create_task(heartbeats.beat_forever())
+        heartbeats.start()
         await asyncio.sleep(0)
         assert heartbeats.columns[0][0] == 1
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        heartbeats.end()
+        await asyncio.sleep(0)
 
     asyncio.run(run())
     assert heartbeats.columns[0][0] == ENDING

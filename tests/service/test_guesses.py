@@ -6,27 +6,16 @@ from pathlib import Path
 import httpx
 import pytest
 from structlog.testing import capture_logs
+from tests.idle_guard import IdleGuard
 from tests.own_names import replace_in
 
 from gatepost.abby.authenticator import FREE_GUESSES
 from gatepost.guard.http_source import build_rest_app
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service import core as service_core
 from gatepost.service.core import SecretGuesses
 
 SECRET = "the right secret"
-
-
-class Core:
-    async def wait_for_slot(self) -> None:
-        return None
-
-    def load(self) -> Load:
-        return Load(0, 5, 10)
-
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
-        return Full(Load(0, 5, 10))
 
 
 def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +26,7 @@ def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     async def run() -> None:
         replace_in(monkeypatch, service_core, "asyncio", sleep=no_sleep)
-        app = build_rest_app(Core(), SECRET, Spool(tmp_path), bytes, None, SecretGuesses(clock=lambda: 1_000.0))
+        app = build_rest_app(IdleGuard(), SECRET, Spool(tmp_path), bytes, None, SecretGuesses(clock=lambda: 1_000.0))
 
         async def ask(secret: str, client: str) -> int:
             transport = httpx.ASGITransport(app, client=(client, 1))

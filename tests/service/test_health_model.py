@@ -23,7 +23,7 @@ from tests.service.test_reload import TOKENS, Node, run_on
 
 from gatepost.abby import core_clients
 from gatepost.abby.core_clients import RemoteCore
-from gatepost.abby.core_state import Down, queue_colour
+from gatepost.abby.cores import Down, queue_colour
 from gatepost.api.http import Endpoint, HttpErrors
 from gatepost.guard.metrics import queue_status
 from gatepost.scanning.held_mail import ReleaseOrder
@@ -154,7 +154,7 @@ def test_a_certificate_that_is_not_trusted_is_named(tmp_path: Path) -> None:
         ):
             core = RemoteCore(address, "secret", trusted)
             try:
-                return await core.load()
+                return await core.ask_load()
             finally:
                 await core.close()
 

@@ -13,10 +13,16 @@ from gatepost.guard.answers.dns import DnsCounters
 from gatepost.scanning.request import Condition, Load
 from gatepost.service.certificates import read_expiry, sign_certificate
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.health import HealthWatch
-from gatepost.service.health_warnings import HealthWarnings, warn_of_certificates
+from gatepost.service.health import (
+    LOOKS,
+    REASONS,
+    DeferralWatch,
+    HealthWarnings,
+    HealthWatch,
+    SmtpCounts,
+    warn_of_certificates,
+)
 from gatepost.service.plan import Plan
-from gatepost.service.smtp_deferrals import LOOKS, REASONS, DeferralWatch, SmtpCounts
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.store import open_store

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from tests.stolen_time import StolenTime
 
 from gatepost.metrics import exposition
-from gatepost.service import loop_watchdog
-from gatepost.service.loop_watchdog import LoopWatchdog
+from gatepost.service import watchdogs
+from gatepost.service.watchdogs import LoopWatchdog
 
 LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -49,7 +49,7 @@ def test_a_callback_that_computes_is_named(run: Run) -> None:
     stolen = StolenTime()
     watchdog = watched(run, work)
     assert watchdog.blocked == 1
-    assert watchdog.worst > loop_watchdog.LIMIT_SECONDS
+    assert watchdog.worst > watchdogs.LIMIT_SECONDS
     assert watchdog.worst_name.startswith("compute, ")
     stolen.expect(0.03 < watchdog.worst < 0.2, f"100 ms were counted as {watchdog.worst * 1000:.0f} ms")
 
@@ -121,7 +121,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         def warning(self, event: str, **fields: Any) -> None:
             lines.append({"event": event, **fields})
 
-    monkeypatch.setattr(loop_watchdog, "log", Log())
+    monkeypatch.setattr(watchdogs, "log", Log())
     return iter([lines])
 
 
@@ -147,7 +147,7 @@ def test_each_place_is_logged_once_a_minute_and_counted(logged: Iterator[list[di
 def test_a_system_without_such_timers_is_said(
     monkeypatch: pytest.MonkeyPatch, logged: Iterator[list[dict[str, Any]]]
 ) -> None:
-    monkeypatch.setattr(loop_watchdog, "_CALLS", {})
+    monkeypatch.setattr(watchdogs, "_CALLS", {})
 
     async def main() -> bool:
         return LoopWatchdog().start()

@@ -19,8 +19,8 @@ from tests.command_line import run_command
 
 from gatepost.client import Client
 from gatepost.client.exchange import Retries
+from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import EXAMPLE, prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text("utf-8")

@@ -23,8 +23,8 @@ from cryptography import x509
 from tests.command_line import run_command
 
 from gatepost.service.certificates import sign_certificate
+from gatepost.service.commands import EXAMPLE
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import EXAMPLE
 from gatepost.service.reloading import find_changed_files, load_state
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 

@@ -21,8 +21,8 @@ from bench.processes import await_output
 
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError, Retries, UnreachableError
+from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import EXAMPLE, prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")

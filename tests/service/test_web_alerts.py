@@ -15,8 +15,7 @@ from gatepost.events.schema import HealthChanged, NodeState
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import EventStream
 from gatepost.events.webhook import WebhookCaller
-from gatepost.service.event_stream import _note_wanted, build_alert_mailer
-from gatepost.service.web_alerts import WebAlerts, try_alert
+from gatepost.service.event_stream import WebAlerts, _note_wanted, build_alert_mailer, try_alert
 from gatepost.settings.event_keys import AlertMailSettings, AlertSettings, WebhookTarget
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.web_alerts import ALERT_KINDS, WebAlert, WebAlertError, build_alert, leave_out

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from gatepost.api.scanning import MAX_BODY
-from gatepost.service.certificate_watch import CertificateWatch
-from gatepost.service.certificates import sign_certificate
+from gatepost.service.certificates import CertificateWatch, load_certificates, sign_certificate
+from gatepost.service.core import _smtp_limits
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.listeners import load_certificates
-from gatepost.service.mail_sources import _smtp_limits
 from gatepost.service.plan import Plan
 from gatepost.service.routes import build_routing
 from gatepost.settings.delivery import list_hops
@@ -185,23 +183,19 @@ async def _watch_files(plan: Plan, folder: Path) -> None:
         if renewed == 1:
             raise fault
 
-    class Ports:
-        renewed = 0
+    shown = 0
 
-        def use_tls(self, _contexts: object) -> None:
-            self.renewed += 1
+    def show(_plan: Plan, _contexts: object) -> None:
+        nonlocal shown
+        shown += 1
 
-        def renew_smtp_certificate(self, _plan: Plan) -> None:
-            pass
-
-    ports = Ports()
-    watch = CertificateWatch(ports, lambda: plan, lambda _ca: None, renew)  # type: ignore[arg-type]
+    watch = CertificateWatch(lambda: plan, show, renew, lambda _ca: None)
     await watch.look()
-    assert (renewed, ports.renewed) == (0, 0)
+    assert (renewed, shown) == (0, 0)
     chain, key = sign_certificate(["other.example"], datetime.now(UTC))
     for name, content in (("chain.pem", chain), ("key.pem", key)):
         (folder / f"{name}.new").write_bytes(content)
         (folder / f"{name}.new").replace(folder / name)
     for _ in range(3):
         await watch.look()
-    assert (renewed, ports.renewed) == (2, 1)
+    assert (renewed, shown) == (2, 1)

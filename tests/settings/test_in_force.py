@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import load
 from gatepost.settings.in_force import differing_settings, settings_in_force
 from gatepost.settings.values import hide_credentials

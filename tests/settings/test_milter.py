@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.service.core import _milter_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.machine import check_ports
 from gatepost.service.doctor.rows import ExaminedFiles
-from gatepost.service.mail_sources import _milter_limits
 from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard

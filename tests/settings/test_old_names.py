@@ -11,10 +11,10 @@ from gatepost.cli import main
 from gatepost.policy.file import read_policy_file
 from gatepost.policy.rules import shipped_policy
 from gatepost.service import commands
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 from gatepost.service.doctor.rows import read_files
-from gatepost.service.first_start import prepare
 from gatepost.settings.document import parse_document, rename_keys
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import GUARD_FILE, find_old_names, load_guard, load_policies

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.policy.rules import shipped_policy
-from gatepost.service.publishing.version import _collect_files
+from gatepost.service.publishing import _collect_files
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard, load_policies
 from gatepost.settings.in_force import differing_settings

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.first_start import prepare
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby
 from gatepost.settings.in_force import differing_settings

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from gatepost.policy.actions import MessageAction
+from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.scanning.edits import Edit
-from gatepost.scanning.request import Full, Load, MessageBody, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.plan import bind, port_of
 from gatepost.smtp.client import Tenancy, parse_networks
@@ -58,11 +58,11 @@ class StrawGuard:
     def has_slot(self) -> bool:
         return not self.full_at_mail
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
+    async def scan(self, request: ScanRequest, body: MessageBody) -> ScanResult | Full:
         if self.full_at_dot:
             return Full(Load(1, 1, 1))
         self.scanned.append(request)
-        self.raw.append(request.body.read())
+        self.raw.append(body.read())
         await self.may_end.wait()
         if self.fault:
             raise self.fault

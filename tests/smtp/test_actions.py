@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.policy.actions import MessageAction
+from gatepost.policy.rules import MessageAction
 from gatepost.scanning.edits import Edit
 from gatepost.smtp.relay import HopTls, Relay
 from gatepost.smtp.routing import DEFAULT, Route, RouteRule, Routing

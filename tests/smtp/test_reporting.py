@@ -7,6 +7,7 @@ import pytest
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.report import Line, Report
 from gatepost.scanning.request import Full, Load, ScanRequest
+from gatepost.scanning.spool import MessageBody
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.reporting import ReportIntake, ReportReading
 from gatepost.store.errors import StorageError
@@ -29,7 +30,7 @@ class Reports:
         self.kept: list[MailReport] = []
         self.read: list[ScanRequest] = []
 
-    async def read_report(self, request: ScanRequest) -> ReportReading | Full:
+    async def read_report(self, request: ScanRequest, _body: MessageBody) -> ReportReading | Full:
         self.read.append(request)
         return Full(Load(1, 1, 1)) if self.full else ReportReading(self.carrier, self.messages)
 

@@ -10,7 +10,7 @@ import pytest
 from gatepost.auth.results import Arc, Authentication, Dmarc
 from gatepost.mail.message import Envelope
 from gatepost.node_memory import LocalRecords
-from gatepost.policy.actions import MessageAction
+from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.service.signing import make_record, write_key
 from gatepost.smtp.client import parse_networks

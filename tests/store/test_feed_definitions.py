@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.service.feeds import load_web_feeds
+from gatepost.service.schedules import load_web_feeds
 from gatepost.settings.web_feeds import WebFeed
 from gatepost.store import feed_definitions
 from gatepost.store.audit import Actor, AuditFilter

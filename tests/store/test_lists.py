@@ -106,6 +106,35 @@ def test_names_are_those_of_one_scope(use: Use) -> None:
     use(scenario)
 
 
+def test_a_custom_list_keeps_its_name_where_a_built_in_list_gets_the_same(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program goes on adding what it always did, and nothing of it becomes an entry of another kind."""
+
+    async def scenario(store: Store) -> None:
+        own = make_custom_list("blocked-file-names", "file-type", "policy", "Mine", "", 10)
+        with monkeypatch.context() as before:
+            before.delitem(BY_NAME, "blocked-file-names")
+            assert await store.create_list(None, own, ANN) == own
+        assert await store.list_definition(None, "blocked-file-names") == own
+        tenant = await new_tenant(store, "other")
+        assert await store.list_definition(tenant, "blocked-file-names") == BY_NAME["blocked-file-names"]
+        await store.add_entries(None, own, [NewEntry("exe", "exe")], ANN)
+        states = {state.definition.name: state for state in await store.lists(None)}
+        assert states["blocked-file-names"] == ListState(own, 1)
+        assert len(states) == len(await store.lists(None)) == len(LISTS)
+        unkeyed = await store.unkeyed(None)
+        ruling = rule_on(
+            await store.lookup(None, [("file-type", ("exe",))]), SUBJECTS, authenticated=True, custom=unkeyed.custom
+        )
+        assert [match.hit.key for match in ruling.blocks] == ["exe"]
+        assert await store.create_list(tenant, own, ANN) == NameTaken("blocked-file-names")
+        await store.delete_list(None, "blocked-file-names", ANN)
+        assert await store.list_definition(None, "blocked-file-names") == BY_NAME["blocked-file-names"]
+
+    use(scenario)
+
+
 def test_a_scope_has_so_many_custom_lists(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_CUSTOM_LISTS", 2)
 
@@ -178,6 +207,7 @@ ENTRIES = {
     "url": "evil.example/x",
     "sha256": "ab" * 32,
     "file-type": "exe",
+    "file-name": "invoice*.iso",
     "phrase": "wire now",
     "domain": "bank.example",
     "person": "ann <ann@bank.example>",

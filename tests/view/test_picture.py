@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
 from gatepost.files.pictures import MAX_SCANS
-from gatepost.view.message import build_view
-from gatepost.view.picture import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE, draw_picture
+from gatepost.view.message import MAX_SHOWN_PIXELS, MAX_SHOWN_SIDE, TOO_LARGE, build_view, draw_picture
 from gatepost.view.values import MAX_PNG, NotShown, Picture
 
 SECRET = b"<script>alert('a comment')</script>"

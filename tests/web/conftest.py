@@ -19,8 +19,8 @@ import uvicorn
 from argon2 import PasswordHasher
 
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_state import Down
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, Down
+from gatepost.api.http import ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
@@ -39,9 +39,9 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
 )
 from gatepost.scanning.request import Load, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.publishing.drafts import NodePublisher
+from gatepost.service.publishing import NodePublisher
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store import open_store
@@ -54,6 +54,7 @@ from gatepost.web.configuration import Publisher
 from gatepost.web.context import FeedLine, Installation, SignInRules
 from gatepost.web.openid import OpenidClient
 from gatepost.web.registry import build_site
+from gatepost.workers.protocol import Extracted
 
 PASSWORD = "four quiet words here"
 _quick_hasher = partial(PasswordHasher, time_cost=1, memory_cost=64)
@@ -90,7 +91,7 @@ class PlainCore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def scan(self, request: ScanRequest) -> ScanResult:
+    async def scan(self, request: ScanRequest, _body: MessageBody, _client: ConnectedClient) -> ScanResult:
         record = MessageRecord(
             *(request.ggrid, request.created, request.created + 5, request.envelope, 10, "cd" * 32, REPORT),
             source=request.source,
@@ -98,11 +99,22 @@ class PlainCore:
         await self._store.record_message(record)
         return ScanResult(record.ggrid, record.created, record.completed, REPORT)
 
-    async def load(self, *, once_free: bool = False) -> Load:
+    async def read_features(
+        self, _request: ScanRequest, _body: MessageBody, _client: ConnectedClient
+    ) -> Extracted | NotShown:
+        return NotShown("no page reads a message in this way")
+
+    async def ask_load(self) -> Load:
         return Load(0, 1, 1)
 
-    def peek(self) -> Load | None:
+    def load_now(self) -> Load | None:
         return None
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return 0, 0
+
+    def trust(self, _ca: Path) -> None: ...
 
     async def close(self) -> None:
         return None

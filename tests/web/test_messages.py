@@ -11,7 +11,7 @@ from tests.web.conftest import REPORT
 
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.policy.actions import MessageAction
+from gatepost.policy.rules import MessageAction
 from gatepost.report import ListNote
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.messages import MessageRecord

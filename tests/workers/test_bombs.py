@@ -7,29 +7,21 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from email.message import EmailMessage
+from typing import Any
 
 import pytest
 
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.workers import warmup
-from gatepost.workers.jobs import AnalysisJob, PoolCounters
+from gatepost.workers.jobs import Job, PoolCounters
 from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import JUDGE
 
 SETTINGS = PoolSettings(2, 120.0, 40.0, 512 << 20)
 LETTER = b"From: ann@sender.example\nTo: bob@receiver.example\nSubject: Lunch\nMessage-ID: <1@x>\n\nAt noon?\n"
-
-
-class Body:
-    """A message in memory."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self.size = len(raw)
-
-    def read(self) -> bytes:
-        return self._raw
 
 
 def zeros() -> bytes:
@@ -102,7 +94,7 @@ def mail(name: str, content: bytes) -> bytes:
     return message.as_bytes()
 
 
-async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
     return warmup.answers_to(questions)
 
 
@@ -110,8 +102,8 @@ async def analysed(*raws: bytes) -> tuple[list[Report], PoolCounters]:
     pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
     await pool.start()
     try:
-        jobs = [AnalysisJob(str(at), warmup.ENVELOPE, Body(raw), warmup.NOW) for at, raw in enumerate(raws)]
-        return await asyncio.gather(*map(pool.analyse, jobs)), pool.counters()
+        jobs = [Job(JUDGE, str(at), warmup.ENVELOPE, BytesBody(raw), warmup.NOW) for at, raw in enumerate(raws)]
+        return await asyncio.gather(*map(pool.run, jobs)), pool.counters()
     finally:
         await pool.stop()
 

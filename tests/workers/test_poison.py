@@ -13,9 +13,11 @@ from tests.workers.test_pool import PLAIN, SIGNED, Kept, changed, faulty, from_z
 
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report, undecided
+from gatepost.scanning.spool import BytesBody
 from gatepost.workers import poison, supervisor, warmup
-from gatepost.workers.jobs import AnalysisJob, ListSnapshot
+from gatepost.workers.jobs import Job, Snapshot
 from gatepost.workers.poison import MAX_REMEMBERED, MESSAGE_SECONDS, SNAPSHOT_SECONDS, PoisonMemory
+from gatepost.workers.protocol import JUDGE, VIEW
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
@@ -28,12 +30,14 @@ UNDECIDED = undecided("parse broke the analysis: it crashed the worker")
 def test_a_message_is_remembered_for_a_while() -> None:
     now = [0.0]
     memory = PoisonMemory(lambda: now[0])
-    memory.remember(job(b"bad"), {"parse": "x"}, UNDECIDED)
+    broken = job(b"bad")
+    broken.skip["parse"] = "x"
+    memory.remember(broken, UNDECIDED)
     assert memory.recall(job(b"good")) is None
     found = memory.recall(job(b"bad", "another name"))
     assert found is not None
-    assert (found.skip, found.report) == ({"parse": "x"}, UNDECIDED)
-    looked_at = msgspec.structs.replace(job(b"bad"), purpose="view")
+    assert (found.skip, found.result) == ({"parse": "x"}, UNDECIDED)
+    looked_at = Job(VIEW, "bad", warmup.ENVELOPE, BytesBody(b"bad"), warmup.NOW)
     assert memory.recall(looked_at) is None, "who looks at a message reads it otherwise"
     now[0] = MESSAGE_SECONDS
     assert memory.recall(job(b"bad")) is None
@@ -44,7 +48,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(poison, "MAX_REMEMBERED", 10)
     memory = PoisonMemory()
     for number in range(30):
-        memory.remember(job(b"%d" % number), {}, None)
+        memory.remember(job(b"%d" % number), None)
         memory.blame_snapshot(("lists:", str(number)))
     assert (len(memory._messages), len(memory._deaths)) == (10, 10)
     assert memory.recall(job(b"19")) is None
@@ -57,14 +61,12 @@ def test_a_snapshot_is_refused_after_its_second_death_and_for_a_minute() -> None
     memory = PoisonMemory(lambda: now[0])
     policy, first, second = ("policy", "1"), ("lists:t", "1"), ("lists:t", "2")
     memory.blame_snapshot(first)
-    assert memory.refuse_snapshots((policy, first)) is None
+    assert not memory.refuses((policy, first))
     memory.blame_snapshot(first)
-    refused = memory.refuse_snapshots((policy, first))
-    assert refused is not None
-    assert refused.decision == "undecided"
-    assert memory.refuse_snapshots((policy, second)) is None
+    assert memory.refuses((policy, first))
+    assert not memory.refuses((policy, second))
     now[0] = SNAPSHOT_SECONDS
-    assert memory.refuse_snapshots((policy, first)) is None
+    assert not memory.refuses((policy, first))
 
 
 def test_copies_cost_no_further_worker() -> None:
@@ -72,10 +74,10 @@ def test_copies_cost_no_further_worker() -> None:
 
     async def main() -> Any:
         async with running() as pool:
-            fatal = await asyncio.gather(*(pool.analyse(faulty("parse:die")) for _ in range(12)))
-            curable = await asyncio.gather(*(pool.analyse(faulty("check:die")) for _ in range(12)))
-            later = await pool.analyse(faulty("check:die"))
-            return fatal, curable, later, await pool.analyse(job()), pool.counters()
+            fatal = await asyncio.gather(*(pool.run(faulty("parse:die")) for _ in range(12)))
+            curable = await asyncio.gather(*(pool.run(faulty("check:die")) for _ in range(12)))
+            later = await pool.run(faulty("check:die"))
+            return fatal, curable, later, await pool.run(job()), pool.counters()
 
     fatal, curable, later, honest, counters = run(main())
     assert {report.decision for report in fatal} == {"undecided"}
@@ -94,10 +96,10 @@ def test_slow_messages_do_not_hold_up_others() -> None:
     async def main() -> Any:
         async with running(changed(analysis_timeout=360.0, stage_limit=120.0, slots=20)) as pool:
             slow = [
-                asyncio.create_task(pool.analyse(job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n))))
+                asyncio.create_task(pool.run(job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n))))
                 for n in range(19)
             ]
-            honest = await asyncio.gather(*(pool.analyse(job(SIGNED)) for _ in range(20)))
+            honest = await asyncio.gather(*(pool.run(job(SIGNED)) for _ in range(20)))
             counters = pool.counters()
             finished = sum(task.done() for task in slow)
             for task in slow:
@@ -120,7 +122,7 @@ def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> Any:
         async with running(changed(processes=1, analysis_timeout=9.0)) as pool:
             slow = [job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n)) for n in range(3)]
-            reports = await asyncio.gather(*map(pool.analyse, slow))
+            reports = await asyncio.gather(*map(pool.run, slow))
             await until(lambda: pool.counters().workers == 1)
             return reports, pool.counters()
 
@@ -141,11 +143,11 @@ def test_more_endless_messages_than_stand_ins_do_not_starve_another_tenant(
     async def main() -> Any:
         async with running(changed(processes=1, analysis_timeout=90.0, stage_limit=2.0)) as pool:
             flood = [
-                asyncio.create_task(pool.analyse(of_tenant("a", b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n)))
+                asyncio.create_task(pool.run(of_tenant("a", b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n)))
                 for n in range(14)
             ]
             await until(lambda: pool.counters().busy > 0)
-            honest = await pool.analyse(of_tenant("b", b""))
+            honest = await pool.run(of_tenant("b", b""))
             finished = sum(task.done() for task in flood)
             reports = await asyncio.gather(*flood)
             await until(lambda: pool.counters().workers == 1)
@@ -159,23 +161,23 @@ def test_more_endless_messages_than_stand_ins_do_not_starve_another_tenant(
     assert counters.queued == 0
 
 
-def of_tenant(tenant: str, head: bytes) -> AnalysisJob:
-    plain = job(head + PLAIN, f"{tenant}-{head!r}")
-    return msgspec.structs.replace(plain, envelope=msgspec.structs.replace(plain.envelope, tenant=tenant))
+def of_tenant(tenant: str, head: bytes) -> Job[Report]:
+    envelope = msgspec.structs.replace(warmup.ENVELOPE, tenant=tenant)
+    return Job(JUDGE, f"{tenant}-{head!r}", envelope, BytesBody(head + PLAIN), warmup.NOW)
 
 
-def with_lists(version: str, data: bytes) -> AnalysisJob:
-    lists = ListSnapshot("lists:t", version, data)
-    return msgspec.structs.replace(job(SIGNED + version.encode()), lists=lists)
+def with_lists(version: str, data: bytes) -> Job[Report]:
+    body, lists = BytesBody(SIGNED + version.encode()), Snapshot("lists:t", version, data)
+    return Job(JUDGE, "plain", warmup.ENVELOPE, body, warmup.NOW, lists=lists)
 
 
 def test_a_death_over_a_snapshot_is_not_the_message_s() -> None:
     async def main() -> Any:
         async with running(changed(processes=1)) as pool:
-            first = await pool.analyse(with_lists("1", b"no lists at all"))
+            first = await pool.run(with_lists("1", b"no lists at all"))
             lost = pool.counters().kills["crash"]
-            again = await pool.analyse(with_lists("1", b"no lists at all"))
-            others = [await pool.analyse(job(SIGNED)), await pool.analyse(with_lists("2", b""))]
+            again = await pool.run(with_lists("1", b"no lists at all"))
+            others = [await pool.run(job(SIGNED)), await pool.run(with_lists("2", b""))]
             return first, again, others, lost, pool.counters()
 
     first, again, others, lost, counters = run(main())
@@ -199,9 +201,9 @@ def test_nothing_waits_for_the_collector() -> None:
         async def analyse(raw: bytes, name: str) -> Report:
             body = Watched(raw)
             seen.append(weakref.ref(body))
-            return await pool.analyse(AnalysisJob(name, warmup.ENVELOPE, body, warmup.NOW))
+            return await pool.run(Job(JUDGE, name, warmup.ENVELOPE, body, warmup.NOW))
 
-        async def answer(asking: AnalysisJob, questions: Questions) -> Answers:
+        async def answer(asking: Job[Any], questions: Questions) -> Answers:
             if asking.ggrid == "raises":
                 raise ConnectionError("the database is gone")
             await asyncio.sleep(0)

@@ -22,16 +22,18 @@ from gatepost.policy.layers import override
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Dns, Question, Questions
 from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.workers import pool as pool_module
 from gatepost.workers import warmup
-from gatepost.workers.jobs import WHAT_HAPPENED, AnalysisJob, PoolCounters
+from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoolCounters
 from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import JUDGE
 
 LOOPS = pytest.mark.parametrize(
     "run", [pytest.param(asyncio.run, id="asyncio", marks=pytest.mark.variant), pytest.param(uvloop.run, id="uvloop")]
 )
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-Answer = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
+Answer = Callable[[Job[Any], Questions], Awaitable[Answers]]
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 # Limits that no honest message reaches on a busy machine, and short ones for those that never end.
@@ -43,31 +45,27 @@ PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
 SIGNED = warmup.specimens()[-2]
 
 
-class Kept:
+class Kept(BytesBody):
     """A body that counts how often it is read."""
 
     def __init__(self, raw: bytes) -> None:
-        self._raw = raw
+        super().__init__(raw)
         self.reads = 0
-
-    @property
-    def size(self) -> int:
-        return len(self._raw)
 
     def read(self) -> bytes:
         self.reads += 1
-        return self._raw
+        return super().read()
 
 
-def job(raw: bytes = PLAIN, name: str = "plain") -> AnalysisJob:
-    return AnalysisJob(name, warmup.ENVELOPE, Kept(raw), warmup.NOW)
+def job(raw: bytes = PLAIN, name: str = "plain") -> Job[Report]:
+    return Job(JUDGE, name, warmup.ENVELOPE, Kept(raw), warmup.NOW)
 
 
-def faulty(what: str) -> AnalysisJob:
+def faulty(what: str) -> Job[Report]:
     return job(f"X-Gatepost-Fault: {what}\r\n".encode() + PLAIN, what)
 
 
-async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
     return warmup.answers_to(questions)
 
 
@@ -104,7 +102,7 @@ def test_a_sealed_worker_reads_every_specimen_as_an_open_process_does(run: Run) 
     async def main() -> tuple[list[Report], bool]:
         async with running() as pool:
             specimens = [job(raw) for raw in warmup.specimens()]
-            return await asyncio.gather(*map(pool.analyse, specimens)), pool.counters().sealed
+            return await asyncio.gather(*map(pool.run, specimens)), pool.counters().sealed
 
     reports, sealed = run(main())
     assert sealed
@@ -121,7 +119,7 @@ def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(shared: Callabl
 
     async def main() -> list[Report]:
         async with running() as pool:
-            return await asyncio.gather(*(pool.analyse(job(path.read_bytes())) for path in files))
+            return await asyncio.gather(*(pool.run(job(path.read_bytes())) for path in files))
 
     reports = asyncio.run(main())
     assert [path.name for path, got in zip(files, reports, strict=True) if amiss(got)] == []
@@ -153,10 +151,10 @@ def moment() -> tuple[dict[str, Report], list[Report], PoolCounters]:
 
     async def main() -> Any:
         async with running(STRICT) as pool:
-            poison = [asyncio.create_task(pool.analyse(faulty(what))) for what in POISON]
-            others = await asyncio.gather(*(pool.analyse(job()) for _ in range(20)))
+            poison = [asyncio.create_task(pool.run(faulty(what))) for what in POISON]
+            others = await asyncio.gather(*(pool.run(job()) for _ in range(20)))
             reports = await asyncio.gather(*poison)
-            others.append(await pool.analyse(job()))
+            others.append(await pool.run(job()))
             await until(lambda: pool.counters().workers == SETTINGS.processes)
             return dict(zip(POISON, reports, strict=True)), others, pool.counters()
 
@@ -185,7 +183,7 @@ def test_suspended_jobs_survive_a_kill_with_their_answers(run: Run) -> None:
     async def main() -> Any:
         gate, waiting = asyncio.Event(), 0
 
-        async def answer(asking: AnalysisJob, questions: Questions) -> Answers:
+        async def answer(asking: Job[Any], questions: Questions) -> Answers:
             nonlocal waiting
             asked.update((asking.ggrid, question) for question in questions)
             if asking.ggrid != "check:die" and Dns("more.example", "TXT") in questions:
@@ -194,9 +192,9 @@ def test_suspended_jobs_survive_a_kill_with_their_answers(run: Run) -> None:
             return warmup.answers_to(questions)
 
         async with running(changed(processes=1), answer) as pool:
-            suspended = [asyncio.create_task(pool.analyse(job(SIGNED, str(number)))) for number in range(3)]
+            suspended = [asyncio.create_task(pool.run(job(SIGNED, str(number)))) for number in range(3)]
             await until(lambda: waiting == 3)
-            poison = await pool.analyse(faulty("check:die"))
+            poison = await pool.run(faulty("check:die"))
             gate.set()
             return await asyncio.gather(*suspended), poison, pool.counters()
 
@@ -213,13 +211,13 @@ def test_suspended_jobs_survive_a_kill_with_their_answers(run: Run) -> None:
 
 
 def test_time_spent_asking_counts_and_kills_nobody() -> None:
-    async def never(_job: AnalysisJob, _questions: Questions) -> Answers:
+    async def never(_job: Job[Any], _questions: Questions) -> Answers:
         await asyncio.Event().wait()
         return ()
 
     async def main() -> Any:
         async with running(changed(analysis_timeout=2.0), never) as pool:
-            return await pool.analyse(job(SIGNED)), pool.counters()
+            return await pool.run(job(SIGNED)), pool.counters()
 
     report, counters = asyncio.run(main())
     assert (report.decision, report.reason) == ("undecided", "the analysis ran out of its time")
@@ -230,8 +228,8 @@ def test_time_spent_asking_counts_and_kills_nobody() -> None:
 def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
     async def main() -> Any:
         async with running(changed(processes=1, analysis_timeout=4.0)) as pool:
-            late = await pool.analyse(faulty("every:sleep=150"))
-            return late, await pool.analyse(job()), pool.counters()
+            late = await pool.run(faulty("every:sleep=150"))
+            return late, await pool.run(job()), pool.counters()
 
     late, after, counters = asyncio.run(main())
     assert (late.decision, late.reason) == ("undecided", "the analysis ran out of its time")
@@ -249,13 +247,13 @@ def test_a_worker_that_lies_on_its_page_is_killed_at_the_deadline(leaves: bool) 
 
     async def main() -> Any:
         async with running(changed(processes=1, analysis_timeout=6.0)) as pool:
-            lying = asyncio.create_task(pool.analyse(faulty("parse:lie")))
+            lying = asyncio.create_task(pool.run(faulty("parse:lie")))
             await until(lambda: pool.counters().busy == 1)
             if leaves:
                 lying.cancel()
             done, _ = await asyncio.wait([lying])
             reports = [each.result() for each in done if not each.cancelled()]
-            after = await pool.analyse(job())
+            after = await pool.run(job())
             await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
             return reports, after, pool.counters()
 
@@ -272,9 +270,9 @@ def test_a_worker_that_computes_without_a_job_is_killed(monkeypatch: pytest.Monk
 
     async def main() -> Any:
         async with running(changed(processes=1)) as pool:
-            burning = await pool.analyse(faulty("check:burn"))
+            burning = await pool.run(faulty("check:burn"))
             await until(lambda: pool.counters().kills["cpu"] == 1 and pool.counters().workers == 1)
-            return burning, await pool.analyse(job()), pool.counters()
+            return burning, await pool.run(job()), pool.counters()
 
     burning, after, counters = asyncio.run(main())
     assert (burning.verdict, after.verdict) == ("clean", "clean")
@@ -282,7 +280,7 @@ def test_a_worker_that_computes_without_a_job_is_killed(monkeypatch: pytest.Monk
 
 
 def test_questions_that_cannot_be_answered() -> None:
-    async def answer(asking: AnalysisJob, questions: Questions) -> Answers:
+    async def answer(asking: Job[Any], questions: Questions) -> Answers:
         if asking.ggrid == "raises":
             raise ConnectionError("the database is gone")
         return () if asking.ggrid == "too few" else warmup.answers_to(questions)
@@ -290,7 +288,7 @@ def test_questions_that_cannot_be_answered() -> None:
     async def main() -> Any:
         async with running(changed(processes=1), answer) as pool:
             names = ("raises", "too few", "plain")
-            return await asyncio.gather(*(pool.analyse(job(SIGNED, name)) for name in names))
+            return await asyncio.gather(*(pool.run(job(SIGNED, name)) for name in names))
 
     *unlucky, other = asyncio.run(main())
     for report in unlucky:
@@ -301,13 +299,14 @@ def test_questions_that_cannot_be_answered() -> None:
 def test_bodies_are_read_when_a_worker_is_ready_for_them() -> None:
     async def main() -> Any:
         async with running(changed(processes=1)) as pool:
-            sleeping = asyncio.create_task(pool.analyse(faulty("check:sleep=1000")))
-            large, small = job(PLAIN + b"x" * (3 << 20), "large"), job()
-            waiting = [asyncio.create_task(pool.analyse(one)) for one in (large, small)]
+            sleeping = asyncio.create_task(pool.run(faulty("check:sleep=1000")))
+            large, small = bodies = Kept(PLAIN + b"x" * (3 << 20)), Kept(PLAIN)
+            jobs = [Job(JUDGE, "plain", warmup.ENVELOPE, body, warmup.NOW) for body in bodies]
+            waiting = [asyncio.create_task(pool.run(one)) for one in jobs]
             await until(lambda: pool.counters().queued == 2)
-            early = (large.body.reads, small.body.reads, pool.counters().queued)  # type: ignore[attr-defined]
+            early = (large.reads, small.reads, pool.counters().queued)
             reports = await asyncio.gather(sleeping, *waiting)
-            return early, [report.decision for report in reports], large.body.reads  # type: ignore[attr-defined]
+            return early, [report.decision for report in reports], large.reads
 
     early, decisions, reads = asyncio.run(main())
     assert early == (0, 0, 2)
@@ -325,8 +324,8 @@ def test_a_body_that_cannot_be_read_is_undecided() -> None:
     async def main() -> Any:
         async with running(changed(processes=1)) as pool:
             bodies = [Unreadable(bytes(size)) for size in (10, 2 << 20)]
-            broken = [AnalysisJob("broken", warmup.ENVELOPE, body, 0.0) for body in bodies]
-            return await asyncio.gather(*map(pool.analyse, [*broken, job()])), pool.counters()
+            broken = [Job(JUDGE, "broken", warmup.ENVELOPE, body, 0.0) for body in bodies]
+            return await asyncio.gather(*map(pool.run, [*broken, job()])), pool.counters()
 
     reports, counters = asyncio.run(main())
     assert [report.decision for report in reports] == ["undecided", "undecided", "deliver"]
@@ -338,11 +337,11 @@ def test_a_caller_that_leaves_frees_its_worker() -> None:
         async with running(changed(processes=1, stage_limit=1.0)) as pool:
             for what in ("parse:sleep=100", "parse:spin"):
                 await until(lambda: not pool.counters().busy)
-                leaving = asyncio.create_task(pool.analyse(faulty(what)))
+                leaving = asyncio.create_task(pool.run(faulty(what)))
                 await until(lambda: pool.counters().busy == 1)
                 leaving.cancel()
                 await asyncio.wait([leaving])
-            report = await pool.analyse(job())
+            report = await pool.run(job())
             await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
             return report, pool.counters()
 
@@ -354,11 +353,10 @@ def test_a_caller_that_leaves_frees_its_worker() -> None:
 def test_a_new_policy_holds_for_the_next_message() -> None:
     async def main() -> Any:
         async with running(changed(processes=1)) as pool:
-            poison = faulty("check:crash")
-            before = await pool.analyse(poison)
+            before = await pool.run(faulty("check:crash"))
             policy = override(shipped_policy(), '[verdicts.unscannable]\ndecision = "bounce"\n')
             pool.publish(None, policy)
-            return before.decision, (await pool.analyse(poison)).decision
+            return before.decision, (await pool.run(faulty("check:crash"))).decision
 
     assert asyncio.run(main()) == ("quarantine", "bounce")
 
@@ -371,17 +369,17 @@ def test_each_tenant_is_judged_by_its_own_policy() -> None:
         theirs: override(shipped_policy(), '[verdicts.clean]\ndecision = "bounce"\n'),
     }
 
-    def of(tenant: str | None) -> AnalysisJob:
-        made = job()
-        return msgspec.structs.replace(made, envelope=msgspec.structs.replace(made.envelope, tenant=tenant))
+    def of(tenant: str | None) -> Job[Report]:
+        envelope = msgspec.structs.replace(warmup.ENVELOPE, tenant=tenant)
+        return Job(JUDGE, "plain", envelope, BytesBody(PLAIN), warmup.NOW)
 
     async def main() -> Any:
         pool = WorkerPool(changed(processes=1), from_zone, shipped_policy(), policies)
         await pool.start()
         try:
-            turns = [await pool.analyse(of(tenant)) for tenant in (ours, None, theirs, ours, "another", theirs)]
+            turns = [await pool.run(of(tenant)) for tenant in (ours, None, theirs, ours, "another", theirs)]
             pool.publish(ours, shipped_policy())
-            return [*turns, await pool.analyse(of(ours)), await pool.analyse(of(theirs))]
+            return [*turns, await pool.run(of(ours)), await pool.run(of(theirs))]
         finally:
             await pool.stop()
 
@@ -400,7 +398,7 @@ def test_workers_retire(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main() -> Any:
         async with running() as pool:
-            reports = await asyncio.gather(*(pool.analyse(job(SIGNED)) for _ in range(30)))
+            reports = await asyncio.gather(*(pool.run(job(SIGNED)) for _ in range(30)))
             return reports, pool.counters()
 
     reports, counters = asyncio.run(main())
@@ -429,7 +427,7 @@ def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> N
             (loader,) = [process for process in psutil.Process().children() if process.pid in before]
             loader.kill()
             await until(lambda: not pool.counters().workers)
-            return await pool.analyse(job()), before & {process.pid for process in own()}
+            return await pool.run(job()), before & {process.pid for process in own()}
 
     report, survivors = asyncio.run(main())
     assert report.verdict == "clean"
@@ -445,11 +443,11 @@ def test_stopping_leaves_no_process_and_no_question(
     async def main() -> Any:
         pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
         await pool.start()
-        spinning = asyncio.create_task(pool.analyse(faulty("check:spin")))
-        finishing = asyncio.create_task(pool.analyse(faulty("check:sleep=50")))
+        spinning = asyncio.create_task(pool.run(faulty("check:spin")))
+        finishing = asyncio.create_task(pool.run(faulty("check:sleep=50")))
         await until(lambda: pool.counters().busy > 0)
         await pool.stop()
-        return await spinning, await finishing, await pool.analyse(job()), own()
+        return await spinning, await finishing, await pool.run(job()), own()
 
     spinning, finishing, afterwards, left = asyncio.run(main())
     assert (spinning.decision, spinning.reason) == ("undecided", "the service is stopping")
@@ -471,7 +469,7 @@ def test_everything_ends_with_guard_even_by_kill_9() -> None:
     guard = script("""
         async def main():
             async with running() as pool:
-                spin = asyncio.create_task(pool.analyse(faulty("check:spin")))
+                spin = asyncio.create_task(pool.run(faulty("check:spin")))
                 await until(lambda: pool.counters().busy > 0)
                 print(*[process.pid for process in family()], flush=True)
                 await asyncio.sleep(60)
@@ -505,7 +503,7 @@ UNSEALABLE = """
     async def main():
         try:
             async with running(changed(unsealed=UNSEALED)) as pool:
-                report = await pool.analyse(job())
+                report = await pool.run(job())
                 print(report.verdict, pool.counters().sealed)
         except pool_module.SealError as fault:
             print(fault)

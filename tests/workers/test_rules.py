@@ -3,35 +3,24 @@
 import asyncio
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Antivirus, AskAntivirus, Questions
 from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.workers import warmup
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.protocol import JUDGE
 from gatepost.workers.supervisor import SealError
 
 RULES = 'import "pe"\nrule Invoice { strings: $a = "invoice" condition: $a }\nrule Program { condition: pe.is_pe }'
 
 
-class Body:
-    """A body in memory."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-
-    @property
-    def size(self) -> int:
-        return len(self._raw)
-
-    def read(self) -> bytes:
-        return self._raw
-
-
-async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
     return warmup.answers_to(questions)
 
 
@@ -47,7 +36,7 @@ async def reports(rules: Path, *raws: bytes) -> list[Report]:
     pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 256 << 20, rules=str(rules)), from_zone, shipped_policy())
     await pool.start()
     try:
-        return [await pool.analyse(AnalysisJob("x", warmup.ENVELOPE, Body(raw), warmup.NOW)) for raw in raws]
+        return [await pool.run(Job(JUDGE, "x", warmup.ENVELOPE, BytesBody(raw), warmup.NOW)) for raw in raws]
     finally:
         await pool.stop()
 
@@ -71,7 +60,7 @@ def test_faulty_rules_stop_the_start(tmp_path: Path, capfd: pytest.CaptureFixtur
 def test_the_antivirus_is_asked_where_there_is_one() -> None:
     asked: list[Questions] = []
 
-    async def answer(_job: AnalysisJob, questions: Questions) -> Answers:
+    async def answer(_job: Job[Any], questions: Questions) -> Answers:
         asked.append(questions)
         known = warmup.answers_to(questions)
         return tuple(
@@ -83,7 +72,7 @@ def test_the_antivirus_is_asked_where_there_is_one() -> None:
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 256 << 20, antivirus=antivirus), answer, shipped_policy())
         await pool.start()
         try:
-            return await pool.analyse(AnalysisJob("x", warmup.ENVELOPE, Body(mail(b"x")), warmup.NOW))
+            return await pool.run(Job(JUDGE, "x", warmup.ENVELOPE, BytesBody(mail(b"x")), warmup.NOW))
         finally:
             await pool.stop()
 

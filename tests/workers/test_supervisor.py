@@ -16,10 +16,11 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Dns, Questions
 from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.workers import protocol, supervisor
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import HEADER, Ask, Frame, Ready, Spawn
+from gatepost.workers.protocol import HEADER, JUDGE, Ask, Frame, Ready, Spawn
 from gatepost.workers.status_page import StageNames, StatusPage
 
 Evil = Callable[[int, StatusPage], bytes]
@@ -117,14 +118,7 @@ def fake_loader(evil: list[Evil]) -> Callable[..., FakeLoader]:
     return lambda on_started, _on_lost, _files: FakeLoader(evil, on_started)
 
 
-class Body:
-    size = 3
-
-    def read(self) -> bytes:
-        return b"raw"
-
-
-async def slowly(_job: AnalysisJob, questions: Questions) -> Answers:
+async def slowly(_job: Job[Any], questions: Questions) -> Answers:
     await asyncio.sleep(0.05)
     return ()
 
@@ -137,7 +131,9 @@ def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.Mon
     async def main() -> Any:
         pool = WorkerPool(settings, slowly, shipped_policy())
         await pool.start()
-        poison, *others = [await pool.analyse(AnalysisJob(str(number), Envelope(), Body(), 0.0)) for number in range(3)]
+        poison, *others = [
+            await pool.run(Job(JUDGE, str(number), Envelope(), BytesBody(b"raw"), 0.0)) for number in range(3)
+        ]
         counters = pool.counters()
         await pool.stop()
         return poison, others, counters
@@ -163,7 +159,7 @@ def test_a_replacement_must_be_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> Any:
         pool = WorkerPool(settings, slowly, shipped_policy())
         await pool.start()
-        report = await pool.analyse(AnalysisJob("1", Envelope(), Body(), 0.0))
+        report = await pool.run(Job(JUDGE, "1", Envelope(), BytesBody(b"raw"), 0.0))
         counters = pool.counters()
         await pool.stop()
         return report, counters
@@ -181,7 +177,7 @@ def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch)
     async def main() -> Any:
         pool = WorkerPool(settings, slowly, shipped_policy())
         await pool.start()
-        report = await pool.analyse(AnalysisJob("x", Envelope(), Body(), 0.0))
+        report = await pool.run(Job(JUDGE, "x", Envelope(), BytesBody(b"raw"), 0.0))
         await pool.stop()
         return report, pool.counters()
 

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.workers import process
+from gatepost.workers.jobs import Job
 from gatepost.workers.process import MAX_TURNS, WorkerProcess
+from gatepost.workers.protocol import JUDGE
 
 
 class Sent:
@@ -28,11 +33,12 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> WorkerProcess:
     return WorkerProcess(1, nothing, nothing, nothing, print, print)
 
 
-def suspended(worker: WorkerProcess, name: str) -> Any:
+def suspended(worker: WorkerProcess, name: str) -> Job[Report]:
     """A message of the tenant that its name begins with."""
-    attempt: Any = SimpleNamespace(name=name, tenant=name[0], size=1, deadline=9.0, number=0, answers=b"")
-    worker.take(attempt)
-    return attempt
+    job = Job(JUDGE, name, Envelope(tenant=name[0]), BytesBody(b"x"), 0.0)
+    job.order = worker.suspended
+    worker.take(job)
+    return job
 
 
 def served(worker: WorkerProcess) -> list[str]:
@@ -46,21 +52,21 @@ def served(worker: WorkerProcess) -> list[str]:
 def test_one_message_of_a_tenant_does_not_wait_for_all_of_another(worker: WorkerProcess) -> None:
     flood = [suspended(worker, f"a{number}") for number in range(7)]
     other = suspended(worker, "b")
-    for attempt in (*flood, other):
-        worker.keep_answers(attempt, attempt.name.encode())
+    for job in (*flood, other):
+        worker.keep_answers(job, job.ggrid.encode())
         worker.resume(0.0)
     assert len(worker.turns) == MAX_TURNS, "it is at one, and has the next"
     assert served(worker) == ["a0", "a1", "b", "a2", "a3", "a4", "a5", "a6"]
 
 
 def test_what_is_given_up_has_no_turn(worker: WorkerProcess) -> None:
-    attempts = [suspended(worker, f"a{number}") for number in range(4)]
-    for attempt in attempts:
-        worker.keep_answers(attempt, attempt.name.encode())
+    jobs = [suspended(worker, f"a{number}") for number in range(4)]
+    for job in jobs:
+        worker.keep_answers(job, job.ggrid.encode())
         worker.resume(0.0)
-    worker.release(attempts[2])
+    worker.release(jobs[2])
     assert served(worker) == ["a0", "a1", "a3"]
-    assert all(attempt.answers == b"" for attempt in attempts if attempt is not attempts[2])
+    assert all(job.answers == b"" for job in jobs if job is not jobs[2])
 
 
 class Clock:

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -13,14 +13,16 @@ import pytest
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.view import values
-from gatepost.view.message import build_view
-from gatepost.view.picture import draw_picture
+from gatepost.view.message import build_view, draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import protocol, warmup
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import MAX_REPORT, FrameError, Purpose, ViewResult
+from gatepost.workers.protocol import JUDGE, MAX_REPORT, PICTURE, VIEW, FrameError, Purpose
+
+T = TypeVar("T")
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 SETTINGS = PoolSettings(
@@ -29,26 +31,15 @@ SETTINGS = PoolSettings(
 PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
 
 
-class Body(msgspec.Struct, frozen=True):
-    raw: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.raw)
-
-    def read(self) -> bytes:
-        return self.raw
+def job(purpose: Purpose[T], raw: bytes = PLAIN, index: int = 0) -> Job[T]:
+    return Job(purpose, "1", warmup.ENVELOPE, BytesBody(raw), warmup.NOW, index=index)
 
 
-def job(raw: bytes = PLAIN, purpose: Purpose = "view", index: int = 0) -> AnalysisJob:
-    return AnalysisJob("1", warmup.ENVELOPE, Body(raw), warmup.NOW, purpose=purpose, index=index)
+def faulty(what: str, purpose: Purpose[T]) -> Job[T]:
+    return job(purpose, f"X-Gatepost-Fault: {what}\r\n".encode() + PLAIN)
 
 
-def faulty(what: str, purpose: Purpose = "view") -> AnalysisJob:
-    return job(f"X-Gatepost-Fault: {what}\r\n".encode() + PLAIN, purpose)
-
-
-async def from_zone(_job: AnalysisJob, questions: Questions) -> Answers:
+async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
     return warmup.answers_to(questions)
 
 
@@ -65,11 +56,11 @@ async def running(**changes: Any) -> AsyncIterator[WorkerPool]:
 def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
     raws = warmup.specimens()
 
-    async def main() -> tuple[list[ViewResult], list[ViewResult]]:
+    async def main() -> tuple[list[View | NotShown], list[Picture | NotShown]]:
         async with running() as pool:
-            views = [await pool.show(job(raw)) for raw in raws]
+            views = [await pool.show(job(VIEW, raw)) for raw in raws]
             pictures = [
-                await pool.show(job(raw, "picture", line.index))
+                await pool.show(job(PICTURE, raw, line.index))
                 for raw, seen in zip(raws, views, strict=True)
                 if isinstance(seen, View)
                 for line in seen.pictures
@@ -90,9 +81,9 @@ def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
 def test_hostile_mail_is_shown_from_inside(shared: Callable[[str], Path]) -> None:
     raws = [path.read_bytes() for path in sorted(shared("attack-dev").rglob("attack_xss/*.eml"))]
 
-    async def main() -> list[ViewResult]:
+    async def main() -> list[View | NotShown]:
         async with running() as pool:
-            return [await pool.show(job(raw)) for raw in raws]
+            return [await pool.show(job(VIEW, raw)) for raw in raws]
 
     assert asyncio.run(main()) == [build_view(raw) for raw in raws]
 
@@ -100,8 +91,8 @@ def test_hostile_mail_is_shown_from_inside(shared: Callable[[str], Path]) -> Non
 TIME, MEMORY, CRASH = "it ran out of its time", "it used more memory than a worker may", "it crashed the worker"
 
 
-@pytest.mark.parametrize("purpose", ["view", "picture"])
-def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
+@pytest.mark.parametrize("purpose", [VIEW, PICTURE], ids=["view", "picture"])
+def test_what_breaks_its_worker_is_not_shown(purpose: Purpose[Any]) -> None:
     ways = {
         "parse:grow": MEMORY,
         "parse:die": CRASH,
@@ -109,12 +100,13 @@ def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
         "parse:open": "it crashed (PermissionError)",
     }
 
-    async def main() -> tuple[list[ViewResult], list[Report], int]:
+    async def main() -> tuple[list[Any], list[Report], int]:
         async with running() as pool:
             looks = asyncio.gather(*(pool.show(faulty(way, purpose)) for way in ways))
-            scans = asyncio.gather(*(pool.analyse(job(purpose="judge")) for _ in range(20)))
+            scans = asyncio.gather(*(pool.run(job(JUDGE)) for _ in range(20)))
             looked, reports = await looks, await scans
-            assert isinstance(await pool.show(job()), View)
+            after: View | NotShown = await pool.show(job(VIEW))
+            assert isinstance(after, View)
             return looked, reports, sum(pool.counters().kills.values())
 
     looked, reports, kills = asyncio.run(main())
@@ -125,9 +117,13 @@ def test_what_breaks_its_worker_is_not_shown(purpose: Purpose) -> None:
 
 
 def test_what_does_not_end_is_not_shown() -> None:
-    async def main() -> tuple[ViewResult, ViewResult, int]:
+    async def main() -> tuple[View | NotShown, View | NotShown, int]:
         async with running(processes=1, stage_limit=1.2) as pool:
-            return await pool.show(faulty("parse:spin")), await pool.show(job()), pool.counters().kills["stall"]
+            return (
+                await pool.show(faulty("parse:spin", VIEW)),
+                await pool.show(job(VIEW)),
+                pool.counters().kills["stall"],
+            )
 
     looked, after, kills = asyncio.run(main())
     assert (looked, kills) == (NotShown(TIME), 1)
@@ -137,7 +133,7 @@ def test_what_does_not_end_is_not_shown() -> None:
 def test_few_look_at_a_time() -> None:
     async def main() -> int:
         async with running(processes=4) as pool:
-            looks = [asyncio.ensure_future(pool.show(faulty("parse:sleep=80"))) for _ in range(12)]
+            looks = [asyncio.ensure_future(pool.show(faulty("parse:sleep=80", VIEW))) for _ in range(12)]
             most = 0
             while not all(look.done() for look in looks):
                 most = max(most, pool.counters().busy)
@@ -149,19 +145,19 @@ def test_few_look_at_a_time() -> None:
 
 
 def test_who_waits_too_long_is_told() -> None:
-    async def main() -> ViewResult:
+    async def main() -> View | NotShown:
         pool = WorkerPool(msgspec.structs.replace(SETTINGS, analysis_timeout=0.05), from_zone, shipped_policy())
         async with pool._views:
-            return await pool.show(job())
+            return await pool.show(job(VIEW))
 
     assert asyncio.run(main()) == NotShown("every worker is busy")
 
 
 def test_a_pool_that_stops_shows_nothing() -> None:
-    async def main() -> ViewResult:
+    async def main() -> View | NotShown:
         pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
         await pool.stop()
-        return await pool.show(job())
+        return await pool.show(job(VIEW))
 
     assert asyncio.run(main()) == NotShown("the service is stopping")
 
@@ -181,7 +177,7 @@ def test_a_pool_that_stops_shows_nothing() -> None:
         (protocol.read_picture, msgspec.msgpack.encode(Picture(protocol.PNG, -1, 1))),
     ],
 )
-def test_a_worker_is_not_believed(read: Callable[[bytes], ViewResult], body: bytes) -> None:
+def test_a_worker_is_not_believed(read: Callable[[bytes], View | Picture | NotShown], body: bytes) -> None:
     with pytest.raises(FrameError):
         read(body)
 

@@ -16,7 +16,7 @@ from gatepost.questions import Asking, Dns, DnsAnswer, Question
 from gatepost.report import Report
 from gatepost.stages import INDISPENSABLE, STAGES, Context
 from gatepost.workers import protocol, worker
-from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, Job, StepAnswers
+from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, JobHeader, StepAnswers
 from gatepost.workers.status_page import IDLE, StageNames, StatusPage, WorkerState, new_status_page
 
 Analyse = Callable[[bytes, Envelope, Context], Asking[Report]]
@@ -47,7 +47,7 @@ class Guard:
         self.sock.sendall(protocol.pack_frame(kind, number, body))
 
     def job(self, number: int, raw: bytes = b"raw", known: dict[Question, DnsAnswer] | None = None) -> None:
-        self.send(Frame.JOB, number, Job(Envelope(), 0.0, "", {}, tuple((known or {}).items())))
+        self.send(Frame.JOB, number, JobHeader(Envelope(), 0.0, "", {}, tuple((known or {}).items())))
         self.sock.sendall(protocol.raw_header(number, len(raw)) + raw)
 
     def give(self, number: int, step: int, *answers: DnsAnswer) -> None:
@@ -220,7 +220,7 @@ def test_a_large_message_is_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     raw = b"x" * size
     with running(monkeypatch, weigh) as guard:
-        guard.send(Frame.JOB, 1, Job(Envelope(), 0.0))
+        guard.send(Frame.JOB, 1, JobHeader(Envelope(), 0.0))
         tracemalloc.start()
         try:
             guard.sock.sendall(protocol.raw_header(1, size))

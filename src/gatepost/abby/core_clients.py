@@ -3,21 +3,22 @@
 To the guard of this process a message is handed over as it lies, without a second upload. A core over HTTPS gets
 `POST /scan`: a length of four bytes, big-endian, that many bytes of JSON, and the raw message, streamed from where it
 lies. abby proves itself with a shared secret and verifies the core's certificate; neither redirects nor proxies of the
-environment are followed. `GET /load?once=free` is answered when a slot is free, so that a waiting scan need not ask
-again and again. Orders on held mail go as `scanning.held_mail` says.
+environment are followed. Orders on held mail go as `scanning.held_mail` says.
 """
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TypeVar, cast
 
 import httpx
 import msgspec
 
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
+from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
+from gatepost.guard.service import Guard
 from gatepost.scanning.held_mail import (
     MESSAGE,
     CarriesOutOrders,
@@ -27,10 +28,12 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
     read_answer,
 )
-from gatepost.scanning.request import Full, Load, MessageBody, RestCore, ScanRequest, ScanResult
-from gatepost.scanning.spool import SpooledBody
-from gatepost.scanning.upload import CONTENT_TYPE, FREE, STORAGE_FAILED, Head
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import MessageBody
+from gatepost.scanning.upload import CONTENT_TYPE, STORAGE_FAILED, frame_request
 from gatepost.store.errors import StorageError
+from gatepost.view.values import NotShown
+from gatepost.workers.protocol import Extracted
 
 R = TypeVar("R")
 
@@ -39,7 +42,6 @@ WRITE_SECONDS = 60.0
 MAX_ANSWER = 32 << 20
 # A core gives one message as long as an analysis may take; then it says that it could not be shown.
 ORDER_SECONDS = 60.0
-CHUNK = 256 << 10
 # A core that does not even tell its load for so long has stalled: twice this is how long an order waits for it.
 STALL_SECONDS = 2.0
 # How long requests under way may go on with the trust of before.
@@ -51,20 +53,35 @@ class LocalCore:
 
     name = "local"
 
-    def __init__(self, guard: RestCore, quarantine: CarriesOutOrders | None = None) -> None:
+    def __init__(self, guard: Guard, quarantine: CarriesOutOrders | None = None) -> None:
         self._guard, self._quarantine = guard, quarantine
 
     @property
     def enabled(self) -> bool:
         return self._guard.rest_enabled
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
-        return await self._guard.scan(request)
+    async def scan(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> ScanResult | Full | ClientLeft:
+        return await self._guard.scan_in_turn(request, body, client)
 
-    async def load(self, *, once_free: bool = False) -> Load | Down:
-        if once_free:
-            await self._guard.wait_for_slot()
+    async def read_features(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> Extracted | NotShown | Full | ClientLeft:
+        return await self._guard.read_features(request, body, client)
+
+    async def ask_load(self) -> Load:
         return self._guard.load()
+
+    def load_now(self) -> Load | None:
+        return self._guard.load()
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return self._guard.waiting
+
+    def trust(self, _ca: Path) -> None:
+        """It has no certificate to verify."""
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         """Do what the order says with mail in the quarantine of this process.
@@ -80,20 +97,14 @@ class LocalCore:
                 raise
             return Down(str(fault), answered=True)
 
-    def peek(self) -> Load | None:
-        return self._guard.load()
-
     async def close(self) -> None:
         return None
 
 
-class _FullAnswer(msgspec.Struct, frozen=True):
-    load: Load
-
-
 _RESULT = msgspec.json.Decoder(ScanResult)
 _LOAD = msgspec.json.Decoder(Load)
-_FULL = msgspec.json.Decoder(_FullAnswer)
+_FEATURES = msgspec.json.Decoder(Extracted | NotShown)
+_FULL = msgspec.json.Decoder(Full)
 
 
 class RemoteCore:
@@ -124,8 +135,12 @@ class RemoteCore:
         self._former.add(task)
         task.add_done_callback(self._former.discard)
 
-    def peek(self) -> Load | None:
+    def load_now(self) -> Load | None:
         return None
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return 0, 0
 
     async def close(self) -> None:
         for task in self._former:
@@ -133,9 +148,9 @@ class RemoteCore:
         await asyncio.gather(*self._former, return_exceptions=True)
         await self._client.aclose()
 
-    async def load(self, *, once_free: bool = False) -> Load | Down:
+    async def ask_load(self) -> Load | Down:
         try:
-            response = await self._client.get(f"/load?once={FREE}" if once_free else "/load")
+            response = await self._client.get("/load")
             return (
                 _LOAD.decode(response.content)
                 if response.status_code == 200
@@ -144,12 +159,30 @@ class RemoteCore:
         except (httpx.HTTPError, ValueError) as fault:
             return Down(f"no load ({_name_fault(fault)})", begun=False, refused=_is_refused(fault))
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full | Down:
-        head = msgspec.json.encode(Head(request.ggrid, request.created, request.envelope, request.source or "rest"))
-        headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(4 + len(head) + request.body.size)}
+    async def scan(self, request: ScanRequest, body: MessageBody, _client: ConnectedClient) -> ScanResult | Full | Down:
+        result = await self._upload("/scan", request, body, _RESULT)
+        if isinstance(result, ScanResult) and result.ggrid != request.ggrid:
+            return Down("it answered for another message")
+        return result
+
+    async def read_features(
+        self, request: ScanRequest, body: MessageBody, _client: ConnectedClient
+    ) -> Extracted | NotShown | Full | Down:
+        return await self._upload("/features", request, body, _FEATURES)
+
+    async def _upload(
+        self, path: str, request: ScanRequest, body: MessageBody, decoder: msgspec.json.Decoder[R]
+    ) -> R | Full | Down:
+        size, pieces = frame_request(request, body)
+        headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(size)}
         try:
-            async with self._client.stream("POST", "/scan", content=_frame(head, request.body), headers=headers) as got:
-                return _read_result(got.status_code, await _read_bounded(got), request.ggrid)
+            async with self._client.stream("POST", path, content=_stream(pieces), headers=headers) as got:
+                content = await _read_bounded(got)
+                if got.status_code == 503:
+                    return _FULL.decode(content)
+                if got.status_code == STORAGE_FAILED:
+                    return Down("its storage failed", answered=True, storage=True)
+                return decoder.decode(content) if got.status_code == 200 else _describe_refusal(got.status_code)
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
             return Down(f"no connection ({_name_fault(fault)})", begun=False)
         except (httpx.HTTPError, ValueError) as fault:
@@ -172,7 +205,7 @@ class RemoteCore:
     async def _is_alive(self) -> bool:
         try:
             async with asyncio.timeout(STALL_SECONDS):
-                return not isinstance(await self.load(), Down)
+                return not isinstance(await self.ask_load(), Down)
         except TimeoutError:
             return False
 
@@ -204,13 +237,9 @@ def _tls_context(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(ca) if ca else None)
 
 
-async def _frame(head: bytes, body: MessageBody) -> AsyncIterator[bytes]:
-    yield len(head).to_bytes(4, "big") + head
-    if isinstance(body, SpooledBody):
-        for chunk in body.chunks(CHUNK):
-            yield chunk
-    else:
-        yield body.read()
+async def _stream(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 async def _read_bounded(response: httpx.Response, most: int = MAX_ANSWER) -> bytes:
@@ -221,17 +250,6 @@ async def _read_bounded(response: httpx.Response, most: int = MAX_ANSWER) -> byt
             raise ValueError("the answer is too long")
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def _read_result(status: int, content: bytes, ggrid: str) -> ScanResult | Full | Down:
-    if status == 503:
-        return Full(_FULL.decode(content).load)
-    if status == STORAGE_FAILED:
-        return Down("its storage failed", answered=True, storage=True)
-    if status != 200:
-        return _describe_refusal(status)
-    result = _RESULT.decode(content)
-    return result if result.ggrid == ggrid else Down("it answered for another message")
 
 
 def _is_refused(fault: BaseException | None) -> bool:

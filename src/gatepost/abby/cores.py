@@ -1,25 +1,25 @@
-"""Choosing a core for a scan, waiting for a free slot, and retrying.
+"""The cores that abby hands mail to: which one gets a message, and what happens when a core does not answer.
 
-A scan takes the core with most free slots, or waits: tenants take turns, and the scans of a tenant are served first
-come, first served (`waiting_scans`). A core that is full puts the scan back to its position among them; a core that
-dies during a scan costs the client nothing but time: the scan is repeated at another core under the same ggrid, and the
-first record of a ggrid is the one that stays.
+A scan goes to the core with most free slots. Where none has any, it waits in the queue of the core with the fewest
+messages (`workers.fair_queue`): tenants take their turns there, over all abbys. A core that dies during a scan costs
+the client nothing but time: the scan is repeated at another core under the same ggrid, and the first record of a ggrid
+is the one that stays, so each core answers with that record. So abby does not have to decide whether a silent core is
+dead or slow: one that takes long to tell its load gets no new scans, and the messages that it has are tried at another
+core as well, where that has a slot to spare. The silent core is used again as soon as it answers.
 
-Every core is polled about once a second. One that takes long to answer gets no new scans, and the messages that it has
-are tried at another core as well, where that has a slot to spare; if it stays silent, its scans are cancelled and go
-back to their positions in the queue. The core is used again as soon as it answers.
+A core's load is asked for about once a second, and in between abby counts its own scans. `others` is what remains of
+the load without them: messages from SMTP or from another abby.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from heapq import heapify, heappush
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
+from typing import Literal, Protocol, TypeVar
 
+import msgspec
 import structlog
 
-from gatepost.abby.core_state import CoreAttempts, CoreState, Down, ScanCore, Status, queue_colour
-from gatepost.abby.waiting_scans import PATIENCE_SECONDS, Waiter, WaitingClient, WaitingScans
 from gatepost.api.errors import (
     ANALYSIS_TIMEOUT,
     CORE_UNAVAILABLE,
@@ -28,20 +28,25 @@ from gatepost.api.errors import (
     STORAGE_UNAVAILABLE,
     Failure,
 )
-from gatepost.api.http import ClientLeft
-from gatepost.scanning.request import SLOT_SECONDS, Full, Load, ScanRequest, ScanResult
-from gatepost.scanning.turns import SHARE, RecentTenants, Turns
+from gatepost.api.http import ClientLeft, ConnectedClient
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import MessageBody
+from gatepost.view.values import NotShown
+from gatepost.workers.fair_queue import WAITING_LIMIT
+from gatepost.workers.protocol import Extracted
 
-WAITING_LIMIT = 1 << 30
 POLL_SECONDS = 1.0
-IMPATIENT_SECONDS = 0.1
-BREATH_SECONDS = 0.05
-HEAR_SECONDS = 3.0
+# How soon a core is asked for its load again while a scan waits for one that takes it.
+RETRY_SECONDS = 0.05
+LOAD_SECONDS = 3.0
 # How long a core may take to tell its load before it gets no new scans; a busy machine can be slow without being dead.
-DOUBT_SECONDS = 1.0
+SILENT_SECONDS = 1.0
 # How long a restart may take before it is noticed.
 GRACE_SECONDS = 10.0
 FRESH_SECONDS = 0.25
+MISSES_UNTIL_LOST = 3
+# A core that takes no connections any more may be finishing what it has; that can take as long as an analysis may.
+MISSES_UNTIL_ENDED = 60
 MAX_DEATHS = 3
 # A core that tells its load and takes no scan is tried about twenty times a second: for so long as a restart may take.
 MAX_REFUSALS = 200
@@ -49,45 +54,209 @@ MAX_REFUSALS = 200
 _UNAVAILABLE = Failure(CORE_UNAVAILABLE, "no core answers")
 _NOT_TAKEN = Failure(CORE_UNAVAILABLE, "the cores that answer did not take the message to its end")
 _STORAGE_LOST = Failure(STORAGE_UNAVAILABLE, "the storage of the cores cannot be used now")
+_OVERLOADED = Failure(OVERLOADED, "too many messages wait for a slot")
+
+Status = Literal["GREEN", "YELLOW", "RED"]
+R = TypeVar("R")
 
 log = structlog.get_logger("gatepost.abby")
 
 
+class Down(msgspec.Struct, frozen=True):
+    """The core gave no result. `begun` says whether it may have started on the message, `answered` whether it at least
+    said that it failed, `refused` that the connection was refused, `storage` that its storage failed. `core` names the
+    core that has the bytes of a held message, or may have them."""
+
+    reason: str
+    begun: bool = True
+    answered: bool = False
+    refused: bool = False
+    storage: bool = False
+    core: str = ""
+
+
+class ScanCore(Protocol):
+    """A core, in this process or on another host."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def enabled(self) -> bool:
+        """Does it take scans over this interface (`restApi` under `scanSources`)?"""
+        ...
+
+    async def scan(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> ScanResult | Full | Down | ClientLeft: ...
+
+    async def read_features(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> Extracted | NotShown | Full | Down | ClientLeft: ...
+
+    async def ask_load(self) -> Load | Down: ...
+
+    def load_now(self) -> Load | None:
+        """The load of this very moment, where that can be had without asking: then the core is in this process."""
+        ...
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many scans wait for a slot in this process, and their bytes."""
+        ...
+
+    def trust(self, ca: Path) -> None:
+        """Verify the certificate of the core with this file from now on; raises `OSError` if it cannot be read."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class CoreState:
+    """One core with its last known load, and the scans that abby has started there."""
+
+    def __init__(self, core: ScanCore) -> None:
+        self.core = core
+        self.answers = core.load_now() is not None
+        self.told: Load | None = None
+        self.told_at = 0.0
+        self.silent = False
+        self.begun = 0
+        self._mentioned = False
+        self._others = 0
+        self._said_full = False
+        self._misses = 0
+        self._lost: set[asyncio.Event] = set()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the core is in this process: it does not fall silent alone."""
+        return self.core.load_now() is not None
+
+    @property
+    def load(self) -> Load | None:
+        """The load as far as it is known; None for a core that does not answer."""
+        if (load := self.core.load_now()) is not None:
+            return load
+        if not self.answers or self.told is None:
+            return None
+        return msgspec.structs.replace(self.told, in_processing=min(self.told.maximum, self._others + self.begun))
+
+    @property
+    def takes_scans(self) -> bool:
+        """Whether a scan may be sent there now."""
+        return self.core.enabled and self.answers and not self.silent and not self._said_full
+
+    @property
+    def free(self) -> int:
+        """Slots that seem free; below zero the messages that seem to wait. The estimate is optimistic: a core that
+        turns out to be full lets the message wait, but a slot that is believed taken stays idle."""
+        if (load := self.core.load_now()) is not None:
+            return load.maximum - load.in_processing - load.waiting
+        return (self.told.maximum if self.told else 0) - self._others - self.begun
+
+    def note_load(self, load: Load, begun: int, now: float) -> None:
+        """Note the load that the core has told, of which `begun` were scans from here."""
+        if not self.answers:
+            log.info("core answers", core=self.core.name)
+        self.answers, self.told, self.told_at, self._misses = True, load, now, 0
+        self._said_full = self.silent = False
+        self._others = max(0, load.in_processing + load.waiting - begun)
+
+    def note_full(self, load: Load) -> None:
+        """Note that the core took no message: whatever its figures say, it is full until it tells its load again."""
+        self._said_full = True
+        self._others = max(0, load.in_processing - self.begun)
+
+    def note_failure(self, down: Down) -> None:
+        """Note that the core did not answer; it gets no more scans until it tells its load again."""
+        if self.answers or not self._mentioned:
+            log.warning("core does not answer", core=self.core.name, reason=down.reason)
+        self.answers, self._mentioned = False, True
+
+    def note_miss(self, down: Down) -> None:
+        """Note that the core did not tell its load. Its scans are given up once that has happened too often."""
+        self.note_failure(down)
+        self.silent = True
+        self._misses += 1
+        if self._misses >= (MISSES_UNTIL_ENDED if down.refused else MISSES_UNTIL_LOST):
+            for event in self._lost:
+                event.set()
+
+    def start(self, call: Callable[[ScanCore], Awaitable[R]]) -> "asyncio.Task[R | Down]":
+        """Have something done by the core, until it is done or the core counts as lost."""
+        self.begun += 1
+        task = asyncio.create_task(self._run(call))
+        task.add_done_callback(self._note_end)
+        return task
+
+    async def _run(self, call: Callable[[ScanCore], Awaitable[R]]) -> R | Down:
+        lost = asyncio.Event()
+        self._lost.add(lost)
+        work = asyncio.ensure_future(call(self.core))
+        gone = asyncio.ensure_future(lost.wait())
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            return work.result() if work.done() else Down("it stopped answering before the result")
+        finally:
+            work.cancel()
+            gone.cancel()
+            self._lost.discard(lost)
+
+    def _note_end(self, _task: object) -> None:
+        self.begun -= 1
+
+
+class _Failures:
+    """How attempts at one message failed, and when it is given up."""
+
+    def __init__(self) -> None:
+        self.deaths = self.refusals = 0
+        self._has_lost_storage = False
+
+    def count(self, down: Down) -> None:
+        self.deaths += down.begun
+        self.refusals += not down.begun
+        self._has_lost_storage = self._has_lost_storage or down.storage
+
+    @property
+    def final(self) -> Failure | None:
+        """The failure to answer, once there were too many."""
+        if self.deaths < MAX_DEATHS and self.refusals < MAX_REFUSALS:
+            return None
+        return _STORAGE_LOST if self._has_lost_storage else _NOT_TAKEN
+
+
 class Cores:
-    """All cores, and the scans that wait for one."""
+    """All cores. One loop hands a message to a core and tries again (`_run`)."""
 
     def __init__(
         self,
         cores: Iterable[ScanCore],
         *,
-        turns: Turns | None = None,
         waiting_limit: int = WAITING_LIMIT,
         poll_seconds: float = POLL_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
-        hear_seconds: float = HEAR_SECONDS,
-        doubt_seconds: float = DOUBT_SECONDS,
+        load_seconds: float = LOAD_SECONDS,
+        silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         self._states = tuple(CoreState(core) for core in cores)
         self._waiting_limit = waiting_limit
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
-        self._hear_seconds = hear_seconds
-        self._doubt_seconds = doubt_seconds
-        self._turns = turns or Turns()
-        self._tenants = RecentTenants()
-        self._queue: WaitingScans[Waiter] = WaitingScans(self._turns, self._may_have_slot)
-        self._seconds: list[Waiter] = []
-        self._retry: asyncio.TimerHandle | None = None
+        self._load_seconds = load_seconds
+        self._silent_seconds = silent_seconds
+        self._changed = asyncio.Event()
+        self._wanted = asyncio.Event()
         self._silent_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.waiting_bytes = 0
-        self.waiting = 0
+        self._waiting = self._waiting_bytes = 0
         self.attempts_again = 0
 
     async def start(self) -> None:
         """Ask every core for its load once, then keep polling."""
         self._silent_since = self._now()
-        await asyncio.gather(*(self._hear(state) for state in self._states))
+        await asyncio.gather(*map(self._ask_load, self._states))
         self._tasks = [asyncio.create_task(self._watch(state)) for state in self._states]
 
     async def stop(self) -> None:
@@ -100,8 +269,7 @@ class Cores:
     def trust(self, ca: Path) -> None:
         """Verify the certificates of the cores with this file from now on; raises `OSError` if it cannot be read."""
         for state in self._states:
-            if trusts := getattr(state.core, "trust", None):
-                trusts(ca)
+            state.core.trust(ca)
 
     @property
     def answering(self) -> int:
@@ -114,6 +282,16 @@ class Cores:
         return tuple((state.core.name, state.load) for state in self._states)
 
     @property
+    def waiting(self) -> int:
+        """How many scans wait in this process: for any core to answer, and for a slot of the core that is here."""
+        return self._waiting + sum(state.core.waiting[0] for state in self._states)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of those."""
+        return self._waiting_bytes + sum(state.core.waiting[1] for state in self._states)
+
+    @property
     def faults(self) -> list[str]:
         """Why cores that answer can take no message to its end."""
         return [load.fault for _, load in self.states if load and load.fault]
@@ -122,250 +300,180 @@ class Cores:
     def colour(self) -> Status:
         """The queue's colour as far as it is known."""
         known = queue_colour([state.load for state in self._states])
-        return "YELLOW" if known == "GREEN" and any(state.doubtful for state in self._states) else known
+        return "YELLOW" if known == "GREEN" and any(state.silent for state in self._states) else known
 
     async def status(self) -> Status:
         """Return the queue's colour from fresh loads; a silent core is not waited for."""
         stale = self._now() - FRESH_SECONDS
-        asked = [state for state in self._states if state.answers and not state.doubtful and state.heard_at < stale]
+        asked = [state for state in self._states if state.answers and not state.silent and state.told_at < stale]
         try:
-            async with asyncio.timeout(self._doubt_seconds):
-                await asyncio.gather(*map(self._hear, asked))
+            async with asyncio.timeout(self._silent_seconds):
+                await asyncio.gather(*map(self._ask_load, asked))
         except TimeoutError:
             return "YELLOW" if self.colour == "GREEN" else self.colour
         return self.colour
 
     async def scan(
-        self, request: ScanRequest, client: WaitingClient, seconds: float
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient, seconds: float
     ) -> ScanResult | Failure | ClientLeft:
         """Have a message scanned by some core within so many seconds."""
+        return await self._run(lambda core: core.scan(request, body, client), request, body, client, seconds)
+
+    async def read_features(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient, seconds: float
+    ) -> Extracted | NotShown | Failure | ClientLeft:
+        """Have what models learn from a message read by some core within so many seconds."""
+        return await self._run(lambda core: core.read_features(request, body, client), request, body, client, seconds)
+
+    async def _run(
+        self,
+        call: Callable[[ScanCore], Awaitable[R | Full | Down | ClientLeft]],
+        request: ScanRequest,
+        body: MessageBody,
+        client: ConnectedClient,
+        seconds: float,
+    ) -> R | Failure | ClientLeft:
         if not any(state.core.enabled for state in self._states):
             return Failure(SCANNING_DISABLED, "scanning over this interface is switched off")
         limit = asyncio.timeout(seconds)
+        failures = _Failures()
         try:
             async with limit:
-                return await self._scan(request, client)
+                while True:
+                    state = self._choose() or await self._wait_for_core(body, client)
+                    if not isinstance(state, CoreState):
+                        return state
+                    if state.free <= 0 and not state.is_local:
+                        body.to_disk()
+                    if state.is_local:
+                        outcome = self._note(state, await call(state.core), request, failures)
+                    else:
+                        outcome = await self._try(state, call, request, client, failures)
+                    if not isinstance(outcome, Full | Down):
+                        return outcome
+                    if isinstance(outcome, Full) and outcome.overloaded and self._choose() is None:
+                        return _OVERLOADED
+                    if failure := failures.final:
+                        return failure
+                    self.attempts_again += 1
         except TimeoutError:
             if not limit.expired():
                 raise
             return Failure(ANALYSIS_TIMEOUT, "there was no slot or no result in time")
 
-    async def _scan(self, request: ScanRequest, client: WaitingClient) -> ScanResult | Failure | ClientLeft:
-        tenant, ticket = request.envelope.tenant or "", self._turns.new_ticket()
-        self._tenants.note(tenant)
-        must_wait = bool(self._queue) or self._turns.others_wait or not self._may_have_slot(tenant)
-        turn: CoreState | Failure | ClientLeft | None = None if must_wait else self._reserve_best(tenant)
-        turn = turn or await self._wait(ticket, request, client)
-        if len(self._states) == 1:
-            return await self._scan_at_only_core(turn, ticket, request, client)
-        attempts = CoreAttempts(tenant, self.serve_waiting)
-        try:
-            while True:
-                if isinstance(turn, CoreState):
-                    attempts.begin(turn, self._scan_at(turn, request))
-                elif turn is not None:
-                    return turn
-                turn = await self._next_turn(attempts, ticket, request, client)
-                if attempts.result is not None:
-                    self._give_back(turn, request)
-                    return attempts.result
-                if attempts.deaths >= MAX_DEATHS or attempts.refusals >= MAX_REFUSALS:
-                    self._give_back(turn, request)
-                    return _STORAGE_LOST if attempts.has_lost_storage else _NOT_TAKEN
-        finally:
-            attempts.give_up()
-
-    async def _scan_at_only_core(
-        self, turn: CoreState | Failure | ClientLeft, ticket: int, request: ScanRequest, client: WaitingClient
-    ) -> ScanResult | Failure | ClientLeft:
-        """One attempt after the other, in this very task: there is no other core that could be tried beside."""
-        deaths = refusals = 0
-        lost_storage = False
-        while isinstance(turn, CoreState):
-            try:
-                outcome = await self._scan_at(turn, request)
-            finally:
-                self._give_back(turn, request)
-            if isinstance(outcome, ScanResult):
-                return outcome
-            if isinstance(outcome, Down):
-                deaths, refusals = deaths + outcome.begun, refusals + (not outcome.begun)
-                lost_storage = lost_storage or outcome.storage
-                if deaths >= MAX_DEATHS or refusals >= MAX_REFUSALS:
-                    return _STORAGE_LOST if lost_storage else _NOT_TAKEN
-            turn = await self._wait(ticket, request, client)
-            self.attempts_again += isinstance(turn, CoreState)
-        return turn
-
-    async def _next_turn(
-        self, attempts: CoreAttempts, ticket: int, request: ScanRequest, client: WaitingClient
-    ) -> CoreState | Failure | ClientLeft | None:
-        """Return the core to try next; None where an attempt has ended, or may have."""
-        states = attempts.states
-        if states and (attempts.has_responsive or len(states) >= MAX_DEATHS):
-            await attempts.news()
-            return None
-        if attempts.result is not None or attempts.deaths >= MAX_DEATHS:
-            return None
-        turn = await (self._find_second(attempts, ticket) if states else self._wait(ticket, request, client))
-        self.attempts_again += isinstance(turn, CoreState)
-        return turn
-
-    async def _find_second(self, attempts: CoreAttempts, ticket: int) -> CoreState | None:
-        """Return a core to try beside the silent ones, once one has a slot that no queued scan needs."""
-        waiter = Waiter(ticket, attempts.tenant, attempts.states)
-        waiter.turn.add_done_callback(attempts.wake)
-        heappush(self._seconds, waiter)
-        try:
-            self.serve_waiting()
-            await attempts.news()
-        except BaseException:
-            waiter.withdraw()
-            raise
-        finally:
-            self._seconds.remove(waiter)
-            heapify(self._seconds)
-        if waiter.turn.done():
-            found = waiter.turn.result()
-            return found if isinstance(found, CoreState) else None
-        waiter.turn.cancel()
-        return None
-
-    def _give_back(self, turn: object, request: ScanRequest) -> None:
-        """Give back the slot of a core that is not needed any more."""
-        if isinstance(turn, CoreState):
-            turn.release(request.envelope.tenant or "")
-            self.serve_waiting()
-
-    async def _scan_at(self, state: CoreState, request: ScanRequest) -> ScanResult | Full | Down:
-        outcome = await state.scan(request)
-        if isinstance(outcome, Down):
-            log.warning("scan has to start again", ggrid=request.ggrid, core=state.core.name, reason=outcome.reason)
-            if not outcome.answered:
-                state.fail(outcome)
-                self._note_silence()
-                state.poked.set()
-        return outcome
-
-    async def _wait(self, ticket: int, request: ScanRequest, client: WaitingClient) -> CoreState | Failure | ClientLeft:
-        size = request.body.size
-        if self._has_given_up():
-            return _UNAVAILABLE
-        if self._turns.held_bytes + size > self._waiting_limit:
-            return Failure(OVERLOADED, "too many messages wait for a slot")
-        waiter = Waiter(ticket, request.envelope.tenant or "")
-        self._queue.add(waiter)
-        self._turns.hold(size)
-        self.waiting += 1
-        self.waiting_bytes += size
-        try:
-            self.serve_waiting()
-            if waiter.turn.done():
-                return waiter.turn.result()
-            client.park()
-            return await self._wait_for_turn(waiter, client)
-        except BaseException:
-            waiter.withdraw()
-            raise
-        finally:
-            self._queue.discard(waiter)
-            self._turns.release(size)
-            self.waiting -= 1
-            self.waiting_bytes -= size
-
-    async def _wait_for_turn(self, waiter: Waiter, client: WaitingClient) -> CoreState | Failure | ClientLeft:
-        for state in self._states:
-            state.poked.set()
+    async def _try(
+        self,
+        first: CoreState,
+        call: Callable[[ScanCore], Awaitable[R | Full | Down | ClientLeft]],
+        request: ScanRequest,
+        client: ConnectedClient,
+        failures: _Failures,
+    ) -> R | Full | Down | ClientLeft:
+        """Try a core, and another beside it while those that have the message are silent; the first result counts."""
+        running = {first.start(call): first}
         gone = asyncio.ensure_future(client.wait_until_gone())
+        outcome: R | Full | Down | ClientLeft = ClientLeft()
         try:
-            await asyncio.wait((waiter.turn, gone), return_when=asyncio.FIRST_COMPLETED)
+            while running and not gone.done():
+                changed = asyncio.ensure_future(self._changed.wait())
+                done, _ = await asyncio.wait((*running, gone, changed), return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                for task in [each for each in running if each in done]:
+                    outcome = self._note(running.pop(task), task.result(), request, failures)
+                    if not isinstance(outcome, Full | Down):
+                        return outcome
+                if failures.final is None and running and all(state.silent for state in running.values()):
+                    second = self._choose(but=running.values(), free=1)
+                    if second is not None and len(running) < MAX_DEATHS:
+                        running[second.start(call)] = second
+                        self.attempts_again += 1
+            return ClientLeft() if gone.done() else outcome
         finally:
             gone.cancel()
-        if waiter.turn.done():
-            return waiter.turn.result()
-        waiter.withdraw()
-        return ClientLeft()
+            for task in running:
+                task.cancel()
 
-    def _find_best(self, but: frozenset[CoreState] = frozenset()) -> CoreState | None:
-        best, most = None, 0
-        for state in self._states:
-            if (free := state.free) > most and state not in but:
-                best, most = state, free
-        return best
+    def _note(self, state: CoreState, outcome: R, request: ScanRequest, failures: _Failures) -> R:
+        """Note what an attempt says about its core, and return its outcome."""
+        if isinstance(outcome, Full):
+            state.note_full(outcome.load)
+        elif isinstance(outcome, Down):
+            log.warning("scan starts again", ggrid=request.ggrid, core=state.core.name, reason=outcome.reason)
+            failures.count(outcome)
+            if not outcome.answered:
+                state.note_failure(outcome)
+                self._note_silence()
+        return outcome
 
-    def _reserve_best(self, tenant: str) -> CoreState | None:
-        if state := self._find_best():
-            state.reserve(tenant)
-        return state
+    def _choose(self, but: Collection[CoreState] = (), free: int | None = None) -> CoreState | None:
+        """Return the core with most free slots, or with the fewest messages that wait; with at least so many free."""
+        able = [state for state in self._states if state.takes_scans and state not in but]
+        best = max(able, key=_free, default=None)
+        return best if best is None or free is None or best.free >= free else None
 
-    def _may_have_slot(self, tenant: str) -> bool:
-        """Whether a tenant may have another slot, or has its share of them already (see `scanning.turns`)."""
-        if not self._tenants.are_several:
-            return True
-        has = sum(state.slots_of(tenant) for state in self._states)
-        return not has or has < SHARE * sum(max(0, state.free) for state in self._states)
-
-    def serve_waiting(self) -> None:
-        """Give free slots to the scans whose turn it is, and what is left to second attempts."""
-        while (waiter := self._queue.first()) is not None:
-            state = self._find_best()
-            if state is None:
-                return
-            if not self._queue.may_go(waiter):
-                if self._retry is None:
-                    self._retry = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._serve_again)
-                return
-            self._queue.serve(waiter)
-            if not waiter.turn.done():
-                # Not looked for again: another process may have taken the slot meanwhile, and then says so.
-                state.reserve(waiter.tenant)
-                waiter.turn.set_result(state)
-        for waiter in sorted(self._seconds):
-            silent = all(state.doubtful for state in waiter.beside)
-            if silent and not waiter.turn.done() and (state := self._find_best(waiter.beside)):
-                state.reserve(waiter.tenant)
-                waiter.turn.set_result(state)
-
-    def _serve_again(self) -> None:
-        self._retry = None
-        self.serve_waiting()
+    async def _wait_for_core(self, body: MessageBody, client: ConnectedClient) -> CoreState | Failure | ClientLeft:
+        """Return a core as soon as one takes scans; meanwhile the message lies on disk, and the client may leave."""
+        if self._has_given_up():
+            return _UNAVAILABLE
+        if self._waiting_bytes + body.size > self._waiting_limit:
+            return _OVERLOADED
+        body.to_disk()
+        self._waiting += 1
+        self._waiting_bytes += body.size
+        self._wanted.set()
+        gone = asyncio.ensure_future(client.wait_until_gone())
+        try:
+            while not gone.done():
+                changed = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait((gone, changed), return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                if state := self._choose():
+                    return state
+                if self._has_given_up():
+                    return _UNAVAILABLE
+            return ClientLeft()
+        finally:
+            gone.cancel()
+            self._waiting -= 1
+            self._waiting_bytes -= body.size
+            if not self._waiting:
+                self._wanted.clear()
 
     async def _watch(self, state: CoreState) -> None:
-        """Poll one core for as long as the service runs: about every second, and while scans wait, until it is free."""
+        """Poll one core for as long as the service runs: about every second, and more often while scans wait."""
         while True:
-            await asyncio.sleep(BREATH_SECONDS)
-            wanted = bool(self._queue)
-            if not (wanted and state.answers):
-                await self._wait_for_poke(state, IMPATIENT_SECONDS if wanted else self._poll_seconds)
-            state.poked.clear()
-            if self._queue:
-                self._queue.announce()
-            await self._hear(state, once_free=bool(self._queue))
-            if self._has_given_up():
-                self._turn_away()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_seconds):
+                    await self._wanted.wait()
+                    await asyncio.sleep(RETRY_SECONDS)
+            await self._ask_load(state)
 
-    async def _wait_for_poke(self, state: CoreState, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await state.poked.wait()
-
-    async def _hear(self, state: CoreState, *, once_free: bool = False) -> None:
-        begun, slack = state.begun, SLOT_SECONDS if once_free else 0.0
-        doubt = asyncio.get_running_loop().call_later(slack + self._doubt_seconds, state.doubt)
+    async def _ask_load(self, state: CoreState) -> None:
+        begun = state.begun
+        silent = asyncio.get_running_loop().call_later(self._silent_seconds, self._note_silent, state)
         try:
-            async with asyncio.timeout(slack + self._hear_seconds):
-                load = await state.core.load(once_free=once_free)
+            async with asyncio.timeout(self._load_seconds):
+                load = await state.core.ask_load()
         except TimeoutError:
             load = Down("it did not tell its load in time", begun=False)
         finally:
-            doubt.cancel()
+            silent.cancel()
         if isinstance(load, Down):
-            state.miss(load)
+            state.note_miss(load)
             self._note_silence()
         else:
-            state.hear(load, max(begun, state.begun), self._now())
+            state.note_load(load, max(begun, state.begun), self._now())
             self._silent_since = None
-            self.serve_waiting()
+        self._tell_changed()
+
+    def _note_silent(self, state: CoreState) -> None:
+        """Note that a core takes long to tell its load; its scans may be tried at another core as well."""
+        state.silent = True
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _note_silence(self) -> None:
         if self._silent_since is None and not self.answering:
@@ -375,11 +483,21 @@ class Cores:
         """Has no core answered for longer than a restart takes?"""
         return self._silent_since is not None and self._now() - self._silent_since > self._grace_seconds
 
-    def _turn_away(self) -> None:
-        while (waiter := self._queue.pop()) is not None:
-            if not waiter.turn.done():
-                waiter.turn.set_result(_UNAVAILABLE)
-
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _free(state: CoreState) -> int:
+    return state.free
+
+
+def queue_colour(loads: Iterable[Load | None]) -> Status:
+    """Return the status of cores with these loads; None is a core that does not answer."""
+    every = list(loads)
+    answering = [load for load in every if load is not None]
+    if all(load.full or load.fault for load in answering):
+        return "RED"
+    if len(answering) < len(every) or any(each.throttling or each.full or each.trouble for each in answering):
+        return "YELLOW"
+    return "GREEN"

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 import structlog
 
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.ids import canonical
 from gatepost.scanning.held_mail import (
     Busy,

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator, Caller
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailOnCores, explain_absence
 from gatepost.abby.messages import describe_release, find_tenant_fault
 from gatepost.api.call_limits import CallLimits

@@ -15,20 +15,21 @@ from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.cores import Cores
 from gatepost.abby.messages import find_tenant_fault
-from gatepost.abby.scan import ConnectedClient
 from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, Failure
-from gatepost.api.http import ClientLeft, JsonResponse, content_length, parse_boundary
+from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse, content_length, parse_boundary
 from gatepost.api.messages import MessageReport, ReportMessageRequest, ShouldHaveBeen
 from gatepost.api.scanning import MAX_BODY, encode_scanning
 from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope
-from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.feedback import NO_EVIDENCE, Correction, Evidence
 from gatepost.store.store import Store
 from gatepost.times import date_time, now
+from gatepost.view.values import NotShown
+from gatepost.workers.protocol import Extracted
 
 CORRECTIONS: Mapping[ShouldHaveBeen, Correction] = {
     "delivered": "should have been delivered",
@@ -109,11 +110,9 @@ class ReportsApi:
     async def _read_message(self, request: Request, email: SpooledBody) -> Evidence | Failure | ClientLeft:
         """Have a core read the reported message in a sealed worker."""
         opened = time.time_ns()
-        scan = ScanRequest(new_id(opened), opened // 1_000_000, Envelope(), email, "report")
-        result = await self._cores.scan(scan, ConnectedClient(email, request.receive), self._seconds)
-        if not isinstance(result, ScanResult):
-            return result
-        report = result.report
-        if report.decision == "undecided":
-            return Failure(MESSAGE_NOT_SHOWN, f"the reported message cannot be read: {report.reason}")
-        return Evidence(report.features, report.signature)
+        message = ScanRequest(new_id(opened), opened // 1_000_000, Envelope())
+        client = ConnectedClient(request.receive)
+        found = await self._cores.read_features(message, email, client, self._seconds)
+        if isinstance(found, NotShown):
+            return Failure(MESSAGE_NOT_SHOWN, f"the reported message cannot be read: {found.reason}")
+        return Evidence(found.row, found.signature) if isinstance(found, Extracted) else found

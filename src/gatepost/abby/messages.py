@@ -50,7 +50,7 @@ from gatepost.api.scanning import (
 from gatepost.auth.results import Authentication
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
-from gatepost.policy.actions import MessageAction
+from gatepost.policy.rules import MessageAction
 from gatepost.report import FileSeen, Line, Report
 from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter

@@ -16,14 +16,21 @@ import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive
 
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import LARGE_BODY, kind_of, list_faults, wrong_kind
 from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
-from gatepost.api.http import ClientLeft, JsonResponse, content_length, decode_json, find_repeated_key, parse_boundary
+from gatepost.api.http import (
+    ClientLeft,
+    ConnectedClient,
+    JsonResponse,
+    content_length,
+    decode_json,
+    find_repeated_key,
+    parse_boundary,
+)
 from gatepost.api.scanning import (
     MAX_BODY,
     MAX_RECIPIENTS,
@@ -225,8 +232,8 @@ class ScanApi:
             return envelope
         if envelope.tenant and await self._store.tenant(envelope.tenant) is None:
             return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
-        scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body, "rest")
-        return await self._cores.scan(scan, ConnectedClient(body, request.receive), self._seconds)
+        scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "rest")
+        return await self._cores.scan(scan, body, ConnectedClient(request.receive), self._seconds)
 
     async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | ClientLeft:
         headers = request.scope["headers"]
@@ -250,21 +257,6 @@ class ScanApi:
         else:
             # The core logs what it found; this line says who asked for it.
             self._log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
-
-
-class ConnectedClient:
-    """The client of a scan: its message, and its connection."""
-
-    def __init__(self, body: SpooledBody, receive: Receive) -> None:
-        self._body = body
-        self._receive = receive
-
-    def park(self) -> None:
-        self._body.to_disk()
-
-    async def wait_until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            continue
 
 
 def _describe_result(result: ScanResult) -> MessageAnalysisResult:

@@ -63,6 +63,18 @@ class ClientLeft(msgspec.Struct, frozen=True):
     """The client has closed the connection; no response can be sent."""
 
 
+class ConnectedClient:
+    """The client of a request whose body has been read, as far as whoever works for it needs to know."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+
+    async def wait_until_gone(self) -> None:
+        """Return when the client has left."""
+        while (await self._receive())["type"] != "http.disconnect":
+            continue
+
+
 class BodyPace:
     """The deadline of a body that is being read, `with BodyPace() as pace:`; raises `TimeoutError` where the body stops
     arriving or is too slow.

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gatepost.policy.actions import ActionName
-from gatepost.policy.rules import Decision, Verdict
+from gatepost.policy.rules import ActionName, Decision, Verdict
 
 MAX_BODY = 52_428_800
 MAX_RECIPIENTS = 1000

@@ -16,15 +16,15 @@ import re
 
 import msgspec
 
-from gatepost.auth import keys
-from gatepost.auth.canonical import SignedMessage
-from gatepost.auth.keys import DkimKey, NoKey
+from gatepost.auth import dkim
+from gatepost.auth.dkim import DkimKey, NoKey
 from gatepost.auth.results import Arc, Result
 from gatepost.auth.signature import (
     TODAY,
     Refusal,
     Signature,
     SignatureRules,
+    SignedMessage,
     read_arc_message,
     read_arc_seal,
     read_field_tags,
@@ -80,10 +80,10 @@ def validate(
     if isinstance(newest, Refusal):
         return _make_result("fail", newest.reason, chain)
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
-    names = dict.fromkeys(keys.key_name(signature.selector, signature.domain) for signature in signatures)
+    names = dict.fromkeys(dkim.key_name(signature.selector, signature.domain) for signature in signatures)
     if len(names) > KEYS_MAX:
         return _make_result("fail", f"the chain has more than {KEYS_MAX} keys", chain)
-    answers = yield from keys.ask_keys(names)
+    answers = yield from dkim.ask_keys(names)
     return _make_result(*_verify_chain(signed_message, chain, newest, answers, rules), chain)
 
 
@@ -180,8 +180,8 @@ def _verify_chain(
 def _find_strong_keys(
     signature: Signature, answers: dict[str, DnsAnswer], rules: SignatureRules
 ) -> tuple[DkimKey, ...] | NoKey:
-    answer = answers[keys.key_name(signature.selector, signature.domain)]
-    found = keys.select_keys(answer, signature.kind, signature.hashing)
+    answer = answers[dkim.key_name(signature.selector, signature.domain)]
+    found = dkim.select_keys(answer, signature.kind, signature.hashing)
     if isinstance(found, NoKey):
         return found
     strong = tuple(key for key in found if not key.is_weak(rules.least_bits))

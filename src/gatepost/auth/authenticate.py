@@ -7,10 +7,10 @@ others state results (Authentication-Results, Received-SPF, X-Spam-*) are never 
 from typing import TypeVar, cast
 
 from gatepost.auth import arc, dkim, dmarc, sending_host, spf
-from gatepost.auth.canonical import SignedMessage
 from gatepost.auth.dns_names import is_domain
 from gatepost.auth.results import Authentication
 from gatepost.auth.sending_host import AddressSet
+from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import normal_domain
 from gatepost.questions import Asking, Dns, together

@@ -20,8 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from gatepost.auth.canonical import SignedMessage, canonicalise_pieces, canonicalise_relaxed_field
-from gatepost.auth.signature import empty_tag, read_field_tags
+from gatepost.auth.signature import (
+    SignedMessage,
+    canonicalise_pieces,
+    canonicalise_relaxed_field,
+    empty_tag,
+    read_field_tags,
+)
 from gatepost.mail.message import Field
 
 PrivateKey = RSAPrivateKey | Ed25519PrivateKey

@@ -3,19 +3,339 @@
 Several checks ask about the same phrases, so the text is searched once for all of them. Lines that quote another mail
 (`> `) are left out, since the sender did not write them. Of a very long text only the beginning is read: a lure stands
 where its reader sees it.
+
+Phrases are written as in `data/lures.toml`: `(a|b)` is either, a `?` after a group or a letter makes it optional, a `*`
+at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known by its longest
+words: one pass over the text (Aho and Corasick, CACM 18, 1975) finds those, and the rest of the phrase is matched from
+there, backwards and forwards. No part of a phrase repeats, so the work is bounded for every place that was found.
 """
 
 import re
 import tomllib
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib.resources import files
-from itertools import islice
+from itertools import islice, product
+from typing import Any
 
+import ahocorasick_rs
 import msgspec
 
-from gatepost.checks.phrasebook import MAX_CHARS, Cue, Phrasebook, fold
 from gatepost.findings import Reading
 from gatepost.mail.message import Text
+from gatepost.names import remove_accents
+from gatepost.speedups import native
+
+MAX_CHARS = 60_000
+MAX_EXPANDED = 5_000
+SHORT = 4
+# The native index tells words apart by their first characters.
+SHORTEST = 3
+
+_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufeff]+")
+_PLAIN = (("’", "'"), ("‘", "'"), ("“", '"'), ("”", '"'), ("\u2010", "-"), ("\u2011", "-"), ("–", "-"))
+# Long, and yet in every other letter.
+_EVERYDAY = frozenset(
+    "your you're email click free account please price prices call information will more mail send make message order "
+    "online service services support customer product products website business address number company today these "
+    "transaction payment delivery order warning error there available contact".split()
+)
+# In every letter, several times: a phrase that is known by one of these is looked at again and again.
+_CONSTANT = frozenset(
+    "the of and to in is for you our us are not all new more no any be on at it as or with from have by an if will can "
+    "this that was has but out one now here who get other over under like last just make view ring men bel user form "
+    "file list price news change market report company power de la le les des et en el los las que der die das und zu "
+    "von mit den ein eine del per con di il che por para um uma os as do da".split()
+)
+# Plain text of a phrase, and the mark that ends it.
+_PIECE = re.compile(r"([^\\(?|)]*)([\\(?|)]?)")
+# Where writing has no blanks between words, a phrase ends anywhere.
+_UNSPACED = "\u2e80"
+
+
+class PhraseError(ValueError):
+    """A phrase that cannot be read."""
+
+
+# What stands on one side of the words by which a phrase is known, for the native index: whether it ends with a word,
+# then the alternatives of each slot.
+Rest = tuple[bool | tuple[str, ...], ...]
+
+
+class Phrase(msgspec.Struct, frozen=True):
+    """One phrase of a theme, split at the words by which it is known: what stands before (reversed), and after.
+
+    `skip` is how many characters of what is searched for stand before those words. `left` and `right` are characters of
+    which one must stand right before and right after them: a look at one character rules most places out.
+    """
+
+    theme: str
+    skip: int
+    before: str
+    after: str
+    open_end: bool
+    left: str = ""
+    right: str = ""
+    rests: tuple[Rest, Rest] = ((), ())
+
+
+class Cue(msgspec.Struct, frozen=True):
+    """A phrase that was found: its theme, the words as they stand in the folded text, and where they start."""
+
+    theme: str
+    words: str
+    start: int
+
+
+def fold(text: str) -> str:
+    """Return the text as it is compared: no case, no accents, plain quotes, single blanks, `email` for `e-mail`."""
+    if not text.isascii():
+        for mark, plain in _PLAIN:
+            text = text.replace(mark, plain)
+        if not text.isascii():
+            plain_text = remove_accents(text)
+            text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
+    text = text.casefold()
+    text = native.squeeze(text, False) if native else " ".join(text.split())
+    return text.replace("e-mail", "email")
+
+
+class Phrasebook:
+    """Phrases by theme, ready to be found."""
+
+    def __init__(self, themes: Mapping[str, Iterable[str]]) -> None:
+        self._known: dict[str, list[Phrase]] = {}
+        for theme, phrases in themes.items():
+            for text in phrases:
+                self._add(theme, text)
+        self._native = _index_natively(self._known) if native else None
+        words = [word for word in self._known if self._native is None or not _is_indexed(word)]
+        self._by_word = [self._known[word] for word in words]
+        self._is_foreign = all(not word.isascii() for word in words)
+        self._search = ahocorasick_rs.AhoCorasick(words)
+        self._phrases = [phrase for word, phrases in self._known.items() if _is_indexed(word) for phrase in phrases]
+
+    def _add(self, theme: str, text: str) -> None:
+        before, known_by, after = _split(_parse_slots(text))
+        if "" in known_by:
+            raise PhraseError(f"{text!r} of {theme} could be nothing at all")
+        reverse = [[each[::-1] for each in slot] for slot in reversed(before)]
+        backwards, forwards = _build_pattern(reverse), _build_pattern(after)
+        left, right = _first_characters(reverse), _first_characters(after)
+        rests = _build_rest(reverse), _build_rest(after)
+        for word in known_by:
+            # Inside other words, short ones are everywhere.
+            blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
+            open_end = word.endswith("*")
+            phrase = Phrase(theme, len(blank), backwards, forwards, open_end, left, "" if open_end else right, rests)
+            self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
+
+    def find(self, text: str) -> Iterator[Cue]:
+        """Yield every phrase in a folded text, as often as it stands there."""
+        reverse = ""
+        if self._native is not None:
+            for entry, first, end, is_sure in self._native.find(text):
+                phrase = self._phrases[entry]
+                if is_sure:
+                    yield Cue(phrase.theme, text[first:end].strip(), first)
+                    continue
+                if phrase.before:
+                    reverse = reverse or text[::-1]
+                if _may_stand(phrase, text, first, end) and (span := _find_span(phrase, text, reverse, first, end)):
+                    yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
+            if not self._by_word or (self._is_foreign and text.isascii()):
+                return
+        for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
+            for phrase in self._by_word[index]:
+                first = start + phrase.skip
+                if not _may_stand(phrase, text, first, end):
+                    continue
+                if phrase.before:
+                    reverse = reverse or text[::-1]
+                if span := _find_span(phrase, text, reverse, first, end):
+                    yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
+
+
+def _is_indexed(word: str) -> bool:
+    return len(word) >= SHORTEST and word.isascii()
+
+
+def _index_natively(known: Mapping[str, list[Phrase]]) -> Any:
+    """Return the native index of the phrases that are known by ASCII words, which finds where one may stand."""
+    return native.PhraseIndex(
+        [
+            (word, each.skip, *each.rests, each.open_end, each.left, each.right)
+            for word, phrases in known.items()
+            if _is_indexed(word)
+            for each in phrases
+        ]
+    )
+
+
+def _may_stand(phrase: Phrase, text: str, first: int, end: int) -> bool:
+    """Return whether the characters right before and after the words allow the phrase."""
+    if phrase.right and (end >= len(text) or text[end] not in phrase.right):
+        return False
+    return not (phrase.before and phrase.left) or (first > 0 and text[first - 1] in phrase.left)
+
+
+def _find_span(phrase: Phrase, text: str, reverse: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return where the phrase begins and ends around the words at `start`, if all of it is there, in whole words."""
+    if phrase.before:
+        found = _compile(phrase.before).match(reverse, len(text) - start)
+        if not found:
+            return None
+        start = len(text) - found.end()
+    elif _is_inside_word(text, start):
+        return None
+    if phrase.open_end:
+        while end < len(text) and text[end].isalnum():
+            end += 1
+    if phrase.after:
+        found = _compile(phrase.after).match(text, end)
+        return (start, found.end()) if found else None
+    return None if _is_inside_word(text, end) else (start, end)
+
+
+def _is_inside_word(text: str, place: int) -> bool:
+    """Return whether a cut at this place would go through a word."""
+    if place <= 0 or place >= len(text):
+        return False
+    left, right = text[place - 1], text[place]
+    return left.isalnum() and right.isalnum() and left < _UNSPACED and right < _UNSPACED
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when it is first needed: most phrases never are."""
+    return re.compile(pattern)
+
+
+def _build_pattern(slots: list[list[str]]) -> str:
+    """Return the slots one after another, up to the end of a word, as a regular expression; "" where there are none."""
+    if not slots:
+        return ""
+    return "".join(map(_build_choice, slots)) + (r"(?!(?<=\w)\w)" if _ends_with_word(slots) else "")
+
+
+def _ends_with_word(slots: list[list[str]]) -> bool:
+    return (slots[-1][0][-1:] or slots[-1][-1][-1:]) < _UNSPACED
+
+
+def _build_rest(slots: list[list[str]]) -> Rest:
+    """Return the slots as the native index takes them; nothing where there are none."""
+    return (_ends_with_word(slots), *(tuple(_sort_choice(slot)) for slot in slots)) if slots else ()
+
+
+def _first_characters(slots: list[list[str]]) -> str:
+    """Return the characters with which the slots can begin; "" where that can be any, or nothing."""
+    found: set[str] = set()
+    for slot in slots:
+        found.update(each[0] for each in slot if each)
+        if "" not in slot:
+            return "" if "*" in found else "".join(sorted(found))
+    return ""
+
+
+def _build_choice(alternatives: list[str]) -> str:
+    return "(?:" + "|".join(map(_escape, _sort_choice(alternatives))) + ")"
+
+
+def _sort_choice(alternatives: list[str]) -> list[str]:
+    return sorted(alternatives, key=len, reverse=True)
+
+
+@cache
+def _escape(alternative: str) -> str:
+    return re.escape(alternative).replace(r"\*", r"\w{0,20}")
+
+
+def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[list[str]]]:
+    """Return the slot by which a phrase is best known, together with the fixed words around it, and what stands
+    outside."""
+    key = min(range(len(slots)), key=lambda index: _estimate_frequency(slots[index]))
+    known_by, start, end = slots[key], key, key + 1
+    while start > 0 and len(slots[start - 1]) == 1:
+        start -= 1
+        known_by = [slots[start][0] + word for word in known_by]
+    while end < len(slots) and len(slots[end]) == 1 and not any(word.endswith("*") for word in known_by):
+        known_by = [word + slots[end][0] for word in known_by]
+        end += 1
+    return slots[:start], known_by, slots[end:]
+
+
+def _estimate_frequency(alternatives: list[str]) -> float:
+    """A guess at how often one of these stands in a text: short words everywhere, long ones seldom."""
+    return sum(_word_frequency(each.strip("* ")) for each in alternatives)
+
+
+@cache
+def _word_frequency(word: str) -> float:
+    if not any(character.isalpha() for character in word):
+        return 100.0
+    if word in _CONSTANT:
+        return 0.5
+    return 0.04 if word in _EVERYDAY else 0.2 ** len(word)
+
+
+def _parse_slots(phrase: str) -> list[list[str]]:
+    """A phrase as a row of slots, each with its alternatives; text outside of groups is a slot with one."""
+    slots, end = _parse_alternative(phrase, 0)
+    if end != len(phrase):
+        raise PhraseError(f"{phrase!r} has a bracket too many")
+    return slots
+
+
+def _parse_alternative(text: str, place: int) -> tuple[list[list[str]], int]:
+    """Slots from `place` to the end of the phrase or of the alternative that it is in."""
+    slots: list[list[str]] = []
+    plain = ""
+    while piece := _PIECE.match(text, place):
+        plain += piece[1]
+        place, mark = piece.end(), piece[2]
+        if mark == "\\":
+            plain, place = plain + text[place], place + 1
+        elif mark == "(":
+            slots += [[_fold_edges(plain)]] if plain else []
+            plain = ""
+            group, place = _parse_group(text, place)
+            slots.append(group)
+        elif mark != "?":  # the end, or that of this alternative
+            place -= len(mark)
+            break
+        elif plain:
+            slots += [[_fold_edges(plain[:-1])]] if plain[:-1] else []
+            slots.append([_fold_edges(plain[-1]), ""])
+            plain = ""
+        else:
+            slots[-1].append("")
+    slots += [[_fold_edges(plain)]] if plain else []
+    return slots, place
+
+
+def _parse_group(text: str, place: int) -> tuple[list[str], int]:
+    """Return the alternatives of a group that was just opened, written out, and where it ends."""
+    found: dict[str, None] = {}
+    while True:
+        slots, place = _parse_alternative(text, place)
+        # Most alternatives are plain words.
+        found.update(dict.fromkeys(slots[0] if len(slots) == 1 else map("".join, product(*slots))))
+        if place >= len(text) or len(found) > MAX_EXPANDED:
+            raise PhraseError(f"{text!r} has an open bracket or too many alternatives")
+        place += 1
+        if text[place - 1] == ")":
+            return list(found), place
+
+
+@cache
+def _fold_edges(text: str) -> str:
+    """Fold as any text is, but keep the blanks at the edges, which matter here."""
+    inner = fold(text)
+    if not inner:
+        return " " if text else ""
+    return (" " if text[0] == " " else "") + inner + (" " if text[-1] == " " else "")
+
 
 MAX_TEXTS = 6
 MAX_SHOWN = 6

@@ -6,14 +6,14 @@ Nothing registers itself: what runs is what stands in `CHECKS`.
 """
 
 from gatepost.checks.files.malware import commands, eicar, executables, scanners
-from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
-from gatepost.checks.files.unread import archives, unreadable_files
+from gatepost.checks.files.traits import archives, calendar_invitation, protected_document, traits, unreadable_files
 from gatepost.checks.headers.bulk_mail import advertising_label, bulk_mail, bulk_tools
-from gatepost.checks.headers.clocks import clocks, foreign_charset
 from gatepost.checks.headers.fields import (
+    clocks,
     credited_sum,
     date_field,
     defects,
+    foreign_charset,
     forged_received,
     hidden_recipients,
     message_id,
@@ -22,10 +22,18 @@ from gatepost.checks.headers.fields import (
 from gatepost.checks.headers.habits import desktop_program, field_habits
 from gatepost.checks.headers.replies import fake_bounce, fake_reply, stolen_thread
 from gatepost.checks.links.hosts import foreign_target, free_names, ip_hosts, new_hosts, picture_host
-from gatepost.checks.links.shown import link_text, qr_codes
-from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, shortened_links, url_form
+from gatepost.checks.links.urls import (
+    brand_in_path,
+    download,
+    link_text,
+    qr_codes,
+    recipient_in_link,
+    redirects,
+    shortened_links,
+    url_form,
+)
 from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, reply_to
-from gatepost.checks.sender.authentication import authentication
+from gatepost.checks.sender.authentication import authentication, own_domain, recipient_domain, self_sent
 from gatepost.checks.sender.display_names import (
     brand_name,
     decorated_name,
@@ -34,25 +42,22 @@ from gatepost.checks.sender.display_names import (
     shown_domain,
 )
 from gatepost.checks.sender.envelope import envelope, malformed_envelope
-from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
-from gatepost.checks.sender.host_names import host_names, provider_absent
+from gatepost.checks.sender.history import broken_habit, first_contact, reputation, stranger_asks
 from gatepost.checks.sender.lookalikes import homograph, lookalike
-from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
-from gatepost.checks.sender.received_host import received_host
-from gatepost.checks.sender.reputation import reputation
+from gatepost.checks.sender.sending_host import host_names, provider_absent, received_host
 from gatepost.checks.text.evasion import filter_evasion, image_only, picture_first
 from gatepost.checks.text.fraud import (
     advance_fee,
     call_back,
+    disguised_number,
     extortion,
+    opening_letter,
     payment_requests,
     payroll_change,
     sudden_sum,
 )
 from gatepost.checks.text.learned import campaign, learnt_model, text_model
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
-from gatepost.checks.text.opening_letters import opening_letter
-from gatepost.checks.text.phone_numbers import disguised_number
 from gatepost.checks.text.spam_vocabulary import gtube, spam_vocabulary
 from gatepost.findings import Check
 

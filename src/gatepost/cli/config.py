@@ -12,7 +12,7 @@ from gatepost.cli.printing import Output, print_json, print_table, print_text
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.service.publishing.differences import Difference
+    from gatepost.service.publishing import Difference
     from gatepost.store.publishing import NodeRecord, Rollout, Version, VersionInfo
     from gatepost.store.store import Store
 
@@ -70,7 +70,7 @@ def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
 @group.command("publish")
 def publish(*, reason: ReasonOption, wait: WaitOption = False, place: Deployment, output: Output) -> None:
     """Check the files and publish them, with policies, rules and models, as the next version for all nodes."""
-    from gatepost.service.publishing.version import digest_content, read_content
+    from gatepost.service.publishing import digest_content, read_content
 
     async def run(store: "Store") -> "VersionInfo":
         history = await store.version_history(1)
@@ -112,8 +112,7 @@ def diff(
     output: Output,
 ) -> None:
     """Compare two versions, or one with the one before it; without a number, the files with the last version."""
-    from gatepost.service.publishing.differences import compare
-    from gatepost.service.publishing.version import read_content
+    from gatepost.service.publishing import compare, read_content
     from gatepost.store.publishing import VersionContent
 
     empty = VersionContent({}, {})

@@ -151,8 +151,8 @@ async def _rotate(lifetime: int, revoke: bool, store: "Store") -> int:
 
 @asynccontextmanager
 async def _open_sender(settings: "GuardSettings", place: Deployment, store: "Store") -> AsyncIterator["DigestSender"]:
-    from gatepost.service.digests import build_sender
     from gatepost.service.routes import open_routing
+    from gatepost.service.schedules import build_sender
 
     async with open_routing(settings, place.data_folder) as routing:
         if routing is None:

@@ -177,7 +177,7 @@ def _load(place: Deployment) -> tuple[list["FeedSettings"], dict[str, "FeedState
 
 
 def _load_settings(place: Deployment) -> list["FeedSettings"]:
-    from gatepost.service.feeds import load_web_feeds
+    from gatepost.service.schedules import load_web_feeds
 
     of_files, folder = place.load_abby().feeds, place.data_folder.path
     names = {feed.name for feed in of_files}

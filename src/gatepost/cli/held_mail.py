@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from gatepost import logs
 from gatepost.abby.core_clients import RemoteCore
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
 from gatepost.cli.deployment import Deployment
 from gatepost.guard.quarantine.quarantine import Quarantine

@@ -41,7 +41,7 @@ from gatepost.textmodel.features import Features
 from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model
 from gatepost.textmodel.training import UNWANTED, Example, TrainingError, family_of, learn
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 
 LABELS = ("ham", "spam", "phish", "fraud", "bounce")
 INDEX = "INDEX.tsv"
@@ -290,7 +290,7 @@ def judge_mail(mails: Iterable[LabelledMail], model: str = "") -> Iterator[Judge
             yield _describe(mail, report, (time.perf_counter() - begun) * 1000)
 
 
-async def _answer(_job: AnalysisJob, questions: Questions) -> Answers:
+async def _answer(_job: Job[Any], questions: Questions) -> Answers:
     return tuple(answer_nothing(question, DnsAnswer("no-name")) for question in questions)
 
 

@@ -35,6 +35,7 @@ from gatepost.cli.look_back import describe_look_back, print_look_back
 from gatepost.cli.printing import Output, console, print_json, print_table, print_text
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
+from gatepost.lists import catalogue
 from gatepost.service.data_folder import StartError
 from gatepost.store.look_backs import LookBack, MessageLine
 
@@ -215,7 +216,7 @@ def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
         open_file(plan.file) as stream,
         _show_progress(plan.file) as (advance, line),
     ):
-        every = read_records(stream, plan.kind, str(plan.file), advance)
+        every = read_records(stream, plan.kind, str(plan.file), advance, target.name)
         records = (record for record in every if record.first >= start)
         acknowledge = _make_acknowledge(plan, target, line)
         total = send_all(records, _make_sender(client, target), plan.source, plan.skip, acknowledge)
@@ -326,11 +327,13 @@ def open_file(file: Path) -> Iterator[BinaryIO]:
 
 
 def read_records(
-    stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None]
+    stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None], list_name: str
 ) -> Iterator[FileRecord]:
-    """Yield the entries of a file; `advance` is called with the number of bytes that were read."""
+    """Yield the entries of a file for a list; `advance` is called with the number of bytes that were read."""
+    definition = catalogue.BY_NAME.get(list_name)
+    is_free_text = definition is not None and catalogue.KINDS[definition.kind].is_free_text
     try:
-        yield from lists.records(_count_bytes(stream, advance), kind)
+        yield from lists.records(_count_bytes(stream, advance), kind, is_free_text=is_free_text)
     except ListFileError as fault:
         raise StartError(f"{name}, {fault}.") from None
 

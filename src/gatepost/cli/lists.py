@@ -77,7 +77,7 @@ def add(
     from gatepost.cli.look_back import find_delivered, require_look_back
 
     until = render_time(parse_moment(expires, "--expires", end=True)) or None
-    stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries)]
+    stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries, name)]
     uid, find = parse_tenant_uid(tenant), None
     if look_back:
         require_look_back(name, uid, service.place)
@@ -119,7 +119,7 @@ def delete(
     from gatepost.cli.list_changes import Target, change_entries
 
     target = Target(name, parse_tenant_uid(tenant), delete=True, dry_run=dry_run, output=output)
-    change_entries(service, target, [NewListEntry(entry) for entry in _read_entries(entries)])
+    change_entries(service, target, [NewListEntry(entry) for entry in _read_entries(entries, name)])
 
 
 @group.command("import")
@@ -248,14 +248,15 @@ def drop(name: ListArgument, *, tenant: TenantOption = None, place: Deployment, 
     output.show(described, f"Deleted {name} with {count:,} entries.")
 
 
-def _read_entries(entries: list[str]) -> list[str]:
+def _read_entries(entries: list[str], name: str) -> list[str]:
     """Return the entries of the command line, or those of standard input."""
     if entries != ["-"]:
         return entries
     from gatepost.cli.list_changes import STANDARD_INPUT, open_file, read_records
 
     with open_file(STANDARD_INPUT) as stream:
-        return [record.entry.entry for record in read_records(stream, "plain", "standard input", lambda _: None)]
+        records = read_records(stream, "plain", "standard input", lambda _: None, name)
+        return [record.entry.entry for record in records]
 
 
 def _parse_format(kind: str | None, file: Path) -> "ListFileFormat":

@@ -383,19 +383,19 @@ async def _analyse(
     raw: bytes, envelope: "Envelope", policy: "Policy", settings: "GuardSettings", store: "Store | None"
 ) -> "MessageRecord":
     """Analyse a message in a sealed worker with the lists of the store, if there is one, and without DNS."""
-    import hashlib
-
-    from gatepost.cli.sealed_analysis import RawBody, answer_nothing, start_pool
+    from gatepost.cli.sealed_analysis import answer_nothing, start_pool
     from gatepost.guard.answers.lists import ListAnswers
     from gatepost.ids import new_id
     from gatepost.questions import DnsAnswer, Lookup
+    from gatepost.scanning.spool import BytesBody
     from gatepost.store.messages import MessageRecord
     from gatepost.times import now
-    from gatepost.workers.jobs import AnalysisJob, ListSnapshot
+    from gatepost.workers.jobs import EMPTY, Job
+    from gatepost.workers.protocol import JUDGE
 
     lists = ListAnswers(store) if store else None
 
-    async def answer(job: AnalysisJob, questions: "Questions") -> "Answers":
+    async def answer(job: Job[Any], questions: "Questions") -> "Answers":
         return tuple(
             [
                 await lists.answer(job.envelope.tenant, question)
@@ -406,14 +406,15 @@ async def _analyse(
         )
 
     created, ggrid = now(), new_id()
-    snapshot = await lists.snapshot(envelope.tenant) if lists else ListSnapshot()
+    snapshot = await lists.snapshot(envelope.tenant) if lists else EMPTY
     # The tenant's policy is given: for this worker it is the only one there is.
     pool = await start_pool(settings, policy, answer)
     try:
-        report = await pool.analyse(AnalysisJob(ggrid, envelope, RawBody(raw), created / 1000, snapshot))
+        body = BytesBody(raw)
+        report = await pool.run(Job(JUDGE, ggrid, envelope, body, created / 1000, lists=snapshot))
     finally:
         await pool.stop()
-    return MessageRecord(ggrid, created, now(), envelope, len(raw), hashlib.sha256(raw).hexdigest(), report)
+    return MessageRecord(ggrid, created, now(), envelope, len(raw), body.sha256, report)
 
 
 def _arrow(before: str, now: str) -> str:

@@ -15,7 +15,7 @@ from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import HeldMail
     from gatepost.cli.ledger import HeldShown
     from gatepost.scanning.held_mail import Busy, Deleted, NotHeld, ReleaseOutcome
@@ -62,7 +62,7 @@ def show_list(
 @group.command("show")
 def show(ggrid: GgridArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
     """Print one message with its ledger and the beginning of its text."""
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.api.scanning import encode_scanning
     from gatepost.cli import ledger
     from gatepost.cli.held_mail import explain, with_held_mail
@@ -152,7 +152,7 @@ def export(
     output: Output,
 ) -> None:
     """Write a held message to GGRID.eml, readable only by the current user."""
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import explain, with_held_mail
     from gatepost.scanning.held_mail import ExportOrder, NotHeld
     from gatepost.store.audit import CLI
@@ -172,7 +172,7 @@ def export(
 
 def _as_release_outcome(outcome: "ReleaseOutcome | Down") -> "ReleaseOutcome":
     """Return what became of a release; a core that cannot be asked has sent nothing."""
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import explain
     from gatepost.scanning.held_mail import NotSent
 
@@ -180,7 +180,7 @@ def _as_release_outcome(outcome: "ReleaseOutcome | Down") -> "ReleaseOutcome":
 
 
 def _describe_deletion(outcome: "Deleted | Busy | NotHeld | Down") -> str:
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import explain
     from gatepost.scanning.held_mail import Deleted
 

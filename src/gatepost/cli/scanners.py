@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 from rich.console import Console
@@ -38,7 +38,7 @@ from gatepost.settings import files
 from gatepost.settings.keys import GuardSettings
 from gatepost.store.messages import MessageRecord
 from gatepost.times import now
-from gatepost.workers.jobs import AnalysisJob
+from gatepost.workers.jobs import Job
 
 FROM_LINE = re.compile(rb"From [^\r\n]{0,300}? \d{1,2}:\d\d(?::\d\d)?[^\r\n]{0,60}? \d{4}[^\r\n]{0,40}\r?\n?")
 QUOTED = re.compile(rb">+From ")
@@ -208,7 +208,7 @@ def offline_scanner(envelope: Envelope, dns: bool, place: Deployment) -> Iterato
         yield lambda mail: _analyse_offline(analyser, mail, envelope)
 
 
-async def _answer_offline(_job: AnalysisJob, questions: Questions) -> Answers:
+async def _answer_offline(_job: Job[Any], questions: Questions) -> Answers:
     return tuple(answer_nothing(question, FAILED) for question in questions)
 
 
@@ -223,7 +223,7 @@ def _open_resolver(runner: asyncio.Runner, guard: GuardSettings) -> Iterator[Ans
 
     answerer = runner.run(open_answerer())
 
-    async def answer(job: AnalysisJob, questions: Questions) -> Answers:
+    async def answer(job: Job[Any], questions: Questions) -> Answers:
         names = tuple(question for question in questions if isinstance(question, Dns))
         found: dict[Question, Answer] = dict(zip(names, await answerer.answer(job, names), strict=True))
         return tuple(found.get(question) or answer_nothing(question, FAILED) for question in questions)

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -33,33 +33,21 @@ from gatepost.questions import (
     Sightings,
 )
 from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.service.data_folder import StartError
 from gatepost.settings.keys import GuardSettings, LogSettings
 from gatepost.textmodel.features import Features
-from gatepost.workers.jobs import AnalysisJob, ListSnapshot
+from gatepost.view.values import NotShown
+from gatepost.workers.jobs import EMPTY, Job, Snapshot
 from gatepost.workers.loader_client import LoaderError
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import Extracted
+from gatepost.workers.protocol import FEATURES, JUDGE, Extracted
 from gatepost.workers.supervisor import SealError
 
 # For tests only, as in the service: a Python file that makes workers misbehave.
 FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 
-AnswerQuestions: TypeAlias = Callable[[AnalysisJob, Questions], Awaitable[Answers]]
-
-
-class RawBody(msgspec.Struct, frozen=True):
-    """The bytes of one message in memory."""
-
-    raw: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.raw)
-
-    def read(self) -> bytes:
-        """All bytes at once."""
-        return self.raw
+AnswerQuestions: TypeAlias = Callable[[Job[Any], Questions], Awaitable[Answers]]
 
 
 def answer_nothing(question: Question, dns: DnsAnswer) -> Answer:
@@ -80,12 +68,9 @@ class SealedAnalyser:
         self._runner = runner
         self._pool = pool
 
-    def analyse(
-        self, raw: bytes, ggrid: str, envelope: Envelope, now: float, lists: ListSnapshot | None = None
-    ) -> Report:
+    def analyse(self, raw: bytes, ggrid: str, envelope: Envelope, now: float, lists: Snapshot = EMPTY) -> Report:
         """Return the report on one message; `now` is the time by which it is judged."""
-        job = AnalysisJob(ggrid, envelope, RawBody(raw), now, lists or ListSnapshot())
-        return self._runner.run(self._pool.analyse(job))
+        return self._runner.run(self._pool.run(Job(JUDGE, ggrid, envelope, BytesBody(raw), now, lists=lists)))
 
     def extract_features(self, raws: Sequence[bytes]) -> list[Features | None]:
         """Return what a text model sees of each of these messages; None for one that cannot be read."""
@@ -99,8 +84,8 @@ class SealedAnalyser:
         return list(await asyncio.gather(*map(self._read, raws)))
 
     async def _read(self, raw: bytes) -> Extracted | None:
-        found = await self._pool.extract(AnalysisJob(new_id(), Envelope(), RawBody(raw), 0.0, purpose="features"))
-        return found if isinstance(found, Extracted) else None
+        found = await self._pool.run(Job(FEATURES, new_id(), Envelope(), BytesBody(raw), 0.0))
+        return None if isinstance(found, NotShown) else found
 
     async def _extract_all(self, raws: Sequence[bytes]) -> list[Features | None]:
         return list(await asyncio.gather(*map(self._extract, raws)))
@@ -139,7 +124,7 @@ async def start_pool(
 def open_extractor() -> Iterator[SealedAnalyser]:
     """Yield an analyser that only extracts features, with a worker for each processor."""
 
-    async def answer(_job: AnalysisJob, questions: Questions) -> Answers:
+    async def answer(_job: Job[Any], questions: Questions) -> Answers:
         return tuple(answer_nothing(question, DnsAnswer("failed")) for question in questions)
 
     with asyncio.Runner() as runner:

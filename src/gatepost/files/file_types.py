@@ -1,11 +1,43 @@
-"""The types of files that `signatures` tells apart: the extensions that each may honestly bear, its MIME type, and
-which of them run code or hold other files."""
+"""What a file is: by its content, and by the name under which programs save and open it.
+
+`identify` looks at the first bytes, since names and declared types are claims, and the content is what programs open.
+The answer is a short name, mostly the usual extension ("exe", "pdf", "ole"). `FAMILIES` has the extensions that each
+type may honestly bear and whether it runs code, and the tables below it MIME types and types that hold other files.
+
+A name is taken as Windows takes it, not as it is spelled in the message. Windows drops dots and blanks at the end, so
+`invoice.js. .` is saved as `invoice.js`. It takes what follows a colon for a stream inside the file
+(`invoice.js::$DATA`), and C programs stop at a NUL. Characters that only direct the writing (U+202E) or have no width
+are part of the name and not of what a person sees. Disc images add a version (`INVOICE.JS;1`). A name that differs from
+the spelled one is not a finding by itself: it is what checks ask about.
+"""
 
 import re
 
 import msgspec
 
-from gatepost.files.file_names import find_last_extensions, list_extensions
+from gatepost.names import FILE_NAME_ENDS, normal_file_name
+
+MAX_EXTENSIONS = 8
+
+
+def list_extensions(name: str) -> tuple[str, ...]:
+    """Return the extensions of a name, the last one first: `a.pdf.js` has js and pdf.
+
+    Where a colon starts a stream of the file, the extension before it comes first, since that is what is opened.
+    """
+    normal = normal_file_name(name)
+    found: dict[str, None] = {}
+    for text in (*(normal[: at.start()].rstrip(FILE_NAME_ENDS) for at in re.finditer(":", normal)), normal):
+        parts = [part.strip(FILE_NAME_ENDS) for part in text.split(".")[1:]]
+        found.update(dict.fromkeys(part for part in reversed(parts[-MAX_EXTENSIONS:]) if part))
+    return tuple(found)
+
+
+def find_last_extensions(name: str) -> tuple[str, ...]:
+    """Return what may be the extension by which a name is opened: mostly one, none for a name without a dot."""
+    normal = normal_file_name(name)
+    texts = (*(normal[: at.start()].rstrip(FILE_NAME_ENDS) for at in re.finditer(":", normal)), normal)
+    return tuple(dict.fromkeys(text.rpartition(".")[2].strip(FILE_NAME_ENDS) for text in texts if "." in text))
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -192,3 +224,262 @@ ARCHIVE_MIME_TYPES: frozenset[str] = frozenset(
 DOCUMENT_EXTENSIONS: frozenset[str] = frozenset().union(
     *(FAMILIES[kind].extensions for kind in ("exe", "pdf", "ole", "rtf", "onenote", "chm", "lnk", "zip", "cms"))
 )
+
+
+HEAD = 1024
+
+
+_PREFIXES: tuple[tuple[bytes, str], ...] = (
+    (b"MZ", "exe"),
+    (b"\x7fELF", "elf"),
+    (b"\xca\xfe\xba\xbe", "java-class"),
+    (b"\xfe\xed\xfa\xce", "macho"),
+    (b"\xfe\xed\xfa\xcf", "macho"),
+    (b"\xcf\xfa\xed\xfe", "macho"),
+    (b"\xce\xfa\xed\xfe", "macho"),
+    (b"L\0\0\0\x01\x14\x02\0", "lnk"),
+    (b"#!", "script"),
+    (b"PK\x03\x04", "zip"),
+    (b"PK\x05\x06", "zip"),
+    (b"PK\x07\x08PK\x03\x04", "zip"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
+    (b"{\\rt", "rtf"),
+    (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d", "onenote"),
+    (b"MSCF", "cab"),
+    (b"ITSF", "chm"),
+    (b"Rar!\x1a\x07", "rar"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"vhdxfile", "vhd"),
+    (b"conectix", "vhd"),
+    (b"\x60\xea", "arj"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
+    (b"BEGIN:VCALENDAR", "ics"),
+    (b"BEGIN:VCARD", "vcard"),
+    (b"-----BEGIN PGP", "pgp"),
+    (b"ID3", "mp3"),
+)
+# What else holds files. These are recognised so that they can be named; nothing here unpacks them (see `CONTAINERS`).
+_PREFIXES += (
+    (b"\x1f\x9d", "compress"),
+    (b"LZIP\x01", "lzip"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\x02\x21\x4c\x18", "lz4"),
+    (b"!<arch>\n", "ar"),
+    (b"!<thin>\n", "ar"),
+    (b"070701", "cpio"),
+    (b"070702", "cpio"),
+    (b"070707", "cpio"),
+    (b"\xc7\x71", "cpio"),
+    (b"\x71\xc7", "cpio"),
+    (b"\xed\xab\xee\xdb", "rpm"),
+    (b"SZDD\x88\xf0\x27\x33", "szdd"),
+    (b"SZ \x88\xf0\x27\x33\xd1", "szdd"),
+    (b"KWAJ\x88\xf0\x27\xd1", "kwaj"),
+    (b"MSWIM\0\0\0", "wim"),
+    (b"WLPWM\0\0\0", "wim"),
+    (b"xar!", "xar"),
+    (b"hsqs", "squashfs"),
+    (b"sqsh", "squashfs"),
+    (b"\x45\x3d\xcd\x28", "cramfs"),
+    (b"\x28\xcd\x3d\x45", "cramfs"),
+    (b"KDMV", "vmdk"),
+    (b"COWD", "vmdk"),
+    (b"# Disk DescriptorFile", "vmdk"),
+    (b"QFI\xfb", "qcow2"),
+    (b"ALZ\x01", "alz"),
+    (b"EGGA", "egg"),
+    (b"RE~^", "rar1"),
+    (b"StuffIt", "stuffit"),
+    (b"SIT!", "stuffit"),
+    (b"ZOO ", "zoo"),
+    (b"LRZI", "lrzip"),
+    (b"7kSt", "zpaq"),
+    (b"zPQ", "zpaq"),
+    (b"ArC\x01", "freearc"),
+    (b"WARC/", "warc"),
+    (b"IsZ!", "isz"),
+    (b"!BDN", "pst"),
+    (b"ActiveMime", "activemime"),
+    (b"\x89LZO\0\r\n\x1a\n", "lzop"),
+    (b"\xff\x06\0\0sNaPpY", "snappy"),
+    (b"\x78\x9f\x3e\x22", "tnef"),
+    (b"dex\n0", "dex"),
+    (b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c", "onenote"),
+)
+_BY_FIRST: dict[int, tuple[tuple[bytes, str], ...]] = {
+    first: tuple(pair for pair in _PREFIXES if pair[0][0] == first) for first in {magic[0] for magic, _ in _PREFIXES}
+}
+
+
+_INSTALLER = tuple(
+    number.to_bytes(4, "little") + bytes.fromhex("00000000c000000000000046") for number in (0xC1082, 0xC1084, 0xC1086)
+)
+
+
+def identify(content: bytes) -> str:
+    """Return the type of a file by its content; "text" or "data" where nothing tells."""
+    if not content:
+        return "empty"
+    for magic, name in _BY_FIRST.get(content[0], ()):
+        if content.startswith(magic) and _is_confirmed(name, content):
+            return "msi" if name == "ole" and _is_installer(content) else name
+    return _identify_further_in(content) or _identify_text(content)
+
+
+def _is_confirmed(name: str, content: bytes) -> bool:
+    """Return whether a second look confirms a short signature: prose may start with "MZ" or "BM"."""
+    if name == "exe":
+        return (len(content) > 64 and not content[:64].isascii()) or b"\0" in content[:64]
+    if name == "bmp":
+        return content[6:10] == b"\0\0\0\0"
+    if name == "arj":
+        return len(content) > 34 and content[2] < 0xFF and content[3] < 0x0B
+    if name == "script":
+        return b"/" in content[:64].split(b"\n", 1)[0]
+    if name == "cpio" and content[:1] in b"\xc7\x71":
+        return len(content) > 26 and int.from_bytes(content[20:22], "little" if content[0] == 0xC7 else "big") < 1_024
+    if name == "zoo":
+        return content[20:24] == b"\xdc\xa7\xc4\xfd"
+    return True
+
+
+def _is_installer(content: bytes) -> bool:
+    """Return whether a compound file is a Windows Installer package: by the class of its root ([MS-CFB] section
+    2.6.1)."""
+    size = 1 << min(int.from_bytes(content[30:32], "little"), 16)
+    root = (int.from_bytes(content[48:52], "little") + 1) * size
+    return content[root + 80 : root + 96] in _INSTALLER
+
+
+def _identify_further_in(content: bytes) -> str:
+    """Return the type by a signature that does not stand at the start; "" where there is none."""
+    for place, magic, name in _INSIDE:
+        if content.startswith(magic, place):
+            return name
+    if is_pdf(content):
+        return "pdf"
+    if content[4:8] == b"ftyp":
+        return "heif" if content[8:12] in _HEIF_BRANDS else "mp4"
+    if content[:4] == b"RIFF":
+        return {b"WEBP": "webp", b"WAVE": "wav"}.get(content[8:12], "data")
+    if content[2:4] in (b"-l", b"-p") and content[6:7] == b"-" and len(content) > 21:
+        return "lzh"
+    if content[1:4] == b"\x2a\x4d\x18" and content[0] & 0xF0 == 0x50:  # a skippable frame comes first
+        return "lz4" if _follows_skipped(content, b"\x04\x22\x4d\x18") else "zstd"
+    if content[0] == 0x30 and _is_cms(content):
+        return "cms"
+    if _is_lzma(content):
+        return "lzma"
+    return _identify_disk(content)
+
+
+def is_pdf(content: bytes) -> bool:
+    """Return whether readers of PDF would open it: they look for its mark in the first kilobyte. It may be something
+    else as well, such as a tar whose first file is a PDF."""
+    return b"%PDF-" in content[:HEAD] or content.startswith(b"%FDF-")
+
+
+_HEIF_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis"})
+_INSIDE: tuple[tuple[int, bytes, str], ...] = (
+    (257, b"ustar", "tar"),
+    (7, b"**ACE**", "ace"),
+    (4, b"jP  \r\n\x87\n", "jpeg2000"),
+    (0, b"\xff\x4f\xff\x51", "jpeg2000"),
+    (0, b"\0\0\x01\0", "ico"),
+    (0x8001, b"CD001", "iso"),
+    (0x8001, b"BEA01", "iso"),
+    (0x40, b"\x7f\x10\xda\xbe", "vdi"),
+    (3, b"NTFS    ", "ntfs"),
+    (32, b"NXSB", "hfs"),
+)
+_SIGNED_OR_ENVELOPED = bytes.fromhex("06092a864886f70d0107")
+_CMS_OTHERS = bytes.fromhex("060b2a864886f70d01091001")
+
+
+def _is_cms(content: bytes) -> bool:
+    """Return whether this is a message of RFC 5652: a sequence that starts with one of its object identifiers."""
+    return any(content.find(mark, 0, 24) > 0 for mark in (_SIGNED_OR_ENVELOPED, _CMS_OTHERS))
+
+
+def _is_lzma(content: bytes) -> bool:
+    """Return whether this is the old .lzma form, which has no signature: plausible properties, a dictionary of a usual
+    size, an unpacked size that is unknown or below a terabyte, and the first byte of the range coder, which is 0."""
+    if len(content) < 18 or content[0] >= 225 or content[13] != 0:
+        return False
+    dictionary, size = int.from_bytes(content[1:5], "little"), int.from_bytes(content[5:13], "little")
+    usual = dictionary >= 4096 and (dictionary & (dictionary - 1) == 0 or dictionary % (3 << 11) == 0)
+    return usual and (size == (1 << 64) - 1 or 0 < size < 1 << 40)
+
+
+def _follows_skipped(content: bytes, magic: bytes) -> bool:
+    place = 0
+    for _ in range(64):
+        if content[place + 1 : place + 4] != b"\x2a\x4d\x18":
+            break
+        place += 8 + int.from_bytes(content[place + 4 : place + 8], "little")
+    return content.startswith(magic, place)
+
+
+def _identify_disk(content: bytes) -> str:
+    """Return the type of a raw image of a disk or of one file system on it."""
+    if content[-512:-504] == b"conectix":  # a disc of fixed size has its mark at the end only
+        return "vhd"
+    if content[-512:-508] == b"koly":
+        return "dmg"
+    if content[1024:1026] in (b"H+", b"HX", b"BD") and len(content) > 4096:
+        return "hfs"
+    if content[1080:1082] == b"\x53\xef" and len(content) > 4096 and int.from_bytes(content[1048:1052], "little") < 7:
+        return "ext"
+    if content[510:512] != b"\x55\xaa":
+        return ""
+    if content[0] in (0xEB, 0xE9) and content[11:13] in (b"\0\x02", b"\0\x04", b"\0\x08", b"\0\x10"):
+        return "fat"
+    entries = [content[place : place + 16] for place in range(446, 510, 16)]
+    is_table = all(entry[0] in (0, 0x80) for entry in entries) and any(entry[4] for entry in entries)
+    return "disk" if is_table and len(content) > 1024 else ""
+
+
+def _identify_text(content: bytes) -> str:
+    head = content[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    # `<script:module>` is a macro of OpenDocument.
+    if head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<script")) and head[7:8] != b":":
+        return "html"
+    if head.startswith(b"<svg") or (head.startswith(b"<?xml") and b"<svg" in head):
+        return "svg"
+    if head.startswith(b"<?xml"):
+        return "html" if b"<html" in head else "xml"
+    if b"\0" in content[:HEAD]:
+        return "data"
+    return _identify_message(head) or "text"
+
+
+_FIELDS = re.compile(rb"(?:[!-9;-~]{1,60}[ \t]*:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n){0,20}){1,60}")
+_MAIL_FIELDS = re.compile(
+    rb"^(?:from|to|date|subject|received|return-path|message-id|mime-version|content-type|content-transfer-encoding|"
+    rb"delivered-to|x-mailer|x-mozilla-status|reply-to)[ \t]*:",
+    re.MULTILINE,
+)
+_MIME_FIELDS = re.compile(rb"^(?:mime-version[ \t]*:|content-type[ \t]*:[ \t]*[\w-]{1,40}/)", re.MULTILINE)
+
+
+def _identify_message(head: bytes) -> str:
+    """Return "eml" for a message or web archive (RFC 5322, RFC 2557) and "mbox" for a mailbox, by the fields at the
+    start; `head` is in lower case. Text may start with one such line, so two are asked for, or one of MIME's."""
+    box = head.startswith(b"from ")
+    start = head.find(b"\n") + 1 if box else 0
+    fields = _FIELDS.match(head, start) if start >= 0 else None
+    if fields is None:
+        return ""
+    found = len({name.strip() for name in _MAIL_FIELDS.findall(fields.group())})
+    if found >= 2 or _MIME_FIELDS.search(fields.group()):
+        return "mbox" if box else "eml"
+    return ""

@@ -2,14 +2,26 @@
 
 A code that is cut in two, with the halves side by side in the mail, is whole to a telephone and in no picture. Small
 pictures of the same height or width that follow each other are put together and looked at once more.
+
+Codes are also drawn without a picture: with the cells of a table, with boxes, with block characters.
+`<td bgcolor=#000>` four hundred times is a code to a telephone and markup to everything that looks for pictures; so are
+`█▀▄` in plain text. Both are drawn here as a picture of a few thousand dots and given to the reader of codes. Honest
+senders attach or link a picture, so drawing is worth a finding even where the code cannot be read.
+
+Only markup and text with many cells or blocks is looked at, and how much of it is drawn is limited. Cells are taken as
+they stand: rows of elements that have a background, as wide as they say. Style sheets count as far as one class gives
+a background. Boxes at fixed places and shadows are drawn where they say.
 """
 
-from itertools import pairwise
+import re
+from collections.abc import Iterator
+from html import unescape
+from itertools import islice, pairwise
 
 import msgspec
-from PIL import Image
+from PIL import Image, ImageDraw
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from gatepost.files.drawn_codes import find_drawn_codes, may_draw_code
 from gatepost.files.pictures import (
     decode_small,
     find_codes,
@@ -20,6 +32,264 @@ from gatepost.files.pictures import (
     make_code_contents,
 )
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
+from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.html.limits import limit_html
+from gatepost.mail.html.style import parse_colour
+
+MAX_SOURCE = 2_000_000
+MAX_NODES = 60_000
+MAX_TAGS = 80_000
+MAX_DRAWN = 4
+MAX_SIDE = 177 + 16  # modules of the largest code, and its margins
+MIN_SIDE = 21
+MIN_CELLS = 120
+SCALE = 4
+
+_EMPTY_CELL = re.compile(rb"<(?:td|th|div|span|[bipus]|em|a)\b[^<>]*+>(?:&nbsp;|\s){0,20}+(?=</|<t[dhr])")
+_BLOCK = re.compile("[\u2580-\u259f\u25a0\u25fc\u2b1b]")
+_BLOCK_BYTES = (b"\xe2\x96", b"\xe2\xac\x9b")
+_BLOCK_ENTITIES = (b"&#96", b"&#x25", b"&#X25")
+_LINE_END = re.compile(r"<br\b[^<>]{0,200}>|</(?:p|div|tr|li|pre)>|\n", re.IGNORECASE)
+_ELEMENT = re.compile(r"<[^<>]*>")
+_BACKGROUND = re.compile(r"background(?:-color)?\s{0,5}:\s{0,5}([^;!}\"']{1,60})", re.IGNORECASE)
+_CLASS = re.compile(r"\.([\w-]{1,60})\s{0,5}\{([^{}]{0,1000})\}")
+_SIZE = re.compile(r"(?<![\w-])(width|height|left|top)\s{0,5}:\s{0,5}(-?\d{1,5}(?:\.\d{1,3})?)", re.IGNORECASE)
+_SHADOW = re.compile(
+    r"(-?\d{1,4}(?:\.\d{1,2})?)(?:px|em)?\s{1,3}(-?\d{1,4}(?:\.\d{1,2})?)(?:px|em)?(?:\s{1,3}-?\d{1,4}(?:px|em)?){0,2}"
+    r"\s{0,3}(?:#0{3,6}|black|rgba?\(0)",
+    re.IGNORECASE,
+)
+_DARK = 110
+# Quarters of a block character that are dark: upper left, upper right, lower left, lower right.
+_QUARTERS = {
+    "\u2588": 15, "\u2580": 3, "\u2584": 12, "\u258c": 5, "\u2590": 10, "\u2598": 1, "\u259d": 2, "\u2596": 4,
+    "\u2597": 8, "\u259a": 9, "\u259e": 6, "\u2599": 13, "\u259b": 7, "\u259c": 11, "\u259f": 14, "\u25a0": 15,
+    "\u25fc": 15, "\u2b1b": 15, "\u2593": 15,
+}  # fmt: skip
+
+Rows = list[list[bool]]
+Box = tuple[float, float, float, float]  # left, top, width, height
+
+
+def may_draw_code(file: File) -> bool:
+    """Return whether a text has enough cells or blocks to draw a code: most have not, and cost only this."""
+    content = file.content
+    if file.type not in ("html", "text") and not file.declared.startswith("text/"):
+        return False
+    if not content.isascii() and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_BYTES):
+        return True
+    if b"&#" in content and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_ENTITIES):
+        return True
+    if content.count(b"<") < 2 * MIN_CELLS and b"box-shadow" not in content:
+        return False
+    low = content[:MAX_SOURCE].lower()
+    if b"box-shadow" in low and low.count(b"#0") + low.count(b"black") >= MIN_CELLS:
+        return True
+    if low.count(b"background") + low.count(b"bgcolor") + low.count(b"class=") < MIN_CELLS // 2:
+        return False
+    return sum(1 for _ in islice(_EMPTY_CELL.finditer(low), MIN_CELLS)) == MIN_CELLS
+
+
+def find_drawn_codes(file: File) -> tuple[list[str], int]:
+    """Return the texts of codes that are drawn in a text or page, and how many drawings look like a code."""
+    text, _ = decode_charset(file.content[:MAX_SOURCE], None)
+    found: dict[str, None] = {}
+    drawn = 0
+    for image, rows in _draw(text):
+        codes = find_codes(image)
+        drawn += bool(codes) or _has_finders(rows)
+        found.update(dict.fromkeys(codes))
+    return list(found), drawn
+
+
+def _draw(text: str) -> Iterator[tuple[Image.Image, Rows]]:
+    count = 0
+    for rows in _find_drawings(text):
+        size = max(map(len, rows), default=0)
+        if MIN_SIDE <= len(rows) <= 2 * MAX_SIDE and MIN_SIDE <= size <= 2 * MAX_SIDE:
+            yield _paint(rows, size), rows
+            count += 1
+        if count >= MAX_DRAWN:
+            return
+
+
+def _paint(rows: Rows, width: int) -> Image.Image:
+    image = Image.new("L", (width + 8, len(rows) + 8), 255)
+    for y, row in enumerate(rows):
+        image.paste(Image.frombytes("L", (len(row), 1), bytes(0 if dark else 255 for dark in row)), (4, 4 + y))
+    return image.resize((image.width * SCALE, image.height * SCALE), Image.Resampling.NEAREST)
+
+
+def _find_drawings(text: str) -> Iterator[Rows]:
+    if _BLOCK.search(text) or "&#96" in text or "&#x25" in text.lower():
+        yield from _read_blocks(text)
+    if "<" in text:
+        yield from _PageDrawings(text).find()
+
+
+def _read_blocks(text: str) -> Iterator[Rows]:
+    """Yield runs of lines in block characters; whatever else stands in them is light."""
+    if "<" in text:
+        text = _ELEMENT.sub("", _LINE_END.sub("\n", text))
+    lines = unescape(text).replace("\xa0", " ").split("\n")
+    run: list[str] = []
+    for line in [*lines, ""]:
+        if _BLOCK.search(line) and len(line) <= 4 * MAX_SIDE:
+            run.append(line.rstrip("\r"))
+            continue
+        if len(run) >= MIN_SIDE // 2:
+            yield from _expand_blocks(run[: 2 * MAX_SIDE])
+        run = []
+
+
+def _expand_blocks(lines: list[str]) -> Iterator[Rows]:
+    """Yield the modules of lines of characters: each is half as wide as it is high."""
+    letters = {char for line in lines for char in line}
+    quarters = [[_QUARTERS.get(char, 0) for char in line] for line in lines]
+    upper = [[bool(value & bit) for value in row for bit in (1, 2)] for row in quarters]
+    lower = [[bool(value & bit) for value in row for bit in (4, 8)] for row in quarters]
+    if letters & set("\u2580\u2584"):
+        yield [row[::2] for pair in zip(upper, lower, strict=True) for row in pair]
+        return
+    if letters & set("\u2598\u259d\u2596\u2597\u259a\u259e\u2599\u259b\u259c\u259f"):
+        yield [row for pair in zip(upper, lower, strict=True) for row in pair]
+        return
+    whole = [row[::2] for row in upper]
+    yield [row[::2] for row in whole]  # two characters for each module
+    yield whole  # one character for each
+
+
+class _PageDrawings:
+    """The drawings in one page: rows of elements with a background, boxes at fixed places, shadows."""
+
+    def __init__(self, html: str) -> None:
+        self._html = html
+        self._nodes = 0
+        self._classes = {
+            match.group(1): colour.group(1)
+            for match in _CLASS.finditer(html)
+            if (colour := _BACKGROUND.search(match.group(2)))
+        }
+        self._boxes: list[Box] = []
+
+    def find(self) -> Iterator[Rows]:
+        for match in re.finditer(r"box-shadow\s{0,5}:([^;\"'}]{200,400000})", self._html, re.IGNORECASE):
+            yield from _paint_boxes([(float(x), float(y), 0, 0) for x, y in _SHADOW.findall(match.group(1))])
+        root = LexborHTMLParser(limit_html(self._html, MAX_TAGS, is_strict=True).html).root
+        waiting = [root] if root is not None else []
+        while waiting and self._nodes < MAX_NODES:
+            node = waiting.pop()
+            children = list(_children(node))
+            self._nodes += len(children)
+            rows = [row for child in children if (row := self._read_row(child))]
+            if len(rows) >= MIN_SIDE:
+                yield _normalise(rows)
+            elif len(children) >= MIN_SIDE * MIN_SIDE and (flat := self._read_row(node)):
+                yield from _fold_row(flat, node)
+            else:
+                waiting.extend(reversed(children))
+        if len(self._boxes) >= MIN_CELLS:
+            yield from _paint_boxes(self._boxes)
+
+    def _read_row(self, node: LexborNode) -> list[tuple[int, bool]]:
+        """Return the cells of a row, each with its width and whether it is dark; nothing where this is no row."""
+        cells: list[tuple[int, bool]] = []
+        for count, cell in enumerate(_children(node)):
+            self._nodes += 1
+            if count > MAX_SIDE * MAX_SIDE or self._nodes > MAX_NODES:
+                break
+            attributes = cell.attributes
+            style = attributes.get("style") or ""
+            sizes = {name.lower(): float(value) for name, value in _SIZE.findall(style)}
+            width = _number(attributes.get("colspan")) or _number(attributes.get("width")) or int(sizes.get("width", 0))
+            dark = self._is_dark(attributes, style)
+            if dark and "left" in sizes and "top" in sizes:
+                self._boxes.append((sizes["left"], sizes["top"], sizes.get("width", 0), sizes.get("height", 0)))
+            cells.append((min(width, 4_000) or 1, dark))
+        has_both = len({dark for _, dark in cells}) > 1 or len(cells) < 4
+        return cells if len(cells) >= 3 and has_both else cells if len(cells) >= MIN_SIDE else []
+
+    def _is_dark(self, attributes: dict[str, str | None], style: str) -> bool:
+        match = _BACKGROUND.search(style)
+        colour = match.group(1) if match else attributes.get("bgcolor")
+        if not colour:
+            names = (attributes.get("class") or "").split()
+            colour = next((self._classes[name] for name in names[:8] if name in self._classes), None)
+        shade = parse_colour(colour) if colour else None
+        if shade is None or shade < 0:
+            return False
+        return (shade >> 16) * 3 + (shade >> 8 & 255) * 6 + (shade & 255) < 10 * _DARK
+
+
+def _children(node: LexborNode) -> Iterator[LexborNode]:
+    child = node.first_child
+    while child is not None:
+        if (child.tag or "-").isalnum() and child.tag not in ("br", "style", "script", "head"):
+            yield child
+        child = child.next
+
+
+def _number(value: str | None) -> int:
+    digits = (value or "").strip().removesuffix("px")
+    return int(digits) if digits.isdecimal() and len(digits) < 6 else 0
+
+
+def _normalise(rows: list[list[tuple[int, bool]]]) -> Rows:
+    """Return the rows in modules: the narrowest cell is one wide."""
+    unit = min((width for row in rows for width, _ in row), default=1)
+    found: Rows = []
+    for row in rows[: 2 * MAX_SIDE]:
+        modules: list[bool] = []
+        for width, dark in row:
+            modules += [dark] * min(max(1, round(width / unit)), MAX_SIDE)
+            if len(modules) > 2 * MAX_SIDE:
+                break
+        found.append(modules)
+    return found
+
+
+def _fold_row(row: list[tuple[int, bool]], node: LexborNode) -> Iterator[Rows]:
+    """Yield the modules of one long row that its container breaks into lines."""
+    sizes = {name.lower(): float(value) for name, value in _SIZE.findall(node.attributes.get("style") or "")}
+    side = round(len(row) ** 0.5)
+    columns = round(sizes.get("width", 0) / row[0][0]) if sizes.get("width") else side
+    for width in dict.fromkeys((columns, side)):
+        if MIN_SIDE <= width <= MAX_SIDE:
+            yield [[dark for _, dark in row[start : start + width]] for start in range(0, len(row), width)][:MAX_SIDE]
+
+
+def _paint_boxes(boxes: list[Box]) -> Iterator[Rows]:
+    """Yield the modules of dark boxes at fixed places: the smallest distance between two is one module."""
+    if len(boxes) < MIN_CELLS:
+        return
+    across, down = sorted({box[0] for box in boxes}), sorted({box[1] for box in boxes})
+    unit = min((after - before for axis in (across, down) for before, after in pairwise(axis)), default=1.0)
+    image = Image.new("1", (2 * MAX_SIDE, 2 * MAX_SIDE))
+    draw = ImageDraw.Draw(image)
+    for x, y, width, height in boxes[: MAX_SIDE * MAX_SIDE]:
+        left, top = round((x - across[0]) / unit), round((y - down[0]) / unit)
+        if left < 2 * MAX_SIDE and top < 2 * MAX_SIDE:
+            size = (min(max(0, round(side / unit) - 1), MAX_SIDE) for side in (width, height))
+            draw.rectangle((left, top, left + next(size), top + next(size)), fill=1)
+    if (box := image.getbbox()) is not None:
+        flat = image.crop((0, 0, box[2], box[3])).convert("L").tobytes()
+        yield [[value > 0 for value in flat[start : start + box[2]]] for start in range(0, len(flat), box[2])]
+
+
+_FINDER = ("1111111", "1000001", "1011101", "1011101", "1011101", "1000001", "1111111")
+
+
+def _has_finders(rows: Rows) -> bool:
+    """Return whether the modules have two of the three marks in the corners of a code (ISO/IEC 18004 section 6.3.3)."""
+    lines = ["".join("1" if dark else "0" for dark in row) for row in rows]
+    found = 0
+    for start in range(max(0, len(lines) - 6)):
+        place = lines[start].find(_FINDER[0])
+        while place >= 0 and found < 2:
+            found += all(lines[start + row].startswith(mark, place) for row, mark in enumerate(_FINDER))
+            place = lines[start].find(_FINDER[0], place + 1)
+    return found >= 2
+
 
 MAX_PIECES = 8
 MAX_JOINED = 8

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from gatepost.files.documents.compound import STREAM, CompoundEntry, CompoundFile
-from gatepost.mail.attached_messages import MAX_MESSAGES, find_attached_messages
-from gatepost.mail.encodings import tnef
-from gatepost.mail.encodings.compressed_rtf import decompress_rtf, extract_html
+from gatepost.mail.encodings import outlook
+from gatepost.mail.encodings.outlook import decompress_rtf, extract_html
 from gatepost.mail.message import Message, Part
+from gatepost.mail.part_places import MAX_MESSAGES, find_attached_messages
 from gatepost.mail.reader import read
 
 COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -72,7 +72,7 @@ def open_saved_message(content: bytes) -> bytes:
     saved = None
     if content.startswith(COMPOUND):
         saved = _read_msg(content)
-    elif content.startswith(tnef.SIGNATURE):
+    elif content.startswith(outlook.SIGNATURE):
         saved = _read_tnef(content)
     return _write_message(saved) if saved else b""
 
@@ -86,7 +86,7 @@ def _list_own_files(message: Message) -> list[Part]:
 
 
 def _is_first_reading(part: Part) -> bool:
-    return _OF_TNEF in part.path or ("~" not in part.path and not part.content.startswith(tnef.SIGNATURE))
+    return _OF_TNEF in part.path or ("~" not in part.path and not part.content.startswith(outlook.SIGNATURE))
 
 
 def _is_message(part: Part) -> bool:
@@ -141,10 +141,10 @@ def _make_text_reader(document: CompoundFile, values: Mapping[str, CompoundEntry
 
 def _read_tnef(content: bytes) -> SavedMessage | None:
     """Read the message in a TNEF container; None where it has no text and no header, only files."""
-    texts = {f"{each.id:04X}": each.text for each in tnef.read_message_properties(content)}
+    texts = {f"{each.id:04X}": each.text for each in outlook.read_message_properties(content)}
     saved = SavedMessage(texts.get(_HEADERS, "")[:MAX_HEADER], texts.get(_SUBJECT, ""), to=texts.get(_SHOWN_TO, ""))
     saved.sender = _write_mailbox(texts.get(_SENDER_NAME, ""), texts.get(_SMTP_SENDER) or texts.get(_SENDER, ""))
-    for inner in tnef.find_tnef(content, MAX_BODY):
+    for inner in outlook.find_tnef(content, MAX_BODY):
         if inner.names:
             if len(saved.files) < MAX_FILES:
                 saved.files.append((inner.names[0], inner.content[:MAX_ATTACHED]))

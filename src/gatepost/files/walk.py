@@ -13,7 +13,7 @@ import msgspec
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch, web_page
-from gatepost.files.signatures import identify
+from gatepost.files.file_types import identify
 from gatepost.files.values import MAX_DEPTH, Contents, File, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.message import Link, Message, Part
 from gatepost.mail.text import detect_form

@@ -15,11 +15,10 @@ import structlog
 
 from gatepost.kinds import TITLES, Finding
 from gatepost.names import normal_address, normal_domain
-from gatepost.policy.actions import DECISION_OF, WITH_MAILBOX, MessageAction, StrippedFile
 from gatepost.policy.layers import Effective, Policies
-from gatepost.policy.rules import RULE, Policy
+from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile
 from gatepost.report import Line, Report
-from gatepost.scanning.edits import Cut, Cuts, Edit, order_edits
+from gatepost.scanning.edits import Cut, Edit, order_edits
 from gatepost.scanning.request import ScanRequest
 from gatepost.smtp.client import FindsTenants
 from gatepost.verdict import judge
@@ -30,8 +29,8 @@ _WIDTH = 76
 
 log = structlog.get_logger("gatepost.guard")
 
-# Has the places of these parts found in a sealed worker; None where the message cannot be read.
-FindsParts = Callable[[ScanRequest, tuple[str, ...]], Awaitable[Cuts | None]]
+# Has the places of these parts found in a sealed worker; none where the message cannot be read.
+FindsParts = Callable[[tuple[str, ...]], Awaitable[tuple[Cut, ...]]]
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -47,8 +46,8 @@ class ActionPlanner:
     def __init__(self, policies: Callable[[], Policies], tenancy: FindsTenants) -> None:
         self._policies, self._tenancy = policies, tenancy
 
-    async def plan(self, request: ScanRequest, report: Report, find_parts: FindsParts) -> Planned:
-        """Return the report with its action, if there is one. Raises `StorageError`."""
+    async def plan(self, request: ScanRequest, size: int, report: Report, find_parts: FindsParts) -> Planned:
+        """Return the report on a message of so many bytes with its action, if there is one. Raises `StorageError`."""
         effective = self._policies().of(request.envelope.tenant, outbound=request.envelope.outbound)
         rule = effective.policy.verdicts[report.verdict]
         if not rule.action or request.unfit or report.decision != DECISION_OF[rule.action]:
@@ -59,7 +58,7 @@ class ActionPlanner:
         if rule.action in WITH_MAILBOX:
             return await self._plan_mailbox(request, report, effective, msgspec.structs.replace(action, to=rule.to))
         if rule.action == "strip":
-            return await _plan_strip(request, report, effective.policy, action, find_parts)
+            return await _plan_strip(request, size, report, effective.policy, action, find_parts)
         return Planned(_with(report, action))
 
     async def _plan_mailbox(
@@ -93,7 +92,7 @@ def _is_stated_by_rule(report: Report, policy: Policy) -> bool:
 
 
 async def _plan_strip(
-    request: ScanRequest, report: Report, policy: Policy, action: MessageAction, find_parts: FindsParts
+    request: ScanRequest, size: int, report: Report, policy: Policy, action: MessageAction, find_parts: FindsParts
 ) -> Planned:
     """Take the attachments out that findings name, if nothing that speaks against the message is left then; what was
     not read is never passed on."""
@@ -103,8 +102,7 @@ async def _plan_strip(
     wanted = tuple(dict.fromkeys(line.where for line in report.lines if _counts(line) and line.where in paths))
     if not 0 < len(wanted) <= MAX_PARTS:
         return _fail(request, report, action, f"findings name {'too many files' if wanted else 'no file'}")
-    found = await find_parts(request, wanted)
-    cuts = found.cuts if found else ()
+    cuts = await find_parts(wanted)
     cut_paths = [cut.path for cut in cuts if cut.path]
     if not cut_paths:
         return _fail(request, report, action, "its attachments cannot be taken out without doubt")
@@ -119,7 +117,7 @@ async def _plan_strip(
     files = {cut.path: _describe_cut(cut, report) for cut in cuts if cut.path}
     edits = order_edits(
         (Edit(cut.start, cut.end, _write_notice(files[cut.path], request.ggrid) if cut.path else b"") for cut in cuts),
-        request.body.size,
+        size,
     )
     if edits is None:
         return _fail(request, report, action, "its attachments cannot be taken out without doubt")

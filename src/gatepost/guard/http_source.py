@@ -1,16 +1,16 @@
 """The HTTPS scan source of a core. Only abby gets in, with a secret that both know.
 
-`POST /scan` takes a message (see `scanning.upload`) and answers when its result is on record; orders on held mail are
-in `scanning.held_mail`. `GET /load` tells how busy the core is, and so does the header
-`gatepost-load: n/threshold/maximum` on every answer; with `?once=free` a full core answers when a slot is free, or a
-second later. A full core answers a scan with 503 at once, before it reads a message that it could not take.
-`/healthz` and, for this machine only, `/metrics` need no secret. Whoever guesses the secret waits longer each time.
+`POST /scan` takes a message (see `scanning.upload`), lets it wait for its turn where the core is full, and answers when
+its result is on record. `POST /features` takes one that came with a complaint, and answers what models learn from it.
+Both answer 503 where no message may wait. Orders on held mail are in `scanning.held_mail`. `GET /load` tells how busy
+the core is, and so does the header `gatepost-load: n/threshold/maximum` on every answer. `/healthz` and, for this
+machine only, `/metrics` need no secret. Whoever guesses the secret waits longer each time.
 """
 
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -31,13 +31,14 @@ from gatepost.api.errors import (
     Error,
     Failure,
 )
-from gatepost.api.http import Endpoint, HttpErrors, JsonResponse, is_from_this_machine
+from gatepost.api.http import ClientLeft, ConnectedClient, Endpoint, HttpErrors, JsonResponse, is_from_this_machine
 from gatepost.api.scanning import MAX_BODY
+from gatepost.guard.service import Guard
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
-from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, HoldsMail, NotHeld, read_order
-from gatepost.scanning.request import Full, Load, RestCore, ScanRequest, ScanResult, ScansMail
-from gatepost.scanning.spool import Spool
-from gatepost.scanning.upload import CONTENT_TYPE, FREE, MAX_HEAD, STORAGE_FAILED, ScanUpload
+from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, NotHeld, read_order
+from gatepost.scanning.request import Full, Load, ScanRequest
+from gatepost.scanning.spool import MessageBody, Spool
+from gatepost.scanning.upload import CONTENT_TYPE, MAX_HEAD, STORAGE_FAILED, ScanUpload
 from gatepost.store.errors import StorageError
 
 IDLE_SECONDS = 60.0
@@ -45,15 +46,16 @@ MAX_ORDER = 64 << 10
 
 log = structlog.get_logger("gatepost.guard")
 
-Answer = Response | Failure
+Answer = Response | Failure | None
 
 
 class FullAnswer(msgspec.Struct, frozen=True):
     """The body of a 503."""
 
     load: Load
+    overloaded: bool
+    message: str
     error: str = "full"
-    message: str = "every slot is taken; nothing was done"
 
 
 class SlowsGuesses(Protocol):
@@ -65,7 +67,7 @@ class SlowsGuesses(Protocol):
 
 
 def build_rest_app(
-    guard: ScansMail,
+    guard: Guard,
     secret: str,
     spool: Spool,
     metrics: Callable[[], bytes],
@@ -77,6 +79,7 @@ def build_rest_app(
     source = _Source(guard, secret, spool, metrics, held_mail, guesses)
     routes = [
         Route("/scan", Endpoint(source.scan), methods=["POST"]),
+        Route("/features", Endpoint(source.read_features), methods=["POST"]),
         *(Route(kind.path, Endpoint(source.carry_out), methods=["POST"]) for kind in ORDERS),
         Route("/load", Endpoint(source.load), methods=["GET"]),
         Route("/healthz", Endpoint(source.health), methods=["GET"]),
@@ -90,7 +93,7 @@ def build_rest_app(
 class _Source:
     def __init__(
         self,
-        guard: ScansMail,
+        guard: Guard,
         secret: str,
         spool: Spool,
         metrics: Callable[[], bytes],
@@ -103,12 +106,20 @@ class _Source:
         self._credential = _hash(f"Bearer {secret}".encode())
 
     async def scan(self, request: Request) -> Answer:
+        return await self._take(request, self._guard.scan_in_turn)
+
+    async def read_features(self, request: Request) -> Answer:
+        return await self._take(request, self._guard.read_features)
+
+    async def _take(
+        self,
+        request: Request,
+        work: Callable[[ScanRequest, MessageBody, ConnectedClient], Awaitable[msgspec.Struct]],
+    ) -> Answer:
+        """Take a message, have it worked on in its turn, and answer what came of it."""
         refusal = await self._refusal(request) or _check_headers(request)
         if refusal:
             return refusal
-        load = self._guard.load()
-        if load.full:
-            return _json(FullAnswer(load), 503)
         with self._spool.new() as body:
             upload = ScanUpload(body)
             fault = await _receive(request, upload)
@@ -116,11 +127,14 @@ class _Source:
             if isinstance(scan, Failure):
                 return scan
             try:
-                result = await self._guard.scan(scan)
+                result = await work(scan, body, ConnectedClient(request.receive))
             except StorageError as fault:
                 log.error("storage failed", ggrid=scan.ggrid, reason=str(fault))
                 return _json(Error(STORAGE_UNAVAILABLE.code, "the result could not be kept"), STORAGE_FAILED)
-        return _json(FullAnswer(result.load), 503) if isinstance(result, Full) else _json(result)
+        if isinstance(result, Full):
+            text = "the messages that wait hold too much" if result.overloaded else "no message is taken now"
+            return _json(FullAnswer(result.load, result.overloaded, f"{text}; nothing was done"), 503)
+        return None if isinstance(result, ClientLeft) else _json(result)
 
     async def carry_out(self, request: Request) -> Answer:
         if refusal := await self._refusal(request):
@@ -137,8 +151,6 @@ class _Source:
     async def load(self, request: Request) -> Answer:
         if refusal := await self._refusal(request):
             return refusal
-        if request.query_params.get("once") == FREE:
-            await self._guard.wait_for_slot()
         return _json(self._guard.load())
 
     async def health(self, _request: Request) -> Answer:
@@ -163,7 +175,7 @@ class _Source:
 class _RestApp(Starlette):
     """Starlette without its own middleware: between server and routes are only two wrappers."""
 
-    def __init__(self, guard: ScansMail, **options: Any) -> None:
+    def __init__(self, guard: Guard, **options: Any) -> None:
         super().__init__(**options)
         self._guard = guard
 
@@ -174,7 +186,7 @@ class _RestApp(Starlette):
 class _LoadHeader:
     """ASGI wrapper that tells the load with every response."""
 
-    def __init__(self, app: ASGIApp, guard: ScansMail) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -220,32 +232,3 @@ def _load_header(load: Load) -> bytes:
 
 def _hash(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
-
-
-class HoldingCore:
-    """A core for REST scans that keeps what is to be held (`restApi: {keep: held}`), so that it can be released later.
-
-    The answer comes when the bytes are safe, or not at all.
-    """
-
-    def __init__(self, core: RestCore, quarantine: HoldsMail) -> None:
-        self._core, self._quarantine = core, quarantine
-
-    @property
-    def rest_enabled(self) -> bool:
-        return self._core.rest_enabled
-
-    def load(self) -> Load:
-        """How busy it is."""
-        return self._core.load()
-
-    async def wait_for_slot(self) -> None:
-        """Return once a slot is free, or a little later."""
-        await self._core.wait_for_slot()
-
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
-        """Analyse one message, and keep it where it is not to go on; a trial goes nowhere. Raises `StorageError`."""
-        result = await self._core.scan(request)
-        if isinstance(result, ScanResult) and result.report.decision == "quarantine" and not request.is_trial:
-            await self._quarantine.keep(request, result, request.body)
-        return result

@@ -5,7 +5,6 @@ half a minute old is good enough to see a quarantine fill up. What the command l
 in what is held, not in what was done here.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, Protocol
@@ -15,21 +14,21 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.guard.admission import AdmissionCounters
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
 from gatepost.metrics import Timed
+from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition, Load
 from gatepost.store.engine import StoreCounters
-from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMailStore
 from gatepost.store.messages import MessageRecord
+from gatepost.workers.fair_queue import QueueCounters
 from gatepost.workers.jobs import PoolCounters
 
 
 class CountsAdmission(Protocol):
-    def counters(self) -> AdmissionCounters: ...
+    def counters(self) -> QueueCounters: ...
 
     def load(self) -> Load: ...
 
@@ -182,7 +181,7 @@ class QuarantineMetrics(Collector):
         self._store, self._max_size = store, max_size
         self._events: Counter[Event] = Counter()
         self._totals: tuple[int, int] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._refreshing = PeriodicWork(self.refresh, REFRESH_SECONDS, "held mail could not be counted", log)
 
     def count(self, event: Event, times: int = 1) -> None:
         """Count an event."""
@@ -190,20 +189,15 @@ class QuarantineMetrics(Collector):
 
     async def refresh(self) -> None:
         """Ask the database how much is held."""
-        try:
-            self._totals = await self._store.held_totals()
-        except StorageError as fault:
-            log.warning("what is held could not be counted", reason=str(fault))
+        self._totals = await self._store.held_totals()
 
     def start(self) -> None:
         """Refresh now and every `REFRESH_SECONDS`."""
-        self._task = asyncio.create_task(self._forever())
+        self._refreshing.start()
 
     async def stop(self) -> None:
         """Stop refreshing."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._refreshing.stop()
 
     def collect(self) -> Iterator[Metric]:
         if self._totals:
@@ -214,8 +208,3 @@ class QuarantineMetrics(Collector):
             yield GaugeMetricFamily("gatepost_quarantine_bytes_maximum", explained, value=self._max_size)
         for event, explained in EVENTS.items():
             yield CounterMetricFamily(f"gatepost_quarantine_{event}", explained, value=self._events[event])
-
-    async def _forever(self) -> None:
-        while True:
-            await self.refresh()
-            await asyncio.sleep(REFRESH_SECONDS)

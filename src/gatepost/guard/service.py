@@ -5,38 +5,31 @@ is kept. Where the record cannot be written there is no answer but an error, so 
 """
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Protocol
 
 import msgspec
 import structlog
 
+from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.actions import ActionPlanner, Planned
-from gatepost.guard.admission import Admission
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.dns import DnsCounters
-from gatepost.guard.answers.learnt_models import NOTHING, LearntModelSnapshots
+from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.ids import id_order
 from gatepost.mail.message import Receipt
+from gatepost.periodic import PeriodicWork
 from gatepost.report import Report, undecided
-from gatepost.scanning.edits import Cuts
-from gatepost.scanning.request import (
-    SLOT_SECONDS,
-    Condition,
-    Full,
-    Load,
-    MessageBody,
-    ScanRequest,
-    ScanResult,
-    first_received_id,
-)
-from gatepost.scanning.spool import SpooledBody, sha256
+from gatepost.scanning.edits import Cut
+from gatepost.scanning.held_mail import HoldsMail
+from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
+from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
@@ -45,8 +38,10 @@ from gatepost.store.header_sections import HEAD_BYTES, cut_header
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
-from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import AttachedMessages, Extracted, ViewResult
+from gatepost.workers.fair_queue import FairQueue, Slot
+from gatepost.workers.jobs import EMPTY, Job
+from gatepost.workers.pool import WorkerPool
+from gatepost.workers.protocol import ATTACHED, FEATURES, JUDGE, STRIP, Extracted
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -56,20 +51,6 @@ STOP_GRACE_SECONDS = 10.0
 log = structlog.get_logger("gatepost.guard")
 
 ScanObserver = Callable[[MessageRecord, float], None]
-
-
-class AnalysesMail(Protocol):
-    """What turns a message into a report; `workers.pool.WorkerPool` does."""
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def analyse(self, job: AnalysisJob) -> Report: ...
-
-    async def show(self, job: AnalysisJob) -> ViewResult: ...
-
-    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | Cuts | None: ...
 
 
 def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
@@ -84,9 +65,9 @@ class Guard:
         self,
         settings: Settings,
         store: Store,
-        pool: AnalysesMail,
+        pool: WorkerPool,
         answerer: Answerer,
-        admission: Admission,
+        queue: FairQueue,
         *,
         lists: ListAnswers | None = None,
         sender_histories: SenderHistories | None = None,
@@ -101,8 +82,8 @@ class Guard:
         dns_counters: Callable[[], DnsCounters] = DnsCounters,
     ) -> None:
         self._node, self._actions, self.dns_counters = node, actions, dns_counters
-        self._settings, self._store, self._pool = settings, store, pool
-        self._answerer, self._admission = answerer, admission
+        self._settings, self._store, self.pool = settings, store, pool
+        self._answerer, self._queue = answerer, queue
         self._observe, self._clock = observe, clock
         self._lists = lists or ListAnswers(store, clock)
         self._sender_histories = sender_histories
@@ -110,24 +91,38 @@ class Guard:
         self._learnt = learnt
         self._purges = purges
         self._condition = condition or Condition()
-        self._stopping = False
+        self._quarantine: HoldsMail | None = None
+        self._stop_begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._present = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._purging: asyncio.Task[None] | None = None
+        self._purging = PeriodicWork(self._purge, PURGE_SECONDS, "history could not be purged", log)
+
+    @property
+    def _stopping(self) -> bool:
+        return self._stop_begun.done()
 
     @property
     def rest_enabled(self) -> bool:
         """Whether `restApi` is among the scan sources."""
         return self._settings.scan_sources.rest_api is not None
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many messages wait for a slot in this process, and their bytes."""
+        return self._queue.own_waiting
+
+    def keep_with(self, quarantine: HoldsMail) -> None:
+        """Keep what is to be held of REST scans in this quarantine from now on (`restApi: {keep: held}`)."""
+        self._quarantine = quarantine
+
     def load(self) -> Load:
         """How busy it is, and what keeps it from its work."""
-        return self._condition.describe(self._admission.load())
+        return self._condition.describe(self._queue.load())
 
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""
-        return not self._stopping and self._admission.has_slot()
+        return not self._stopping and self._queue.has_slot()
 
     @cached_property
     def _log(self) -> structlog.typing.FilteringBoundLogger:
@@ -135,15 +130,9 @@ class Guard:
         bound: structlog.typing.FilteringBoundLogger = log.bind()
         return bound
 
-    async def wait_for_slot(self) -> None:
-        """Return once a slot is free, which is not reserved, or `SLOT_SECONDS` later."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SLOT_SECONDS):
-                await self._admission.wait_for_slot()
-
     async def start(self) -> None:
         """Start the workers, and what runs beside them."""
-        await self._pool.start()
+        await self.pool.start()
         self._lists.start()
         if self._sender_histories:
             self._sender_histories.start()
@@ -152,11 +141,12 @@ class Guard:
         if self._learnt:
             await self._learnt.start()
         if self._purges:
-            self._purging = asyncio.create_task(self._purge_forever())
+            self._purging.start()
 
     async def stop(self) -> None:
         """Take nothing new, finish what is in flight, then end."""
-        self._stopping = True
+        if not self._stopping:
+            self._stop_begun.set_result(None)
         settings = self._settings
         longest = (settings.analysis_timeout + settings.max_throttle_delay) / 1_000 + STOP_GRACE_SECONDS
         try:
@@ -164,10 +154,8 @@ class Guard:
                 await self._idle.wait()
         except TimeoutError:
             log.warning("stopping with messages in processing", count=self._present)
-        if self._purging:
-            self._purging.cancel()
-            await asyncio.gather(self._purging, return_exceptions=True)
-        await self._pool.stop()
+        await self._purging.stop()
+        await self.pool.stop()
         await self._answerer.close()
         await self._lists.stop()
         if self._sender_histories:
@@ -177,63 +165,98 @@ class Guard:
         if self._learnt:
             await self._learnt.stop()
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
-        """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
-        slot = None if self._stopping else self._admission.enter()
-        if slot is None:
-            return Full(self.load())
-        started = time.perf_counter()
-        self._present += 1
-        self._idle.clear()
-        try:
-            with slot:
-                if slot.delay:
-                    await asyncio.sleep(slot.delay)
-                return await self._process(request, started, round(slot.delay * 1_000))
-        finally:
-            self._present -= 1
-            if not self._present:
-                self._idle.set()
+    async def scan(self, request: ScanRequest, body: MessageBody) -> ScanResult | Full:
+        """Analyse one message if there is a slot. Raises `StorageError` where the result cannot be put on record."""
+        slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
+        return Full(self.load()) if slot is None else await self._scan_in(slot, request, body)
 
-    async def read_report(self, request: ScanRequest) -> ReportReading | Full:
+    async def scan_in_turn(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> ScanResult | Full | ClientLeft:
+        """Analyse one message of a client that waits for a slot. What is to be held is kept, if this core keeps such
+        mail: then the answer comes when the bytes are safe. Raises `StorageError`."""
+        slot = await self._wait_for_slot(request, body, client)
+        if not isinstance(slot, Slot):
+            return slot
+        result = await self._scan_in(slot, request, body)
+        if self._quarantine and result.report.decision == "quarantine" and not request.is_trial:
+            await self._quarantine.keep(request, result, body)
+        return result
+
+    async def read_features(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> Extracted | NotShown | Full | ClientLeft:
+        """Read a message that came with a complaint, for what models learn from it. Nothing is asked or kept."""
+        slot = await self._wait_for_slot(request, body, client)
+        if not isinstance(slot, Slot):
+            return slot
+        with self._processing(slot):
+            await slot.delay_start()
+            return await self.pool.run(Job(FEATURES, request.ggrid, request.envelope, body, self._clock()))
+
+    async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full:
         """Read a report by mail: judge the mail that carries it, and read what is attached to it. Nothing is kept."""
-        slot = None if self._stopping else self._admission.enter()
+        slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
         if slot is None:
             return Full(self.load())
-        self._present += 1
-        self._idle.clear()
-        try:
-            with slot:
-                if slot.delay:
-                    await asyncio.sleep(slot.delay)
+        with self._processing(slot):
+            try:
+                await slot.delay_start()
                 # Twenty people who report the same mail are no burst of it.
-                job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), is_trial=True)
-                carrier = await self._pool.analyse(job)
-                found = await self._pool.extract(msgspec.structs.replace(job, purpose="report"))
-        finally:
-            self._answerer.forget(request.ggrid)
-            self._present -= 1
-            if not self._present:
-                self._idle.set()
-        if not isinstance(found, AttachedMessages):
+                message = (request.ggrid, request.envelope, body, self._clock())
+                carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
+                found = await self.pool.run(Job(ATTACHED, *message))
+            finally:
+                self._answerer.forget(request.ggrid)
+        if isinstance(found, NotShown):
             return ReportReading(undecided("it could not be read"))
         read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
         return ReportReading(carrier, tuple(each for each in read if each.features))
 
-    async def show(self, job: AnalysisJob) -> ViewResult:
-        """Have a message read in a worker, to be shown. It takes no slot: mail on its way goes first."""
-        return NotShown("the service is stopping") if self._stopping else await self._pool.show(job)
+    async def _wait_for_slot(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> Slot | Full | ClientLeft:
+        """Return a slot in turn; meanwhile the message lies on disk, and the client may leave."""
+        tenant = request.envelope.tenant
+        if self._stopping:
+            return Full(self.load())
+        if slot := self._queue.enter_at_once(tenant):
+            return slot
+        if not self._queue.has_room(body.size):
+            return Full(self.load(), overloaded=True)
+        body.to_disk()
+        gone = asyncio.ensure_future(client.wait_until_gone())
+        try:
+            slot = await self._queue.wait(tenant, id_order(request.ggrid), body.size, (gone, self._stop_begun))
+        finally:
+            gone.cancel()
+        if slot is None:
+            return Full(self.load()) if self._stop_begun.done() else ClientLeft()
+        return slot
 
-    async def _process(self, request: ScanRequest, started: float, throttled: int) -> ScanResult:
-        if request.source == "report":
-            return await self._read_reported(request)
-        planned = await self._plan(request, await self._analyse(request))
-        record = await self._record(request, planned.report, throttled)
+    @contextmanager
+    def _processing(self, slot: Slot) -> Iterator[None]:
+        self._present += 1
+        self._idle.clear()
+        try:
+            with slot:
+                yield
+        finally:
+            self._present -= 1
+            if not self._present:
+                self._idle.set()
+
+    async def _scan_in(self, slot: Slot, request: ScanRequest, body: MessageBody) -> ScanResult:
+        started = time.perf_counter()
+        with self._processing(slot):
+            await slot.delay_start()
+            planned = await self._plan(request, body, await self._analyse(request, body))
+            record = await self._record(request, body, planned.report, round(slot.delay * 1_000))
         seconds = time.perf_counter() - started
         if not request.is_trial:
             self._observe(record, seconds)
         self._log.info(
-            "scanned",
+            "message scanned",
             ggrid=record.ggrid,
             verdict=record.report.verdict,
             decision=record.report.decision,
@@ -242,47 +265,35 @@ class Guard:
         )
         return ScanResult(record.ggrid, record.created, record.completed, record.report, record.receipt, planned.edits)
 
-    async def _plan(self, request: ScanRequest, report: Report) -> Planned:
+    async def _plan(self, request: ScanRequest, body: MessageBody, report: Report) -> Planned:
         """Choose the action that follows the verdict, where the source can carry one out."""
         if self._actions is None or not request.can_act:
             return Planned(report)
-        return await self._actions.plan(request, report, self._find_parts)
 
-    async def _find_parts(self, request: ScanRequest, parts: tuple[str, ...]) -> Cuts | None:
-        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), purpose="strip", parts=parts)
-        found = await self._pool.extract(job)
-        return found if isinstance(found, Cuts) else None
+        async def find_parts(parts: tuple[str, ...]) -> tuple[Cut, ...]:
+            job = Job(STRIP, request.ggrid, request.envelope, body, self._clock(), parts=parts)
+            found = await self.pool.run(job)
+            return () if isinstance(found, NotShown) else found.cuts
 
-    async def _read_reported(self, request: ScanRequest) -> ScanResult:
-        """Read a message that came with a report, for what models learn from it. Nothing is asked, and nothing kept."""
-        job = AnalysisJob(request.ggrid, request.envelope, request.body, self._clock(), purpose="features")
-        found = await self._pool.extract(job)
-        report = undecided("it could not be read")
-        if isinstance(found, Extracted):
-            report = Report(
-                *("clean", "deliver", (), 0, "It was read for learning"),
-                senders=(found.sender,) if found.sender else (),
-                signature=found.signature,
-                features=found.row,
-            )
-        return ScanResult(request.ggrid, request.created, int(self._clock() * 1_000), report)
+        return await self._actions.plan(request, body.size, report, find_parts)
 
-    async def _analyse(self, request: ScanRequest) -> Report:
-        if request.unfit and request.body.size > MAX_BODY:
+    async def _analyse(self, request: ScanRequest, body: MessageBody) -> Report:
+        if request.unfit and body.size > MAX_BODY:
             return msgspec.structs.replace(undecided(f"Held: {request.unfit}"), decision="quarantine")
+        tenant = request.envelope.tenant
         try:
-            lists = await self._lists.snapshot(request.envelope.tenant)
+            lists = await self._lists.snapshot(tenant)
         except StorageError as fault:
             log.error("lists could not be read", ggrid=request.ggrid, reason=str(fault))
             return undecided("the lists could not be read")
-        learnt = await self._learnt.snapshot(request.envelope.tenant) if self._learnt else NOTHING
-        job = AnalysisJob(
-            *(request.ggrid, request.envelope, request.body, self._clock(), lists),
-            learnt=learnt,
+        job = Job(
+            *(JUDGE, request.ggrid, request.envelope, body, self._clock()),
+            lists=lists,
+            learnt=await self._learnt.snapshot(tenant) if self._learnt else EMPTY,
             is_trial=request.is_trial,
         )
         try:
-            report = await self._pool.analyse(job)
+            report = await self.pool.run(job)
             if request.unfit and report.decision in ("deliver", "bounce"):
                 reason = f"Held: {request.unfit}. {report.reason}"
                 report = msgspec.structs.replace(report, decision="quarantine", reason=reason)
@@ -310,20 +321,19 @@ class Guard:
             log.warning("comments could not be read", ggrid=request.ggrid, reason=str(fault))
             return report
 
-    async def _record(self, request: ScanRequest, report: Report, throttled: int) -> MessageRecord:
-        body = request.body
+    async def _record(self, request: ScanRequest, body: MessageBody, report: Report, throttled: int) -> MessageRecord:
         is_rest = request.source == "rest"
-        header = await _read_header(body) if self._settings.history.headers or is_rest else None
+        # The header section is looked for and not parsed.
+        header = cut_header(body.head(HEAD_BYTES)) if self._settings.history.headers or is_rest else None
         # The border MTA, which alone calls the scanning API, may have written its Received field already.
         queue_id = first_received_id(header) if is_rest and header else request.queue_id
-        digest = body.sha256 if isinstance(body, SpooledBody) else await asyncio.to_thread(sha256, body)
         record = MessageRecord(
             ggrid=request.ggrid,
             created=request.created,
             completed=max(request.created, int(self._clock() * 1_000)),
             envelope=request.envelope,
             size=body.size,
-            sha256=digest,
+            sha256=body.sha256,
             report=report,
             source=request.source,
             header=header if self._settings.history.headers else None,
@@ -336,23 +346,9 @@ class Guard:
             log.error("result could not be kept", ggrid=request.ggrid)
             raise
 
-    async def _purge_forever(self) -> None:
-        while True:
-            moment = int(self._clock() * 1_000)
-            before = moment - self._settings.history.retention * DAY_MILLISECONDS
-            try:
-                limits = await self._store.retention_limits("history", moment)
-                deleted = await self._store.purge_messages(before, limits)
-            except StorageError as fault:
-                log.warning("history could not be purged", reason=str(fault))
-            else:
-                if deleted:
-                    log.info("history purged", count=deleted)
-            await asyncio.sleep(PURGE_SECONDS)
-
-
-async def _read_header(body: MessageBody) -> bytes:
-    """Return the header section of a message, which is looked for and not parsed."""
-    if isinstance(body, SpooledBody):
-        return cut_header(body.head(HEAD_BYTES))
-    return cut_header((await asyncio.to_thread(body.read))[:HEAD_BYTES])
+    async def _purge(self) -> None:
+        moment = int(self._clock() * 1_000)
+        before = moment - self._settings.history.retention * DAY_MILLISECONDS
+        limits = await self._store.retention_limits("history", moment)
+        if deleted := await self._store.purge_messages(before, limits):
+            log.info("history purged", count=deleted)

@@ -26,6 +26,7 @@ from gatepost.lists.entries import (
     Role,
     limit_key,
 )
+from gatepost.lists.file_names import FILE_NAME
 from gatepost.lists.links import URL
 
 LARGE = 10_000_000
@@ -38,7 +39,7 @@ UNKEYED_ENTRY_BYTES = 32
 MAX_CUSTOM_LISTS = 100
 
 KINDS: dict[str, EntryKind] = {
-    kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, PHRASE, DOMAIN, PERSON)
+    kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, FILE_NAME, PHRASE, DOMAIN, PERSON)
 }
 
 _CUSTOM_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
@@ -223,6 +224,17 @@ LISTS: tuple[ListDefinition, ...] = (
         max_size=SMALL,
         effect="block",
         subjects=("type",),
+    ),
+    ListDefinition(
+        name="blocked-file-names",
+        kind=FILE_NAME.name,
+        category="policy",
+        display_name="Blocked file names",
+        description="A file with one of these names gives at least the verdict policy",
+        max_size=SMALL,
+        effect="block",
+        subjects=("name",),
+        keyed=False,
     ),
     ListDefinition(
         name="blocked-phrases",

@@ -13,6 +13,7 @@ whatever their case and accents).
 import re
 import socket
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -25,7 +26,7 @@ from gatepost.questions import Scope
 
 Category = Literal["block", "allow", "policy", "trust", "protect"]
 # What a value is to the message that it was found in.
-Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "text"]
+Role = Literal["envelope", "from", "sender", "host", "link", "file", "type", "name", "text"]
 
 MAX_ENTRY = 1_000
 # What an index of PostgreSQL takes in any case, with a digest behind it (a third of a page of 8 KiB).
@@ -64,9 +65,15 @@ class FindingLimit(Exception):  # noqa: N818  a limit that was reached, not a fa
     """The texts of a message are not compared any further: together with the entries they would take too long."""
 
 
-# Yields the entries that cover something in one of the texts of a message, each with the place of the text among them.
-# Raises `FindingLimit`.
-Finder = Callable[[Sequence[str]], Iterator[tuple[int, UnkeyedEntry]]]
+class EntryFinder(ABC):
+    """Finds entries in the texts of a message. `work` is the sum of what that took so far, in looks at a character."""
+
+    work = 0
+
+    @abstractmethod
+    def find(self, texts: Sequence[str]) -> Iterator[tuple[int, UnkeyedEntry]]:
+        """Yield the entries that cover something in one of the texts, each with the place of the text among them.
+        Raises `FindingLimit`."""
 
 
 def refuse_nothing(_key: str, _category: Category) -> str:
@@ -84,7 +91,7 @@ class EntryKind(msgspec.Struct, frozen=True):
 
     What an entry covers is found in one of two ways. `list_keys` returns every key that an entry covering a value would
     have, so that exact look-ups find it in lists of any length. A kind whose entries are found inside of a text has
-    `make_finder` instead: it compiles all entries of a snapshot. `is_free_text` says that an entry can have ` # ` in
+    `make_finder` instead, which compiles all entries of a snapshot. `is_free_text` says that an entry can have ` # ` in
     it, so that only a tab separates it from its comment in a line of text.
     """
 
@@ -94,7 +101,7 @@ class EntryKind(msgspec.Struct, frozen=True):
     normalise: Callable[[str], NormalForm | ListRefusal]
     refuse: Callable[[str, Category], str] = refuse_nothing
     list_keys: Callable[[str], tuple[str, ...]] = list_own_key
-    make_finder: Callable[[Iterable[UnkeyedEntry]], Finder] | None = None
+    make_finder: Callable[[Iterable[UnkeyedEntry]], EntryFinder] | None = None
     is_free_text: bool = False
 
 
@@ -276,7 +283,7 @@ def normalise_phrase(text: str) -> NormalForm | ListRefusal:
     return show_as_key(phrase)
 
 
-class PhraseFinder:
+class PhraseFinder(EntryFinder):
     """Finds whole phrases in text. They are kept by their first word, so a text is read once, word by word.
 
     A phrase is compared as it is shown, which is its whole normal form.
@@ -321,6 +328,6 @@ PHRASE = EntryKind(
     "words as they stand in the visible text or the subject",
     "wire transfer today",
     normalise_phrase,
-    make_finder=lambda entries: PhraseFinder(entries).find,
+    make_finder=PhraseFinder,
     is_free_text=True,
 )

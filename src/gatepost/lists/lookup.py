@@ -1,4 +1,5 @@
-"""What of a message lists are asked about: its senders, its host, its links and its files, by key, and its texts."""
+"""What of a message lists are asked about: its senders, its host, its links and its files, by key; its texts, and the
+names of its files."""
 
 from collections.abc import Sequence
 from itertools import chain, islice
@@ -6,8 +7,7 @@ from itertools import chain, islice
 import msgspec
 
 from gatepost.auth.results import Authentication
-from gatepost.files.file_names import list_extensions
-from gatepost.files.file_types import MIME_TYPES
+from gatepost.files.file_types import MIME_TYPES, list_extensions
 from gatepost.files.values import File
 from gatepost.lists.entries import FindingLimit, Role, UnkeyedEntry
 from gatepost.lists.rulings import Match, Subject
@@ -56,27 +56,32 @@ class TextMatches(msgspec.Struct, frozen=True):
     limit: str = ""
 
 
-def find_in_texts(lists: CompiledLists, message: Message) -> TextMatches:
-    """Match the lists that are handed out whole against the texts of a message, entry by entry."""
+def find_in_texts(lists: CompiledLists, message: Message, files: Sequence[File]) -> TextMatches:
+    """Match the lists that are handed out whole against the texts of a message and the names of its files."""
     matches: dict[UnkeyedEntry, list[Match]] = {}
     limit = ""
-    for definition, find in lists.finders:
+    for definition, finder in lists.finders:
         for role in definition.subjects:
-            texts = _list_texts(role, message)
+            texts = _list_texts(role, message, files)
             try:
-                for place, entry in find([text for _, text in texts]):
-                    where = texts[place][0]
-                    matches.setdefault(entry, []).append(Match(make_hit(entry), Subject(role, entry.key, where)))
+                for place, entry in finder.find([text for _, text in texts]):
+                    where, text = texts[place]
+                    subject = Subject(role, entry.key if role == "text" else text, where)
+                    matches.setdefault(entry, []).append(Match(make_hit(entry), subject))
             except FindingLimit as reached:
                 limit = f"{definition.name}: {reached}"
     return TextMatches(tuple(match for several in matches.values() for match in several), limit)
 
 
-def _list_texts(role: Role, message: Message) -> list[tuple[str, str]]:
+def _list_texts(role: Role, message: Message, files: Sequence[File]) -> list[tuple[str, str]]:
     """Return the texts of one role, each after the place where it stands."""
-    if role == "text":
-        return [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
-    raise ValueError(f"no text of a message has the role {role}")
+    match role:
+        case "text":
+            return [("Subject", message.subject), *((text.where, text.visible) for text in message.texts)]
+        case "name":
+            return [(file.path, name) for file in files for name in file.names]
+        case _:
+            raise ValueError(f"no text of a message has the role {role}")
 
 
 def _normalise(address: Address) -> str:

@@ -1,13 +1,38 @@
-"""How much of one message is read at most, and what the reading has cost so far.
+"""How much of one message is read at most, what the reading has cost so far, and the defects that it noted.
 
 Every loop over hostile bytes draws on a `ReadBudget`. When one of its limits is reached, reading goes on with less (the
 rest of the bytes as one part, the header as far as it was read), and a `limit:` defect says so: nothing is left out in
 silence. `ReadWork` counts the work, so that tests can say "linear" without a clock.
+
+`DEFECTS` is the closed set of kinds that a `Defect` can have: `mime:` kinds are ambiguities or faults, `html:` kinds
+are HTML that acts, and `limit:` kinds say that something was not read because a budget ran out.
 """
 
 import msgspec
 
-from gatepost.kinds import LIMIT_ALTERNATIVES, LIMIT_BOUNDARIES, LIMIT_DECODED_SIZE, LIMIT_DEFECTS, LIMIT_PARTS, Kind
+from gatepost.kinds import (
+    BY_ID,
+    LIMIT_ADDRESSES,
+    LIMIT_ALTERNATIVES,
+    LIMIT_BOUNDARIES,
+    LIMIT_DECODED_SIZE,
+    LIMIT_DEFECTS,
+    LIMIT_DEPTH,
+    LIMIT_ENCODED_WORDS,
+    LIMIT_HEADER_FIELDS,
+    LIMIT_HEADER_SIZE,
+    LIMIT_HTML_ATTRIBUTES,
+    LIMIT_HTML_DEPTH,
+    LIMIT_HTML_PARTS,
+    LIMIT_HTML_SIZE,
+    LIMIT_LINKS,
+    LIMIT_PARTS,
+    LIMIT_TEXT_SIZE,
+    TEXT_BIDI_OVERRIDE,
+    TEXT_HIDDEN,
+    TEXT_INVISIBLE_CHARACTERS,
+    Kind,
+)
 from gatepost.mail.message import Defect
 
 _MIB = 1 << 20
@@ -109,3 +134,27 @@ class ReadBudget:
             return False
         self.work.delimiters += 1
         return True
+
+
+DEFECTS: tuple[Kind, ...] = (
+    *(kind for kind in BY_ID.values() if kind.id.startswith(("mime:", "html:"))),
+    TEXT_BIDI_OVERRIDE,
+    TEXT_HIDDEN,
+    TEXT_INVISIBLE_CHARACTERS,
+    LIMIT_ADDRESSES,
+    LIMIT_ALTERNATIVES,
+    LIMIT_BOUNDARIES,
+    LIMIT_DECODED_SIZE,
+    LIMIT_DEFECTS,
+    LIMIT_DEPTH,
+    LIMIT_ENCODED_WORDS,
+    LIMIT_HEADER_FIELDS,
+    LIMIT_HEADER_SIZE,
+    LIMIT_HTML_ATTRIBUTES,
+    LIMIT_HTML_DEPTH,
+    LIMIT_HTML_PARTS,
+    LIMIT_HTML_SIZE,
+    LIMIT_LINKS,
+    LIMIT_PARTS,
+    LIMIT_TEXT_SIZE,
+)

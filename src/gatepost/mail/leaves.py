@@ -36,9 +36,8 @@ from gatepost.kinds import (
     MIME_UUENCODE,
     MIME_YENC,
 )
-from gatepost.mail import entity
 from gatepost.mail.budget import ReadBudget
-from gatepost.mail.encodings import embedded, tnef
+from gatepost.mail.encodings import embedded, outlook
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.embedded import MOST_EMBEDDED_FILES, EmbeddedFile
 from gatepost.mail.encodings.transfer import (
@@ -49,8 +48,8 @@ from gatepost.mail.encodings.transfer import (
     reread_base64,
     reread_quoted_printable,
 )
-from gatepost.mail.entity import Entity
 from gatepost.mail.message import Headers, Part
+from gatepost.mail.mime import Entity, Parameters, decode_names
 from gatepost.speedups import native
 
 # One start for each line: tried at every dash of a line of dashes, it would run to the end of that line each time. What
@@ -173,9 +172,9 @@ def _decode_segment(head: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
 def _describe_head(head: bytes) -> tuple[str, tuple[str, ...], str | None]:
     """Return type, names and charset from header bytes that need not be well formed."""
     text = re.sub(r"[\r\n\0]+(?![ \t])", ";", decode_charset(head, None)[0])
-    values = entity.Parameters("", (), text, True)
+    values = Parameters("", (), text, True)
     kind = re.search(r"content-type[^a-z\"]{0,100}\"?([a-z]+/[\w.+-]+)", text, re.IGNORECASE)
-    names = entity.decode_names(values.spellings("filename", "name"))
+    names = decode_names(values.spellings("filename", "name"))
     charset = min(values.spellings("charset"), key=len, default=None)
     return kind[1].lower() if kind else "application/octet-stream", names, charset
 
@@ -269,12 +268,12 @@ def _find_readings(
 
 
 def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> Iterator[EmbeddedFile]:
-    if content.startswith(tnef.SIGNATURE):
+    if content.startswith(outlook.SIGNATURE):
         budget.note(MIME_TNEF, path)
-        for file in tnef.find_tnef(content, budget.limits.rich_text - budget.work.rich_text):
+        for file in outlook.find_tnef(content, budget.limits.rich_text - budget.work.rich_text):
             if not file.whole:
                 budget.note(MIME_BROKEN_TNEF, path)
-            if file.content_type == tnef.PACKED_RTF:
+            if file.content_type == outlook.PACKED_RTF:
                 budget.note(LIMIT_DECODED_SIZE, path)
             elif file.content_type == "application/rtf":
                 budget.work.rich_text += len(file.content)

@@ -25,8 +25,8 @@ from gatepost.mail.encodings.transfer import DecodedBody
 from gatepost.mail.headers import unfold
 from gatepost.mail.leaves import decode_body, is_line_start, read_leaf, reread
 from gatepost.mail.message import Field, Headers, Message, Part
+from gatepost.mail.mime import MimeNode, MimeTree
 from gatepost.mail.text import read_texts
-from gatepost.mail.tree import MimeNode, MimeTree
 from gatepost.names import Address
 from gatepost.speedups import native
 

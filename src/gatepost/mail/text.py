@@ -23,15 +23,14 @@ from gatepost.kinds import (
     TEXT_HIDDEN,
     TEXT_INVISIBLE_CHARACTERS,
 )
-from gatepost.mail import link_wrappers
+from gatepost.mail import links
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
-from gatepost.mail.html.active import HtmlNotes, has_markup
+from gatepost.mail.html.active import LITTLE_TEXT, HtmlNotes, has_markup, is_acting_markup
 from gatepost.mail.html.document import HtmlPage
 from gatepost.mail.html.elements import join_chunks
 from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
 from gatepost.mail.html.script import ScriptBudget
-from gatepost.mail.html.webmail_attacks import LITTLE_TEXT, is_acting_markup
 from gatepost.mail.links import Links, find_cut_targets, find_cut_words, find_targets
 from gatepost.mail.message import Defect, Link, Part, Text
 
@@ -103,7 +102,7 @@ _SHOWN_HEADERS = frozenset({"subject", "from", "to", "sender", "reply-to", "cont
 
 def preload_texts() -> None:
     """Load what is read from files, for a process that will lose its access to them."""
-    link_wrappers.preload_wrappers()
+    links.preload_wrappers()
 
 
 def read_texts(parts: tuple[Part, ...]) -> tuple[tuple[Text, ...], tuple[Link, ...], tuple[Defect, ...]]:

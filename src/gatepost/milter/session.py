@@ -36,7 +36,8 @@ from gatepost.milter.protocol import (
 )
 from gatepost.names import normal_domain
 from gatepost.scanning.held_mail import HoldsMail
-from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, SmtpClient, identify_client, parse_address
 from gatepost.smtp.commands import SmtpLimits
@@ -193,8 +194,8 @@ class MilterPart(msgspec.Struct, frozen=True, eq=False):
 class MilterOutcome:
     """What became of one message; the quarantine, for the handler of the message."""
 
-    def __init__(self, request: ScanRequest, quarantine: HoldsMail, *, in_queue: bool) -> None:
-        self._request, self._quarantine, self._in_queue = request, quarantine, in_queue
+    def __init__(self, request: ScanRequest, body: MessageBody, quarantine: HoldsMail, *, in_queue: bool) -> None:
+        self._request, self._body, self._quarantine, self._in_queue = request, body, quarantine, in_queue
         self._is_kept = False
         self.delivered: ScanResult | None = None
         self.left_in_queue: ScanResult | None = None
@@ -205,7 +206,7 @@ class MilterOutcome:
         if result.report.decision == "deliver":
             self.delivered = result
         elif not self._is_kept:
-            await self.keep(self._request, result, self._request.body)
+            await self.keep(self._request, result, self._body)
         return replies.OK
 
     async def take_back(self, ggrid: str) -> None:
@@ -445,18 +446,19 @@ class MilterSession:
             return _name_refusal(message.refusal), _refuse(message.refusal)
         queue_id = self._macros.get(protocol.QUEUE_ID, "")
         request = ScanRequest(
-            *(new_id(), int(time.time() * 1_000), message.envelope(), message.body, "milter"),
+            *(new_id(), int(time.time() * 1_000), message.envelope(), "milter"),
             client=self._client.address,
             queue_id=queue_id,
         )
-        outcome = MilterOutcome(request, part.quarantine, in_queue=part.in_queue and self._has(Action.QUARANTINE))
+        leaves_it = part.in_queue and self._has(Action.QUARANTINE)
+        outcome = MilterOutcome(request, message.body, part.quarantine, in_queue=leaves_it)
         timer = self._keep_alive()
         try:
             if message.report and services.reports:
-                answer = await services.reports.take(request, self._client, message.report)
+                answer = await services.reports.take(request, message.body, self._client, message.report)
             else:
                 handler = MessageHandler(services.guard, outcome)
-                answer = await handler.handle(request, message.digest(), outcome.deliver)
+                answer = await handler.handle(request, message.body, message.digest(), outcome.deliver)
         finally:
             timer.cancel()
         what, frames = self._carry_out(message, outcome, answer)

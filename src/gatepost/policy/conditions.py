@@ -3,18 +3,281 @@
 CEL is made for conditions that strangers write: it has no loops but those over a list, no side effects, and types that
 are checked before anything is evaluated. The library is that of the CEL project: it gives up an evaluation after 10,000
 steps of list functions and an expression after 32 levels of nesting, and its regular expressions are RE2, which takes
-linear time. Neither is enough: ten thousand steps over long texts take minutes, and nothing can stop them. So the
-values that a condition can read are cut, and what would cost too much is not evaluated (`condition_cost`).
+linear time. Neither is enough: ten thousand steps over long texts take minutes, and an evaluation cannot be
+interrupted. Whoever may write a rule must not be able to stop a worker with it, nor the service on which it is tried.
+
+So the values that a condition can read are cut, and what would cost too much is not evaluated. The tree of the checked
+condition is walked with the lengths of the values that it reads, and each call is counted at the worst that it can
+take: an upper estimate in nanoseconds, as cost estimates of CEL are made elsewhere. Most conditions are cheap for the
+longest values there can be, and are not estimated again.
+
+The tree is what the library serialises: `google.protobuf.Any` with a `cel.expr.CheckedExpr` (`checked.proto` and
+`syntax.proto` of github.com/google/cel-spec); field numbers below are those of these files.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, lru_cache, reduce
+from itertools import zip_longest
+from typing import Any, TypeAlias
 
 import msgspec
 
-from gatepost.policy.condition_cost import ConditionTree, Extent, estimate, list_names, measure, parse_tree
+# In nanoseconds, as measured and rounded up: a node of the tree; a character that is copied or compared; a pair of
+# characters in a search for a text; an instruction of a regular expression when it is compiled, and when it is tried on
+# a character; a value of a text that is not known, as an expression.
+_NODE, _CHARACTER, _PAIR, _COMPILED, _TRIED, _UNKNOWN_SIZE = 300, 1, 1, 3_000, 50, 1_000
+# The library gives up behind so many steps of list functions.
+_MAX_STEPS = 10_000
+_MAX_DEPTH = 200
+_DOT_SIZE, _CLASS_SIZE, _PROPERTY_SIZE = 10, 20, 700
+
+_Fields: TypeAlias = dict[int, list[Any]]
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """How large a value can be: the longest text in it, and the most items at each level of its lists and maps."""
+
+    text: int = 0
+    items: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return max(1, self.text) * math.prod(max(1, each) for each in self.items)
+
+    @property
+    def inner(self) -> "Extent":
+        """The extent of one item."""
+        return Extent(self.text, self.items[1:])
+
+    def join(self, other: "Extent") -> "Extent":
+        """Return the extent of a value that may be either."""
+        items = tuple(map(max, zip_longest(self.items, other.items, fillvalue=0)))
+        return Extent(max(self.text, other.text), items)
+
+
+class ConditionTree(msgspec.Struct, frozen=True):
+    """One node: a constant, a name, a part of a value, a call with its function, a list, or a list function. Parts of a
+    list function are range, first value, condition, step and result."""
+
+    kind: str
+    name: str = ""
+    parts: "tuple[ConditionTree, ...]" = ()
+    extent: Extent = Extent()
+    variables: tuple[str, ...] = ()
+
+
+def parse_tree(serialised: bytes) -> ConditionTree:
+    """Return the tree of a condition that the library has checked; raises `ValueError` where it is none."""
+    try:
+        return _parse(_fields(_fields(serialised)[2][0])[4][0], 0)
+    except (LookupError, TypeError) as fault:
+        raise ValueError("the library writes its trees in another form") from fault
+
+
+def list_names(tree: ConditionTree) -> frozenset[str]:
+    """Return the names that a condition reads, with those of its own list functions."""
+    names = frozenset([tree.name] if tree.kind == "name" else [])
+    return names.union(*map(list_names, tree.parts))
+
+
+def measure(value: Any) -> Extent:
+    """Return the extent of a value that a condition reads."""
+    if isinstance(value, str):
+        return Extent(len(value) if value.isascii() else len(value.encode("utf-8", "replace")))
+    if isinstance(value, Mapping):
+        return _gather(len(value), (measure(each) for pair in value.items() for each in pair))
+    if isinstance(value, list | tuple):
+        return _gather(len(value), map(measure, value))
+    return Extent()
+
+
+def estimate(tree: ConditionTree, extents: Mapping[str, Extent]) -> int:
+    """Return how many nanoseconds an evaluation takes at most with values of these extents."""
+    return _estimate(tree, extents, 1)[0]
+
+
+def _gather(number: int, extents: Iterable[Extent]) -> Extent:
+    """Return the extent of a list of so many items."""
+    within = reduce(Extent.join, extents, Extent())
+    return Extent(within.text, (number, *within.items))
+
+
+def _estimate(tree: ConditionTree, extents: Mapping[str, Extent], times: int) -> tuple[int, Extent]:
+    """Return the cost of a node that is evaluated so many times, and the extent of its value."""
+    own = min(times, _MAX_STEPS)
+    if tree.kind == "name":
+        return _NODE * own, extents.get(tree.name, Extent())
+    if tree.kind == "loop":
+        return _estimate_loop(tree, extents, times)
+    found = [_estimate(part, extents, times) for part in tree.parts]
+    cost, values = sum(each for each, _ in found), [extent for _, extent in found]
+    if tree.kind == "call":
+        return cost + (_NODE + _call_cost(tree, values)) * own, _call_extent(tree, values)
+    if tree.kind == "list":
+        return cost + (_NODE + len(values)) * own, _gather(len(values), values)
+    return cost + _NODE * own, values[0].inner if values else tree.extent
+
+
+def _estimate_loop(tree: ConditionTree, extents: Mapping[str, Extent], times: int) -> tuple[int, Extent]:
+    """Return the cost of a list function, which the library writes as a loop that gathers a value."""
+    reach, start, condition, step, result = tree.parts
+    cost, listed = _estimate(reach, extents, times)
+    first, begun = _estimate(start, extents, times)
+    number = listed.items[0] if listed.items else 1
+    *items, gathered = tree.variables
+    inner = {**extents, **dict.fromkeys(items, listed.inner), gathered: begun}
+    tested, _ = _estimate(condition, inner, times * max(1, number))
+    stepped, made = _estimate(step, inner, times * max(1, number))
+    if made.items:
+        # Of lists, a step adds one item; no other value grows.
+        made = Extent(made.text, (made.items[0] * number, *made.items[1:]))
+    last, value = _estimate(result, {**inner, gathered: begun.join(made)}, times)
+    return cost + first + tested + stepped + last, value
+
+
+def _call_cost(tree: ConditionTree, values: list[Extent]) -> int:
+    if tree.name == "matches" and values:
+        pattern = tree.parts[-1]
+        size = program_size(pattern.name) if pattern.kind == "text" else _UNKNOWN_SIZE * max(1, values[-1].text)
+        return size * (_COMPILED + _TRIED * values[0].size)
+    if tree.name == "contains" and values:
+        return _PAIR * values[0].size * values[-1].size
+    return _CHARACTER * sum(each.size for each in values)
+
+
+def _call_extent(tree: ConditionTree, values: list[Extent]) -> Extent:
+    if not values:
+        return Extent()
+    if tree.name == "_[_]":
+        return values[0].inner
+    if tree.name == "_+_" and len(values) == 2:
+        one, other = values
+        if one.items or other.items:
+            total = sum(each.items[0] for each in values if each.items)
+            return Extent(max(one.text, other.text), (total, *one.inner.join(other.inner).items))
+        return Extent(one.text + other.text)
+    joined = reduce(Extent.join, values)
+    # Numbers and times, written as texts.
+    return Extent(max(joined.text, 40), joined.items)
+
+
+def program_size(pattern: str) -> int:
+    """Return how many instructions RE2 makes of an expression, rounded up; repetitions multiply what they repeat."""
+    sizes, last = [1], 0
+    place = 0
+    while place < len(pattern):
+        sign = pattern[place]
+        place += 1
+        atom = 0
+        if sign == "\\":
+            atom = _PROPERTY_SIZE if pattern[place : place + 1] in ("p", "P") else _CLASS_SIZE
+            place = _skip_escape(pattern, place)
+        elif sign == "[":
+            end = max(pattern.find("]", place + 1), place)
+            atom = _CLASS_SIZE + (end - place) + _PROPERTY_SIZE * pattern.count("\\", place, end)
+            atom += _PROPERTY_SIZE * pattern.count("[:", place, end)
+        elif sign == "(":
+            sizes.append(1)
+            last = 0
+            continue
+        elif sign == ")" and len(sizes) > 1:
+            atom = sizes.pop()
+        elif sign == "{" and last:
+            count, place = _read_count(pattern, place)
+            sizes[-1] += last * (count - 1)
+            last *= count
+            continue
+        else:
+            atom = _DOT_SIZE if sign == "." else 2 * len(sign.encode("utf-8", "replace"))
+        sizes[-1] += atom
+        last = atom
+    return sum(sizes)
+
+
+def _skip_escape(pattern: str, place: int) -> int:
+    """Return the place behind an escape: `\\d`, `\\pL`, `\\p{Greek}`, `\\x{10FFFF}`."""
+    if pattern[place : place + 1] not in ("p", "P", "x"):
+        return place + 1
+    if pattern[place + 1 : place + 2] != "{":
+        return place + 2
+    return max(pattern.find("}", place), place) + 1
+
+
+def _read_count(pattern: str, place: int) -> tuple[int, int]:
+    """Return how often a repetition repeats at most, and the place behind it; 1 for a brace that stands for itself."""
+    end = pattern.find("}", place, place + 12)
+    numbers = pattern[place:end].split(",") if end >= 0 else []
+    if not numbers or not all(each.isascii() and each.isdigit() for each in numbers if each):
+        return 1, place
+    return max([1, *(int(each) for each in numbers if each)]) + 1, end + 1
+
+
+def _parse(data: bytes, depth: int) -> ConditionTree:
+    """Read one `Expr`."""
+    if depth > _MAX_DEPTH:
+        raise ValueError("the condition is nested too deep")
+    found = _fields(data)
+    if 3 in found:
+        constant = _fields(found[3][0])
+        text = next((constant[number][0] for number in (6, 7) if number in constant), b"")
+        return ConditionTree("text", text.decode("utf-8", "replace"), extent=Extent(len(text)))
+    if 4 in found:
+        return ConditionTree("name", _fields(found[4][0])[1][0].decode())
+    if 5 in found:
+        return ConditionTree("select", parts=(_parse(_fields(found[5][0])[1][0], depth + 1),))
+    if 6 in found:
+        call = _fields(found[6][0])
+        parts = [_parse(each, depth + 1) for each in (*call.get(1, ()), *call.get(3, ()))]
+        return ConditionTree("call", call[2][0].decode(), tuple(parts))
+    if 7 in found:
+        return ConditionTree("list", parts=tuple(_parse(each, depth + 1) for each in _fields(found[7][0]).get(1, ())))
+    if 8 in found:
+        entries = [_fields(each) for each in _fields(found[8][0]).get(2, ())]
+        parts = [_parse(each, depth + 1) for entry in entries for place in (3, 4) for each in entry.get(place, ())]
+        return ConditionTree("list", parts=tuple(parts))
+    if 9 in found:
+        loop = _fields(found[9][0])
+        names = tuple(loop[number][0].decode() for number in (1, 8, 3) if number in loop)
+        parts = [_parse(loop[number][0], depth + 1) for number in (2, 4, 5, 6, 7)]
+        return ConditionTree("loop", parts=tuple(parts), variables=names)
+    return ConditionTree("text")
+
+
+def _fields(data: bytes) -> _Fields:
+    """Read the fields of a message in the wire format of Protocol Buffers."""
+    found: _Fields = {}
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        value: Any
+        if key & 7 == 0:
+            value, place = _varint(data, place)
+        elif key & 7 == 2:
+            length, place = _varint(data, place)
+            value, place = data[place : place + length], place + length
+        elif key & 7 in (1, 5):
+            length = 8 if key & 7 == 1 else 4
+            value, place = data[place : place + length], place + length
+        else:
+            raise ValueError("this is no message of Protocol Buffers")
+        if place > len(data):
+            raise ValueError("this is no message of Protocol Buffers")
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[place]
+        place += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, place
+        shift += 7
+
 
 # The library puts its status before the message, and once more behind it.
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")

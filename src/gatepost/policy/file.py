@@ -15,10 +15,12 @@ from typing import Any, get_args
 
 import msgspec
 
-from gatepost.policy.actions import ACTIONS, DECISION_OF, WITH_MAILBOX, find_mailbox_fault, find_mark_fault
 from gatepost.policy.conditions import find_fault
 from gatepost.policy.rules import (
+    ACTIONS,
+    DECISION_OF,
     VERDICTS,
+    WITH_MAILBOX,
     Chosen,
     GroupRule,
     Key,
@@ -27,6 +29,8 @@ from gatepost.policy.rules import (
     Policy,
     PolicyMistake,
     VerdictRule,
+    find_mailbox_fault,
+    find_mark_fault,
 )
 
 MOST_POINTS = 1000.0

@@ -15,7 +15,7 @@ result says how far it came. Entries that need the text (phrases), and lists tha
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -24,13 +24,23 @@ import msgspec
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.background_work import background
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
-from gatepost.lists.entries import ListRefusal
+from gatepost.lists.entries import FindingLimit, ListRefusal
 from gatepost.lists.rulings import Match, Ruling, Subject, collect_keys, rule_on, scoped_name
-from gatepost.lists.unkeyed import make_hit
+from gatepost.lists.unkeyed import UnkeyedLists, make_hit
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import RULE, Policy
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.rejudge.replay import Change, Comparison, EntryDryRun, Known, compare, rejudge, rulings_of
+from gatepost.rejudge.replay import (
+    Change,
+    Comparison,
+    EntryDryRun,
+    Known,
+    compare,
+    list_file_names,
+    rejudge,
+    rulings_of,
+)
+from gatepost.report import Report
 from gatepost.store.audit import SYSTEM, Actor
 from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
@@ -140,18 +150,28 @@ async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
     """The ruling of today's lists. Phrases need the text, so a phrase counts if it was hit then and is still listed."""
     report, tenant = record.report, record.envelope.tenant
     unkeyed = await store.unkeyed(tenant)
-    spoken = {note.entry: note.where for note in report.lists}
-    found = [
-        Match(make_hit(entry), Subject("text", entry.key, spoken[entry.key]))
-        for name, entries in unkeyed.entries.items()
-        if "text" in BY_NAME[name].subjects
-        for entry in entries
-        if entry.key in spoken
-    ]
+    found = await judge_in_turn(partial(_find_today, report, unkeyed))
     keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
     hits = await store.lookup(tenant, keys)
     authenticated, custom = report.authentication.aligned, unkeyed.custom
     return rule_on(hits, report.subjects, authenticated=authenticated, custom=custom, found=found)
+
+
+def _find_today(report: Report, unkeyed: UnkeyedLists) -> list[Match]:
+    """What the lists that are handed out whole have to say of a stored message."""
+    spoken, names = {note.entry: note.where for note in report.lists}, list_file_names(report)
+    found: list[Match] = []
+    for name, entries in unkeyed.entries.items():
+        subjects, make_finder = BY_NAME[name].subjects, KINDS[BY_NAME[name].kind].make_finder
+        if "text" in subjects:
+            still = (entry for entry in entries if entry.key in spoken)
+            found += [Match(make_hit(each), Subject("text", each.key, spoken[each.key])) for each in still]
+        elif "name" in subjects and make_finder:
+            with suppress(FindingLimit):
+                for place, entry in make_finder(entries).find([each for _, each in names]):
+                    where, shown = names[place]
+                    found.append(Match(make_hit(entry), Subject("name", shown, where)))
+    return found
 
 
 DRY_RUN_MESSAGES = 5_000

@@ -5,19 +5,20 @@ Files are read when a service starts or reloads. Rules of the web interface are 
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
 import structlog
 
+from gatepost.periodic import PeriodicWork
 from gatepost.policy.layers import Effective, Policies, add_rules
 from gatepost.policy.rules import OwnRule, Policy
 from gatepost.store.errors import StorageError
 from gatepost.store.own_rules import OwnRuleStore
 
 POLL_SECONDS = 2.0
+UNREADABLE = "rules of the web interface could not be read"
 
 log = structlog.get_logger("gatepost.policy")
 
@@ -33,12 +34,12 @@ class PoliciesInForce:
     def __init__(self, files: Policies, store: OwnRuleStore | None = None, poll: float = POLL_SECONDS) -> None:
         self.files = self.now = files
         self.left_out: Mapping[str, Mapping[str, str]] = {}
-        self._store, self._poll = store, poll
+        self._store = store
         self._versions: dict[str, int] = {}
         self._rules: _Rules = {}
         self._observers: list[Observer] = []
         self._turn = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._following = PeriodicWork(self.refresh, poll, UNREADABLE, log, waits_first=True)
 
     def observe(self, observer: Observer) -> None:
         """Tell an observer of every policy that changes from now on."""
@@ -47,14 +48,11 @@ class PoliciesInForce:
     async def start(self) -> None:
         """Read the rules, and follow their changes from now on."""
         await self.refresh()
-        self._task = asyncio.create_task(self._follow())
+        self._following.start()
 
     async def stop(self) -> None:
         """Follow no longer."""
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._following.stop()
 
     async def refresh(self) -> None:
         """Read what has changed since the last time."""
@@ -64,7 +62,7 @@ class PoliciesInForce:
             try:
                 await self._read_changes(self._store)
             except StorageError as fault:
-                log.warning("rules of the web interface could not be read", reason=str(fault))
+                log.warning(UNREADABLE, reason=str(fault))
 
     async def _read_changes(self, store: OwnRuleStore) -> None:
         versions = await store.rule_versions()
@@ -89,11 +87,6 @@ class PoliciesInForce:
             for observer in self._observers:
                 observer(scope, self.now.of(scope).policy)
             await asyncio.sleep(0)
-
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(self._poll)
-            await self.refresh()
 
 
 async def with_stored_rules(files: Policies, store: OwnRuleStore) -> Policies:

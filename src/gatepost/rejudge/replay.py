@@ -9,12 +9,14 @@ The work is bounded whatever was stored: a message may have thousands of links, 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from gatepost.kinds import TITLES, Finding
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
+from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
+from gatepost.lists.entries import EntryFinder, FindingLimit, UnkeyedEntry
 from gatepost.lists.links import split_url
 from gatepost.lists.rulings import Ruling, Subject, rule_on, scoped_name
 from gatepost.names import org_domain
@@ -35,6 +37,8 @@ from gatepost.verdict import Judgement, judge
 # About three seconds on one core. One unit is the comparison of one link; one judgement takes as long as ten of them.
 EFFORT = 300_000
 JUDGEMENT = 10
+# So many looks at a character of a file's name take as long as the comparison of one link.
+LOOKS = 100
 
 Known = Mapping[str, ListDefinition]
 ListPosition = tuple[str, str, str]
@@ -132,6 +136,9 @@ class EntryDryRun:
         self._change, self._policy, self._effort = change, policy, effort
         name, scope = change.definition.name, change.scope
         self._entries = {key: Hit(name, scope, key) for key in change.keys}
+        make_finder = KINDS[change.definition.kind].make_finder
+        entries = (UnkeyedEntry(name, scope, key, key) for key in change.keys)
+        self._finder = make_finder(entries) if make_finder else None
         self.considered = self.hit = self.flipped = 0
         self.hits: Counter[str] = Counter()
         self.flips: Counter[str] = Counter()
@@ -151,9 +158,9 @@ class EntryDryRun:
         self._effort -= len(report.subjects)
         hits = _stored_hits(report)
         named = {scoped_name(self._change.scope, self._change.definition.name): self._change.definition}
-        stored = _StoredHits(
-            report, {*matched, *(hit.key for hit in hits.values())}, {**known, **named}, policy or self._policy
-        )
+        found = self._list_found(report, matched) if self._finder else ()
+        keys = {*matched, *(hit.key for hit in hits.values())}
+        stored = _StoredHits(report, keys, {**known, **named}, policy or self._policy, found)
         hit_by = self._count_each(stored, hits, matched)
         if not hit_by:
             return ()
@@ -163,8 +170,10 @@ class EntryDryRun:
         return tuple(entry.key for entry in hit_by) if flips else ()
 
     def _find_matches(self, report: Report) -> dict[str, tuple[int, ...]]:
-        """The entries that cover something of the message, each with what it covers."""
+        """The entries that cover something of the message, each with the places of what it covers."""
         kind, found = self._change.definition.kind, dict[str, list[int]]()
+        if self._finder:
+            return self._find_names(report, self._finder)
         for index, subject in enumerate(report.subjects):
             if subject.kind == kind:
                 self._effort -= 1
@@ -172,6 +181,22 @@ class EntryDryRun:
                     if key in self._entries:
                         found.setdefault(key, []).append(index)
         return {key: tuple(indexes) for key, indexes in found.items()}
+
+    def _find_names(self, report: Report, finder: EntryFinder) -> dict[str, tuple[int, ...]]:
+        """The entries that cover a name of a file, each with the places of those names among all."""
+        found: dict[str, list[int]] = {}
+        before = finder.work
+        # Where the names of one message take too long, those that were compared count.
+        with suppress(FindingLimit):
+            for place, entry in finder.find([name for _, name in list_file_names(report)]):
+                found.setdefault(entry.key, []).append(place)
+        self._effort -= (finder.work - before) // LOOKS
+        return {key: tuple(places) for key, places in found.items()}
+
+    def _list_found(self, report: Report, matched: Mapping[str, tuple[int, ...]]) -> list[Subject]:
+        """The names that entries cover as subjects, each by the key of its entry."""
+        (role,), names = self._change.definition.subjects, list_file_names(report)
+        return [Subject(role, key, names[place][0]) for key, places in matched.items() for place in places]
 
     def _count_each(
         self, stored: "_StoredHits", hits: Mapping[ListPosition, Hit], matched: Mapping[str, tuple[int, ...]]
@@ -216,14 +241,16 @@ class EntryDryRun:
 class _StoredHits:
     """One stored message with the subjects that the list hits in question cover."""
 
-    def __init__(self, report: Report, keys: set[str], known: Known, policy: Policy) -> None:
+    def __init__(
+        self, report: Report, keys: set[str], known: Known, policy: Policy, found: Iterable[Subject] = ()
+    ) -> None:
         self.report, self.policy = report, policy
         self.decisions: dict[frozenset[Hit], Decision] = {}
         self._custom = {name: definition.counts_as for name, definition in known.items() if definition.custom}
         # Which phrases a text had is only known from what they did.
-        spoken = [Subject("text", note.entry, note.where) for note in report.lists if _is_in_text(note, known)]
+        shown = [subject for note in report.lists if (subject := _subject_of_note(note, known))]
         self._covered: dict[str, list[Subject]] = {}
-        for subject in (*report.subjects, *spoken):
+        for subject in dict.fromkeys((*report.subjects, *shown, *found)):
             for key in keys.intersection(subject.keys):
                 self._covered.setdefault(key, []).append(subject)
 
@@ -238,9 +265,17 @@ class _StoredHits:
         return self.rule([entry]) != Ruling()
 
 
-def _is_in_text(note: ListNote, known: Known) -> bool:
+def _subject_of_note(note: ListNote, known: Known) -> Subject | None:
+    """What an entry covered that no key finds, by the key of the entry."""
     definition = known.get(scoped_name(note.scope, note.list)) or BY_NAME.get(note.list)
-    return definition is not None and "text" in definition.subjects
+    if definition is None or definition.keyed or not definition.subjects:
+        return None
+    return Subject(definition.subjects[0], note.entry, note.where)
+
+
+def list_file_names(report: Report) -> list[tuple[str, str]]:
+    """The names of all files of a message, each after the place of its file."""
+    return [(file.path, name) for file in report.files for name in file.names]
 
 
 def _stored_hits(report: Report) -> dict[ListPosition, Hit]:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeAlias, TypeV
 import msgspec
 
 from gatepost.api.errors import MALFORMED_REQUEST, Failure
-from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import MessageBody
 from gatepost.store.audit import Actor
 from gatepost.view.values import NotShown, Picture, View
 

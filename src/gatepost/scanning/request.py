@@ -1,8 +1,8 @@
-"""One message on its way through a core: the request, its body, the result, and the core itself as a protocol."""
+"""One message on its way through a core: the request, the result, and how busy the core is."""
 
 import re
 import time
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -10,13 +10,9 @@ from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.scanning.edits import Edit
 
-# How long a core waits for a free slot when it is asked to say that it has one.
-SLOT_SECONDS = 1.0
-
 # How a message came: from a mail server that hands it over or that asks for a verdict (milter), by the scan API, or by
-# a person on the scan page, which is a trial; "" is not known. A message that came with a report is read for learning:
-# it is neither judged nor put on record.
-Source: TypeAlias = Literal["", "smtp", "milter", "rest", "page", "report"]
+# a person on the scan page, which is a trial; "" is not known.
+Source: TypeAlias = Literal["", "smtp", "milter", "rest", "page"]
 
 
 _QUEUE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,99}", re.ASCII)
@@ -43,28 +39,16 @@ def first_received_id(head: bytes) -> str:
     return received_id(found[1]) if found else ""
 
 
-class MessageBody(Protocol):
-    """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by its maker."""
-
-    @property
-    def size(self) -> int: ...
-
-    def read(self) -> bytes:
-        """All bytes at once."""
-        ...
-
-
-class ScanRequest(msgspec.Struct, frozen=True):
-    """What a source hands to the core. `ggrid` names the analysis for good; `created` is Unix time in milliseconds;
-    `source` decides whether the message may be released later. `unfit` is why the message cannot be sent on as it came,
-    "" if it can: then `deliver` and `bounce` become `quarantine`. `client` is the address that it came from over SMTP,
-    and `queue_id` the id that it has in the queue there. `can_act`: the source carries out actions of the policy (see
-    `policy.actions`); for others, the decision is all."""
+class ScanRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a source hands to the core beside the bytes of a message. `ggrid` names the analysis for good; `created` is
+    Unix time in milliseconds; `source` decides whether the message may be released later. `unfit` is why the message
+    cannot be sent on as it came, "" if it can: then `deliver` and `bounce` become `quarantine`. `client` is the address
+    that it came from over SMTP, and `queue_id` the id that it has in the queue there. `can_act`: the source carries out
+    actions of the policy (see `policy.rules`); for others, the decision is all."""
 
     ggrid: str
     created: int
     envelope: Envelope
-    body: MessageBody
     source: Source = ""
     unfit: str = ""
     client: str = ""
@@ -93,7 +77,7 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
     taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
     cannot be reached; `warned` is what an operator should look at although mail is taken, such as a certificate that
-    ends soon or a sender over a limit."""
+    ends soon or a sender over a limit. `waiting` counts the messages that wait for a slot there."""
 
     in_processing: int
     threshold: int
@@ -101,6 +85,7 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: str = ""
     slowed: str = ""
     warned: tuple[str, ...] = ()
+    waiting: int = 0
 
     @property
     def full(self) -> bool:
@@ -143,32 +128,8 @@ class Condition(msgspec.Struct):
         return load
 
 
-class ScansMail(Protocol):
-    """A core within this process; `guard.service.Guard` is one."""
-
-    def load(self) -> Load:
-        """How busy it is."""
-        ...
-
-    async def wait_for_slot(self) -> None:
-        """Return once a slot is free, which is not reserved, or `SLOT_SECONDS` later."""
-        ...
-
-    async def scan(self, request: ScanRequest) -> "ScanResult | Full":
-        """Analyse one message. Raises `StorageError` where the result cannot be put on record."""
-        ...
-
-
-class RestCore(ScansMail, Protocol):
-    """A core within this process as REST scans get it."""
-
-    @property
-    def rest_enabled(self) -> bool:
-        """Whether `restApi` is among the scan sources."""
-        ...
-
-
 class Full(msgspec.Struct, frozen=True):
-    """The core has no slot; nothing was done."""
+    """The core takes no message now; nothing was done. `overloaded`: the messages that wait there hold too much."""
 
     load: Load
+    overloaded: bool = False

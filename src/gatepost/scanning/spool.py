@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, Protocol, Self, cast
 
-from gatepost.scanning.request import MessageBody
 from gatepost.store.errors import StorageError
 
 MEMORY_LIMIT = 1 << 20
@@ -26,6 +26,61 @@ STALE_SECONDS = 60.0
 _READ_SIZE = 1 << 20
 
 _closing = ThreadPoolExecutor(1, "spool")
+
+
+class MessageBody(Protocol):
+    """The raw bytes of a message, in memory or on disk; read as often as needed, closed once by its maker."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def sha256(self) -> str:
+        """In lower-case hex."""
+        ...
+
+    def read(self) -> bytes:
+        """All bytes at once."""
+        ...
+
+    def head(self, size: int) -> bytes:
+        """The first bytes, at most so many."""
+        ...
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """All bytes, in pieces of at most `size`."""
+        ...
+
+    def to_disk(self) -> None:
+        """Free the memory, for a message that has to wait; raises `StorageError` where the disk takes no more."""
+        ...
+
+
+class BytesBody:
+    """The raw bytes of a message that is in memory already, and stays there."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self._data).hexdigest()
+
+    def read(self) -> bytes:
+        return self._data
+
+    def head(self, size: int) -> bytes:
+        return self._data[:size]
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        return (self._data[start : start + size] for start in range(0, len(self._data), size))
+
+    def to_disk(self) -> None:
+        """It has an owner, who holds it in memory in any case."""
 
 
 class SpooledBody:
@@ -164,16 +219,6 @@ class Spool:
     def new(self) -> SpooledBody:
         """An empty body."""
         return SpooledBody(self._folder, self._limit)
-
-
-def sha256(body: MessageBody) -> str:
-    """The hash of any body; for one of ours it is known already."""
-    return body.sha256 if isinstance(body, SpooledBody) else hashlib.sha256(body.read()).hexdigest()
-
-
-def read_start(body: MessageBody, size: int) -> bytes:
-    """The first bytes of any body; one of ours that is on disk is not read whole for them."""
-    return next(body.chunks(size), b"") if isinstance(body, SpooledBody) else body.read()[:size]
 
 
 def _remove_stale(folder: Path) -> None:

@@ -3,35 +3,26 @@
 The parts come in whatever pieces the network makes; the message goes to the spool as it arrives.
 """
 
+from collections.abc import Iterator
+from itertools import chain
+
 import msgspec
 
 from gatepost.api.errors import EMPTY_EMAIL, INVALID_PARAMETERS, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, Failure
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import canonical
-from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest, Source
-from gatepost.scanning.spool import SpooledBody
+from gatepost.scanning.spool import MessageBody, SpooledBody
 
-# `GET /load?once=free`
 # What a core answers to a scan whose result its storage could not keep (RFC 4918 section 11.5).
 STORAGE_FAILED = 507
-FREE = "free"
 CONTENT_TYPE = "application/vnd.gatepost.scan"
 MAX_HEAD = 4 << 20
+CHUNK = 256 << 10
 _LENGTH = 4
 
 
-class Head(msgspec.Struct, frozen=True):
-    """What is known of a message before its bytes; `created` is Unix time in milliseconds. What comes over HTTPS came
-    by the scan API, unless abby says that a person uploaded it."""
-
-    ggrid: str
-    created: int
-    envelope: Envelope
-    source: Source = "rest"
-
-
-_decoder = msgspec.json.Decoder(Head)
+_decoder = msgspec.json.Decoder(ScanRequest)
 
 
 class ScanUpload:
@@ -40,11 +31,11 @@ class ScanUpload:
     def __init__(self, body: SpooledBody) -> None:
         self._body = body
         self._start = bytearray()
-        self._head: Head | None = None
+        self._request: ScanRequest | None = None
 
     def feed(self, piece: bytes) -> Failure | None:
         """Take one piece; return what is wrong, after which no more may come."""
-        rest = piece if self._head else self._read_start(piece)
+        rest = piece if self._request else self._read_start(piece)
         if isinstance(rest, Failure):
             return rest
         if self._body.size + len(rest) > MAX_BODY:
@@ -55,13 +46,12 @@ class ScanUpload:
 
     def finish(self) -> ScanRequest | Failure:
         """Return the request, once all has come."""
-        if self._head is None:
+        if self._request is None:
             return Failure(MALFORMED_REQUEST, "the body ends before the message begins")
         if not self._body.size:
             return Failure(EMPTY_EMAIL, "the message has no bytes")
         self._body.finish()
-        head = self._head
-        return ScanRequest(head.ggrid, head.created, head.envelope, self._body, head.source)
+        return self._request
 
     def _read_start(self, piece: bytes) -> bytes | Failure:
         """Collect what comes before the message; returns what this piece has of the message."""
@@ -77,11 +67,11 @@ class ScanUpload:
         self._start.clear()
         if isinstance(head, Failure):
             return head
-        self._head = head
+        self._request = head
         return rest
 
 
-def _read_head(encoded: bytes) -> Head | Failure:
+def _read_head(encoded: bytes) -> ScanRequest | Failure:
     try:
         head = _decoder.decode(encoded)
     except msgspec.ValidationError as fault:
@@ -91,4 +81,12 @@ def _read_head(encoded: bytes) -> Head | Failure:
     ggrid = canonical(head.ggrid)
     if ggrid is None:
         return Failure(INVALID_PARAMETERS, "ggrid must be a UUID")
-    return msgspec.structs.replace(head, ggrid=ggrid)
+    # What comes over HTTPS came by the scan API, unless abby says that a person uploaded it; it carries out no action.
+    source: Source = "page" if head.source == "page" else "rest"
+    return ScanRequest(ggrid, head.created, head.envelope, source)
+
+
+def frame_request(request: ScanRequest, body: MessageBody) -> tuple[int, Iterator[bytes]]:
+    """Return how long the body of a request over HTTPS is, and its pieces."""
+    head = msgspec.json.encode(ScanRequest(request.ggrid, request.created, request.envelope, request.source or "rest"))
+    return _LENGTH + len(head) + body.size, chain((len(head).to_bytes(_LENGTH, "big") + head,), body.chunks(CHUNK))

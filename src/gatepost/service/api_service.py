@@ -14,13 +14,12 @@ from gatepost.abby.core_clients import LocalCore, RemoteCore
 from gatepost.abby.cores import Cores
 from gatepost.events.stream import node_name
 from gatepost.scanning.request import Condition
-from gatepost.service.feeds import FeedSchedule, try_feed
+from gatepost.service.event_stream import try_alert
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.publishing.drafts import NodePublisher
-from gatepost.service.schedules import LookBackSchedule
-from gatepost.service.web_alerts import try_alert
+from gatepost.service.publishing import NodePublisher
+from gatepost.service.schedules import FeedSchedule, LookBackSchedule, try_feed
 from gatepost.settings.agreement import is_own_core
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -66,7 +65,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
     """Build the API service; `own` is the core of this process, if it runs one."""
     hosts = build_cores(settings, plan.secret, plan.ca, own)
     node = shared.node
-    cores = Cores(hosts, turns=node.turns())
+    cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
     shared.registry.register(metrics)
     services = create_services(

@@ -2,6 +2,8 @@
 
 Each part is built in one place. The service builds them once per process; commands that work beside a running service,
 such as `gatepost quarantine`, build the few that they need.
+
+Build the two sources of a core that mail servers use, SMTP and milter, from its settings.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of
-from gatepost.events.sources import describe_scan
+from gatepost.events.sources import describe_limited_sender, describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits, node_name
 from gatepost.guard.actions import ActionPlanner
 from gatepost.guard.answers.answerer import Answerer
@@ -27,25 +29,32 @@ from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
-from gatepost.guard.http_source import HoldingCore, build_rest_app
+from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMetrics, SenderHistoryMetrics
-from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine, ShowsMail
+from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
+from gatepost.milter.session import MilterPart
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.scanning.request import Condition, RestCore
+from gatepost.scanning.request import Condition
+from gatepost.service.certificates import smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
-from gatepost.service.learning import LearningSchedule
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname, open_outbound_routing, open_routing
+from gatepost.service.schedules import LearningSchedule
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
-from gatepost.smtp.client import Tenancy
+from gatepost.settings.scan_sources import MilterSettings, SmtpSettings
+from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
+from gatepost.smtp.outbound import HOUR, HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.messages import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
@@ -61,7 +70,7 @@ async def open_quarantine(
     data: DataFolder,
     routing: Routing | None,
     registry: CollectorRegistry | None = None,
-    viewer: ShowsMail | None = None,
+    viewer: WorkerPool | None = None,
     events: Emits = NO_EVENTS,
     *,
     cleans_up: bool = True,
@@ -131,7 +140,7 @@ def build_guard(
     node: SingleProcess | None = None,
     condition: Condition | None = None,
 ) -> Guard:
-    """Build a core with its workers, resolver and admission.
+    """Build a core with its workers, resolver and queue.
 
     `models` is a folder of text models. `fault_injection` is for tests only: a Python file that makes workers fail.
     """
@@ -153,11 +162,12 @@ def build_guard(
     )
     of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
     pool_settings = _pool_settings(settings, reputation.list_subjects(), models, fault_injection)
-    pool = WorkerPool(pool_settings, answerer.answer, policies.now.deployment.policy, of_tenants)
-    policies.observe(pool.publish)
     node = node or SingleProcess()
-    admission = node.admission(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
-    metrics = GuardMetrics(admission, pool, resolver, store, condition)
+    queue = node.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    policy = policies.now.deployment.policy
+    pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
+    policies.observe(pool.publish)
+    metrics = GuardMetrics(queue, pool, resolver, store, condition)
     registry.register(metrics)
     if settings.reputation.zones:
         registry.register(ReputationMetrics(reputation))
@@ -168,7 +178,7 @@ def build_guard(
         store,
         pool,
         answerer,
-        admission,
+        queue,
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
@@ -225,10 +235,10 @@ def schedule_learning(
 
 
 class OwnCore(msgspec.Struct, frozen=True):
-    """The core of this process, as REST scans use it, with the operations on the mail that it holds."""
+    """The core of this process, with the operations on the mail that it holds."""
 
     settings: GuardSettings
-    guard: RestCore
+    guard: Guard
     held_mail: Quarantine
 
 
@@ -281,7 +291,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
             plan.data,
             routing,
             shared.registry,
-            guard,
+            guard.pool,
             shared.events,
             cleans_up=shared.node.is_first,
             outbound=outbound_routing,
@@ -292,7 +302,10 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     except SealError as fault:
         raise StartError(str(fault)) from None
     stack.push_async_callback(guard.stop)
-    own = OwnCore(settings, _scan_source(settings, guard, quarantine), quarantine)
+    source = settings.scan_sources.rest_api
+    if source and source.keep == "held":
+        guard.keep_with(quarantine)
+    own = OwnCore(settings, guard, quarantine)
     flow = start_flow_control(settings, shared, stack)
     return CoreParts(
         *(settings, guard, quarantine, routing, own, probe_core(guard)),
@@ -319,12 +332,6 @@ def start_flow_control(settings: GuardSettings, shared: SharedParts, stack: Asyn
     return flow
 
 
-def _scan_source(settings: GuardSettings, guard: Guard, quarantine: Quarantine) -> RestCore:
-    """Return the core as REST scans use it: with `keep: held` it keeps the raw mail of scans that are held."""
-    source = settings.scan_sources.rest_api
-    return HoldingCore(guard, quarantine) if source and source.keep == "held" else guard
-
-
 class SecretGuesses:
     """Slows down guessing of the cores' secret, by the rules by which abby slows down guessing of tokens."""
 
@@ -346,3 +353,108 @@ def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starl
     """Build the HTTPS scan source of a core."""
     guesses = SecretGuesses(memory=shared.node.secret_guesses())
     return build_rest_app(core.own.guard, plan.secret, shared.spool, shared.metrics, core.own.held_mail, guesses)
+
+
+class SmtpPart(msgspec.Struct, frozen=True):
+    """The SMTP source of one generation: what its sessions use, and the limits on them."""
+
+    services: Services
+    settings: SmtpSettings
+
+
+def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake | None:
+    """Build what takes reports by mail, where there are addresses for them."""
+    learning = core.settings.learning
+    if not learning.report_addresses:
+        return None
+    addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
+    tenancy = Tenancy(core.settings.tenants, shared.store)
+    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, shared.store, tenancy)
+
+
+def _smtp_limits(source: SmtpSettings) -> SmtpLimits:
+    return SmtpLimits(
+        message=source.max_message_size,
+        recipients=source.max_recipients,
+        hops=source.max_hops,
+        command_wait=source.command_timeout / 1_000,
+        data_wait=source.data_timeout / 1_000,
+        data_most=source.message_timeout / 1_000,
+        per_address=source.max_connections_per_address,
+    )
+
+
+def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
+    """Build the outbound direction of the SMTP source, if there is one."""
+    source = core.settings.scan_sources.smtp
+    settings = source.outbound if source else None
+    if settings is None:
+        return None
+    stated = settings.sender_limits
+    limits = SenderLimits(
+        HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
+        shared.node.senders(),
+        holds=stated.over_limit == "hold",
+        tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
+        remark=lambda found: shared.condition.remark(
+            f"{found.sender} is over its limit of {found.limit} and may be captured", HOUR
+        ),
+    )
+    return Outbound(parse_networks(settings.hosts), settings.port, core.outbound_routing, limits)
+
+
+def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpPart | None:
+    """Build what SMTP sessions use, if SMTP is a source; raises `StartError` if its certificate cannot be used."""
+    source = core.settings.scan_sources.smtp
+    if source is None:
+        return None
+    services = Services(
+        guard=core.guard,
+        handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
+        routing=core.routing,
+        tenancy=Tenancy(core.settings.tenants, shared.store),
+        spool=shared.spool,
+        hostname=hostname(core.settings),
+        reports=_build_report_intake(core, shared),
+        deliveries=core.deliveries,
+        flow=core.flow,
+        outbound=_build_outbound(core, shared),
+        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store)),
+        limits=_smtp_limits(source),
+        tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
+        tls_required=source.tls == "required",
+    )
+    return SmtpPart(services, source)
+
+
+def _milter_limits(source: MilterSettings) -> SmtpLimits:
+    return SmtpLimits(
+        message=source.max_message_size,
+        recipients=source.max_recipients,
+        command_wait=source.command_timeout / 1_000,
+        data_most=source.message_timeout / 1_000,
+    )
+
+
+def build_milter_source(core: CoreParts, shared: SharedParts) -> MilterPart | None:
+    """Build what milter sessions use, if milter is a source. The mail server delivers, so there are no routes."""
+    source = core.settings.scan_sources.milter
+    if source is None:
+        return None
+    services = Services(
+        guard=core.guard,
+        handler=MessageHandler(core.guard, core.quarantine),
+        routing=None,
+        tenancy=Tenancy(core.settings.tenants, shared.store),
+        spool=shared.spool,
+        hostname=source.hostname or hostname(core.settings),
+        limits=_milter_limits(source),
+        reports=_build_report_intake(core, shared),
+    )
+    return MilterPart(
+        services,
+        core.quarantine,
+        max_connections=source.max_connections,
+        allowed=parse_networks(source.allowed_hosts),
+        in_queue=source.quarantine == "queue",
+    )

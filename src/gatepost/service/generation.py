@@ -25,18 +25,19 @@ from starlette.applications import Starlette
 
 from gatepost import logs
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.service.health import NodeHealth, Probe
-from gatepost.service.listeners import Listeners, SmtpPart, load_certificates
+from gatepost.service.certificates import load_certificates
+from gatepost.service.health import HealthWatch, NodeHealth, Probe, SmtpCounts, count_smtp
+from gatepost.service.listeners import Listeners
 from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metrics_app
 from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.schedules import Schedule
-from gatepost.service.smtp_deferrals import SmtpCounts, count_smtp
 from gatepost.settings.files import load_policies
 
 if TYPE_CHECKING:
     from gatepost.guard.answers.dns import DnsCounters
     from gatepost.milter.session import MilterPart
+    from gatepost.service.core import SmtpPart
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
 PATIENCE_SECONDS = 60.0
@@ -60,9 +61,8 @@ class Generation(msgspec.Struct, eq=False):
     registry: CollectorRegistry
     apps: dict[str, Starlette]
     contexts: dict[str, ssl.SSLContext]
-    smtp: SmtpPart | None = None
+    smtp: "SmtpPart | None" = None
     milter: "MilterPart | None" = None
-    serve_waiting: Callable[[], None] | None = None
     probe: Probe | None = None
     feeds: Schedule | None = None
     learning: Schedule | None = None
@@ -87,13 +87,12 @@ class Generation(msgspec.Struct, eq=False):
 class Generations(Collector):
     """The generation of this process that serves, and those before it that finish what they have."""
 
-    def __init__(self, shared: SharedParts, listeners: Listeners) -> None:
-        self._shared, self._listeners = shared, listeners
+    def __init__(self, shared: SharedParts, listeners: Listeners, health: HealthWatch) -> None:
+        self._shared, self._listeners, self._health_watch = shared, listeners, health
         self._current: Generation | None = None
         self._ending: dict[Generation, asyncio.Task[None]] = {}
         self._ended: tuple[Family, ...] = ()
         shared.registry.register(self)
-        shared.node.on_bell(self._serve_waiting)
 
     @property
     def plan(self) -> Plan | None:
@@ -131,8 +130,8 @@ class Generations(Collector):
         """Let a generation that was built serve, and the one before finish."""
         before, self._current = self._current, generation
         logs.configure(generation.plan.settings.log)
-        if self._shared.health and generation.probe:
-            self._shared.health.watch_queue(generation.probe)
+        if generation.probe:
+            self._health_watch.watch_queue(generation.probe)
         for schedule in filter(None, before.schedules if before else ()):
             schedule.cancel()
         for schedule in filter(None, generation.schedules):
@@ -157,9 +156,14 @@ class Generations(Collector):
         plan, own = generation.plan, None
         pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
-            from gatepost.service.core import build_rest_source, schedule_learning, start_core
-            from gatepost.service.digests import schedule_digests
-            from gatepost.service.mail_sources import build_milter_source, build_smtp_source
+            from gatepost.service.core import (
+                build_milter_source,
+                build_rest_source,
+                build_smtp_source,
+                schedule_learning,
+                start_core,
+            )
+            from gatepost.service.schedules import schedule_digests
 
             core = await start_core(plan, plan.guard, shared, generation.stack)
             own, generation.probe, generation.health = core.own, core.probe, core.describe_health
@@ -182,7 +186,7 @@ class Generations(Collector):
 
             api = build_api(plan, plan.abby, shared, own)
             generation.apps["abby"], generation.probe, generation.health = api.app, api.probe, api.describe_health
-            generation.serve_waiting, generation.trust = api.cores.serve_waiting, api.cores.trust
+            generation.trust = api.cores.trust
             generation.feeds = schedule_feeds(plan, plan.abby, shared, generation.stack)
             generation.look_backs = schedule_look_backs(plan, plan.abby, shared, generation.stack)
         if pages:
@@ -241,11 +245,6 @@ class Generations(Collector):
         """Verify the certificates of the cores with this file, which has changed; raises `OSError`."""
         if self._current and self._current.trust:
             self._current.trust(ca)
-
-    def _serve_waiting(self) -> None:
-        for each in (*self._ending, self._current):
-            if each and each.serve_waiting:
-                each.serve_waiting()
 
 
 def _prepare_pages(stack: AsyncExitStack) -> asyncio.Task[None]:

@@ -2,11 +2,25 @@
 
 Each part is looked at every two seconds, and a state counts once it was seen twice in a row: a queue that is full for
 the time of one message is no event. This runs only where events have an output.
+
+Whether the SMTP source puts mail off for reasons that lie here: its senders keep the mail and come again.
+
+Replies of our own with a 4xx code count (`smtp.replies.DEFERRALS`), and connections for which the port had no room.
+Greylisting, limits of flow control and of outbound senders are what the operator has asked for, a recipient that the
+next hop does not take is the word of that server, and a 5xx reply leaves nothing to wait for.
+
+What will become a fault of a running service: a certificate that ends soon, a quarantine that fills, DNS that fails,
+mail that SMTP puts off.
+
+Each is looked at once a minute and written into the condition of the process, from which pages, events and alerts are
+told (see `health`). Mail flows meanwhile, if slowly, so the queue's status does not change by it.
 """
 
 import asyncio
 import shutil
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -15,13 +29,21 @@ import structlog
 
 from gatepost.events.schema import HealthChanged, HealthState
 from gatepost.events.stream import Emits
+from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
+from gatepost.service.certificates import read_expiry
+from gatepost.service.plan import Plan
+from gatepost.smtp.replies import Deferral
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
 if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
+    from gatepost.guard.answers.dns import DnsCounters
     from gatepost.scanning.request import Load
+    from gatepost.smtp.intake import Intake
+    from gatepost.smtp.services import Services
+
 
 WATCH_SECONDS = 2.0
 STORAGE_SECONDS = 5.0
@@ -77,12 +99,7 @@ class ConditionWatch:
         self._next_hop, self._flow = next_hop, flow
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
-
-    async def run(self) -> None:
-        """Look for as long as the process serves."""
-        while True:
-            await self.look()
-            await asyncio.sleep(WATCH_SECONDS)
+        self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the condition of the service could not be seen", log)
 
     async def look(self) -> None:
         """Look once."""
@@ -182,11 +199,11 @@ class HealthWatch:
     """Looks at the parts of a service from `start` to `stop`, and emits what changed."""
 
     def __init__(self, events: Emits, store: Store, seconds: float = WATCH_SECONDS) -> None:
-        self._events, self._seconds = events, seconds
+        self._events = events
         self._probes: dict[Component, Probe] = {"storage": probe_storage(store)}
         self._told: dict[Component, HealthState] = {}
         self._seen: dict[Component, tuple[HealthState, int]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = PeriodicWork(self.look, seconds, "the health of the service could not be seen", log)
 
     def watch_queue(self, probe: Probe) -> None:
         """Set the probe of the queue; that of the API service replaces that of a core."""
@@ -200,13 +217,11 @@ class HealthWatch:
 
     def start(self) -> None:
         """Start to look."""
-        self._task = asyncio.create_task(self._run())
+        self._periodic.start()
 
     async def stop(self) -> None:
         """Stop looking."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._periodic.stop()
 
     async def look(self) -> None:
         """Look at every part once."""
@@ -220,7 +235,144 @@ class HealthWatch:
                 self._told[component] = state
                 self._events.emit(HealthChanged, component=component, before=before, after=state, reason=reason)
 
-    async def _run(self) -> None:
-        while True:
-            await self.look()
-            await asyncio.sleep(self._seconds)
+
+# The last looks, one a minute; so many transactions of that time, and this share of them, are more than an accident.
+LOOKS = 5
+PUT_OFF, SHARE = 5, 0.2
+
+Reason: TypeAlias = Deferral | Literal["connections"]
+
+REASONS: dict[Reason, str] = {
+    "slots": "no slot was free (maxGuardRequestsInProcessing)",
+    "spool": "the spool had no room",
+    "failure": "storage or another part failed, see the log",
+    "undecided": "an analysis came to no decision",
+    "route": "no route leads to the recipient",
+    "nextHop": "a next hop could not be reached or hung up",
+    "connections": "the port had no room for the connection (maxConnections)",
+}
+
+
+class SmtpCounts(msgspec.Struct, frozen=True):
+    """What one process has counted since a reload: transactions that were begun or found no connection, and why some
+    were put off."""
+
+    attempts: int = 0
+    put_off: Counter[Reason] = msgspec.field(default_factory=Counter)
+
+
+def count_smtp(intake: "Intake", services: "Services") -> SmtpCounts:
+    """Return what an SMTP source has counted."""
+    full = intake.turned_away_full
+    put_off: Counter[Reason] = Counter({"connections": full})
+    for reason, times in services.deferred.items():
+        put_off[reason] = times
+    return SmtpCounts(services.attempts + full, put_off)
+
+
+class DeferralWatch:
+    """Compares the counts of the last minutes."""
+
+    def __init__(self) -> None:
+        self._seen: deque[SmtpCounts] = deque([SmtpCounts()], maxlen=LOOKS + 1)
+
+    def warn(self, counts: SmtpCounts | None) -> str:
+        """Return what is wrong with the time since the oldest look; "" if nothing is, and without a source."""
+        if counts is None:
+            return ""
+        if counts.attempts < self._seen[-1].attempts:
+            # A reload begins to count anew.
+            self._seen.clear()
+            self._seen.append(counts)
+        before = self._seen[0]
+        self._seen.append(counts)
+        reasons = counts.put_off - before.put_off
+        attempts, late = counts.attempts - before.attempts, reasons.total()
+        if late < PUT_OFF or late < attempts * SHARE:
+            return ""
+        worst, times = reasons.most_common(1)[0]
+        because = "because" if times == late else "mostly because"
+        return f"SMTP puts mail off: {late:,} of {attempts:,} messages of the last minutes, {because} {REASONS[worst]}"
+
+
+LOOK_SECONDS = 60.0
+CERTIFICATE_DAYS = 14
+QUARANTINE_SHARE = 0.8
+# So many questions of a minute say something about DNS, and this share of them may fail: names of strangers often do.
+DNS_QUERIES, DNS_SHARE = 20, 0.5
+
+
+class HealthWarnings:
+    """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
+    has counted, `smtp` what the SMTP source has, None without one."""
+
+    def __init__(
+        self,
+        condition: Condition,
+        store: Store,
+        plan: Callable[[], Plan | None],
+        dns: "Callable[[], DnsCounters | None]",
+        smtp: Callable[[], SmtpCounts | None] = lambda: None,
+    ) -> None:
+        self._condition, self._store, self._plan, self._dns, self._smtp = condition, store, plan, dns, smtp
+        self._deferrals = DeferralWatch()
+        self._asked: tuple[int, int] = (0, 0)
+        self.periodic = PeriodicWork(self.look, LOOK_SECONDS, "warnings could not be looked for", log)
+
+    async def look(self) -> None:
+        """Look once."""
+        plan = self._plan()
+        found = {
+            "certificate": await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else "",
+            "quarantine": await self._warn_of_quarantine(plan),
+            "dns": self._warn_of_dns(),
+            "smtp": self._warn_of_deferrals(),
+        }
+        now = {component: text for component, text in found.items() if text}
+        for component in now.keys() - self._condition.warnings.keys():
+            log.warning("something needs attention", component=component, reason=now[component])
+        self._condition.warnings = now
+
+    async def _warn_of_quarantine(self, plan: Plan | None) -> str:
+        if plan is None or plan.guard is None:
+            return ""
+        try:
+            used = await self._store.held_size()
+        except StorageError:
+            # That is a fault of its own, which the condition has.
+            return ""
+        share = used / plan.guard.quarantine.max_size
+        return f"the quarantine is {share:.0%} full (quarantine.maxSize)" if share >= QUARANTINE_SHARE else ""
+
+    def _warn_of_deferrals(self) -> str:
+        text = self._deferrals.warn(self._smtp())
+        # Where storage or every next hop is away, that is told already, and this is the consequence.
+        return "" if self._condition.fault or self._condition.slowed else text
+
+    def _warn_of_dns(self) -> str:
+        counters = self._dns()
+        if counters is None:
+            return ""
+        before, self._asked = self._asked, (counters.queries, counters.failures)
+        asked, failed = counters.queries - before[0], counters.failures - before[1]
+        # A reload begins to count anew.
+        if asked < DNS_QUERIES or failed < 0 or failed < asked * DNS_SHARE:
+            return ""
+        return f"DNS does not answer: {failed:,} of {asked:,} questions of the last minute failed"
+
+
+def warn_of_certificates(plan: Plan, now: datetime) -> str:
+    """Return which certificate that this process shows ends next, if that is soon; "" otherwise."""
+    pairs = (plan.certificate if plan.abby else None, plan.guard_certificate if plan.guard else None)
+    left: list[tuple[int, Path]] = []
+    for file in dict.fromkeys(pair[0] for pair in pairs if pair):
+        try:
+            left.append(((read_expiry(file.read_bytes()) - now).days, file))
+        except (OSError, ValueError):
+            # The certificate watch tells of files that cannot be used.
+            continue
+    days, file = min(left, default=(CERTIFICATE_DAYS, Path()))
+    if days >= CERTIFICATE_DAYS:
+        return ""
+    ends = "has ended" if days < 0 else "ends today" if days == 0 else f"ends in {days} days"
+    return f"the certificate {file.name} {ends}"

@@ -11,7 +11,11 @@ it.
 import asyncio
 import ctypes
 import os
+from functools import partial
 
+import structlog
+
+from gatepost.periodic import PeriodicWork
 from gatepost.workers.sandbox import give_back_memory
 
 ARENAS = 2
@@ -20,6 +24,8 @@ TRIM_BYTES = 1 << 20
 # Less than this is what the next second needs again.
 KEPT_BYTES = 8 << 20
 EVERY_SECONDS = 60.0
+
+log = structlog.get_logger("gatepost")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _libc = ctypes.CDLL(None)
@@ -61,8 +67,7 @@ def trim_heap() -> None:
         give_back_memory()
 
 
-async def trim_forever() -> None:
-    """Give free pages back once a minute, in a thread."""
-    while True:
-        await asyncio.sleep(EVERY_SECONDS)
-        await asyncio.to_thread(trim_heap)
+def build_trimming() -> PeriodicWork:
+    """Return what gives free pages back once a minute, in a thread."""
+    work = partial(asyncio.to_thread, trim_heap)
+    return PeriodicWork(work, EVERY_SECONDS, "free memory could not be given back", log, waits_first=True)

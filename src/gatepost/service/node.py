@@ -13,13 +13,12 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessMemory
 from gatepost.api.connections import AcceptBalance, ConnectionCells
-from gatepost.guard.admission import Admission, AdmissionCells, SharedAdmission
 from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
-from gatepost.scanning.turns import SharedTurns, TurnCells, Turns
-from gatepost.service.front_watchdog import Heartbeats
 from gatepost.service.node_metrics import MetricBoards, NodeMetrics
+from gatepost.service.watchdogs import Heartbeats
 from gatepost.smtp.outbound import WIDTH, SenderRecords
+from gatepost.workers.fair_queue import FairQueue, NodeCounts, SharedCounts, SlotCounts
 
 MAX_CALLERS = 4_096
 # Senders of outbound mail whose counts are kept at once.
@@ -37,8 +36,7 @@ class SingleProcess:
     def __init__(self) -> None:
         self._guesses, self._secret_guesses = GuessMemories(), GuessMemory()
         self._senders: SenderRecords = LocalRecords(MAX_SENDERS)
-        self._turns: Turns | None = None
-        self._admission: Admission | None = None
+        self._queue: FairQueue | None = None
 
     def connections(self, _port: str) -> Tally | None:
         """What counts the connections of a port, if not the port itself."""
@@ -64,32 +62,22 @@ class SingleProcess:
         """What is counted of the senders of outbound mail."""
         return self._senders
 
-    def turns(self) -> Turns:
-        """The turns of tenants among waiting scans: the same for every generation of settings."""
-        self._turns = self._turns or self._new_turns()
-        return self._turns
+    def queue(self, maximum: int, threshold: int, max_delay: float) -> FairQueue:
+        """The slots of the core and what waits for one: the same for every generation of settings, of which only the
+        delay can change."""
+        self._queue = self._queue or FairQueue(maximum, threshold, max_delay, self._new_counts())
+        self._queue.change_delay(max_delay)
+        return self._queue
 
-    def admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
-        """The slots of the core: one count for every generation of settings, of which only the delay can change."""
-        self._admission = self._admission or self._new_admission(maximum, threshold, max_delay)
-        self._admission.change_delay(max_delay)
-        return self._admission
-
-    def _new_turns(self) -> Turns:
-        return Turns()
-
-    def _new_admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
-        return Admission(maximum, threshold, max_delay)
-
-    def on_bell(self, _listener: Callable[[], None]) -> None:
-        """Call this when something has happened in another process."""
+    def _new_counts(self) -> SlotCounts:
+        return SlotCounts()
 
     def metrics(self, registry: CollectorRegistry) -> Callable[[], bytes]:
         """Return a function that renders what `/metrics` answers."""
         return lambda: exposition(registry)
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """Start what runs beside the servers; the caller cancels it."""
+    def start(self) -> list[Callable[[], None]]:
+        """Start what runs beside the servers; what is returned ends it."""
         return []
 
 
@@ -99,8 +87,7 @@ class NodeCells:
 
     def __init__(self, members: int, ports: Sequence[str], most: int) -> None:
         self.memory = NodeMemory(members)
-        self.admission = AdmissionCells(self.memory)
-        self.turns = TurnCells(self.memory)
+        self.queue = NodeCounts(self.memory)
         self.connections = {port: SharedTally(self.memory, most + 1) for port in ports}
         self.open = {port: ConnectionCells(self.memory) for port in ports}
         self.calls = SharedTally(self.memory, MAX_CALLERS)
@@ -152,22 +139,19 @@ class NodeProcess(SingleProcess):
     def secret_guesses(self) -> GuessMemory:
         return self._cells.secret_guesses
 
-    def _new_turns(self) -> Turns:
-        return SharedTurns(self._cells.turns)
-
-    def _new_admission(self, maximum: int, threshold: int, max_delay: float) -> Admission:
-        return SharedAdmission(maximum, threshold, max_delay, self._cells.admission)
-
-    def on_bell(self, listener: Callable[[], None]) -> None:
-        self._cells.memory.listen(listener)
+    def _new_counts(self) -> SlotCounts:
+        return SharedCounts(self._cells.queue)
 
     def metrics(self, registry: CollectorRegistry) -> Callable[[], bytes]:
         if self._metrics is None:
             self._metrics = NodeMetrics(registry, self._cells.boards)
         return self._metrics.render
 
-    def start(self) -> list[asyncio.Task[None]]:
+    def start(self) -> list[Callable[[], None]]:
         loop, memory = asyncio.get_running_loop(), self._cells.memory
         loop.add_reader(memory.bells[self.number], memory.answer_bell)
-        tasks = [asyncio.create_task(self._cells.heartbeats.beat_forever())]
-        return [*tasks, asyncio.create_task(self._metrics.write_forever())] if self._metrics else tasks
+        self._cells.heartbeats.start()
+        if self._metrics is None:
+            return [self._cells.heartbeats.end]
+        self._metrics.start()
+        return [self._cells.heartbeats.end, self._metrics.end]

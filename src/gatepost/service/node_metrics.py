@@ -6,11 +6,11 @@ node ever falls. Of figures that belong to the node and not to a process, such a
 answer has one.
 """
 
-import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
+import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -18,8 +18,11 @@ from prometheus_client.registry import Collector
 
 from gatepost.metrics import exposition
 from gatepost.node_memory import NodeMemory
+from gatepost.periodic import PeriodicWork
 
 WRITE_SECONDS = 1.0
+
+log = structlog.get_logger("gatepost")
 
 
 def _take_own(own: float, _other: float) -> float:
@@ -113,6 +116,8 @@ class NodeMetrics(Collector):
         self._own, self._boards = registry, boards
         self._merged = CollectorRegistry()
         self._merged.register(self)
+        failed = "the metrics of this process could not be shared"
+        self._writing = PeriodicWork(self._write, WRITE_SECONDS, failed, log)
 
     def render(self) -> bytes:
         """Return what `/metrics` answers."""
@@ -127,11 +132,16 @@ class NodeMetrics(Collector):
         yield GaugeMetricFamily("gatepost_front_processes", "Processes of this node", value=self._boards.members)
         yield CounterMetricFamily("gatepost_front_restarts", "Processes started again", value=self._boards.restarts)
 
-    async def write_forever(self) -> None:
-        """Let the other processes know the figures of this one."""
-        while True:
-            self._boards.write(self._own.collect())
-            await asyncio.sleep(WRITE_SECONDS)
+    def start(self) -> None:
+        """Let the other processes know the figures of this one, from now on."""
+        self._writing.start()
+
+    def end(self) -> None:
+        """Write no longer."""
+        self._writing.cancel()
+
+    async def _write(self) -> None:
+        self._boards.write(self._own.collect())
 
 
 def merge(parts: Sequence[tuple[Family, ...]]) -> tuple[Family, ...]:

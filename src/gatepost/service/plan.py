@@ -22,7 +22,6 @@ from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
-from gatepost.service.health import HealthWatch
 from gatepost.service.node import SingleProcess
 from gatepost.service.systemd import inherited_sockets
 from gatepost.settings.keys import AbbySettings, GuardSettings
@@ -259,7 +258,6 @@ class SharedParts(msgspec.Struct, frozen=True):
     bound: Bound
     node: SingleProcess
     events: Emits = NO_EVENTS
-    health: HealthWatch | None = None
     metrics: Callable[[], bytes] = bytes
     condition: Condition = msgspec.field(default_factory=Condition)
 

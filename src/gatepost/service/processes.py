@@ -13,18 +13,29 @@ A control socket leads to each child. A child says on it that it serves, or why 
 the parent has gone; then the child stops as if it had been asked to.
 
 SIGTERM and SIGINT let requests in flight finish: fronts first, then the writer. A second signal ends all at once.
+
+A reload of a node of several processes, as its parent leads it.
+
+The parent reads the files once and sends the settings to every front. Each front builds what they need beside what it
+serves with, and says that it is prepared or why it cannot be. Only when all are prepared does the parent have them take
+over; otherwise all drop what they built, and the settings before stay in force in every process.
+
+What the children of a node do: a front serves connections, the writer writes a SQLite file for all of them.
 """
 
+import asyncio
 import contextlib
 import gc
 import os
+import pickle
 import selectors
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
@@ -34,14 +45,284 @@ import structlog
 
 from gatepost.service import systemd
 from gatepost.service.data_folder import StartError
-from gatepost.service.front import run_front, run_writer
-from gatepost.service.front_watchdog import LOOK_SECONDS, FrontWatchdog
-from gatepost.service.node import NodeCells
-from gatepost.service.node_reload import RESTART, NodeReload
+from gatepost.service.generation import Generation, Generations
+from gatepost.service.listeners import run
+from gatepost.service.node import NodeCells, NodeProcess
 from gatepost.service.plan import Bound, Plan, release_ports
-from gatepost.service.running import Started
+from gatepost.service.reloading import ReadFiles, ReloadOutcome, read_again, report_outcome
+from gatepost.service.running import Started, run_plan
+from gatepost.service.watchdogs import LOOK_SECONDS, FrontWatchdog
+from gatepost.settings.faults import ConfigError
 from gatepost.store import sqlite_file_of
-from gatepost.store.writer_process import WriterSocket
+from gatepost.store.errors import StorageError
+from gatepost.store.store import Store
+from gatepost.store.writer_process import WriterServer, WriterSocket
+
+PREPARE, TAKE_OVER, DROP = b"prepare", b"take over", b"drop"
+PREPARED, UNPREPARED = b"prepared", b"unprepared "
+RELOAD, RESTART, OUTCOME = b"reload ", b"restart", b"outcome "
+# What building everything may take on a machine that is busy.
+PREPARE_SECONDS = 120.0
+MAX_SETTINGS = 64 << 20
+
+
+class NodeReload:
+    """At most one reload at a time; one that is asked for meanwhile follows. `fronts` returns the control sockets of
+    the processes that serve."""
+
+    def __init__(self, plan: Plan, fronts: Callable[[], dict[int, socket.socket]]) -> None:
+        self.plan = plan
+        self._fronts = fronts
+        self._read: ReadFiles | None = None
+        self._waiting: set[int] = set()
+        self._prepared: set[int] = set()
+        self._asker: int | None = None
+        self._next: tuple[Path | None, int | None] | None = None
+        self.deadline: float | None = None
+
+    def begin(self, folder: Path | None = None, asker: int | None = None) -> None:
+        """Read the files and have every front prepare; `asker` is the front that gets the outcome."""
+        if self._read:
+            self._next = (folder, asker)
+            return
+        systemd.notify_reloading()
+        self._asker = asker
+        try:
+            self._read = read = read_again(self.plan, folder)
+        except (ConfigError, StartError) as fault:
+            self._end(ReloadOutcome(False, str(fault)))
+            return
+        fronts = self._fronts()
+        self._waiting, self._prepared = set(fronts), set()
+        self.deadline = time.monotonic() + PREPARE_SECONDS
+        for number, control in fronts.items():
+            if not _send_settings(control, read.plan):
+                self.handle(number, UNPREPARED + b"it has ended")
+                return
+
+    def handle(self, number: int, words: bytes) -> bool:
+        """Take what a front says; returns whether it was about a reload."""
+        if words.startswith(RELOAD):
+            self.begin(Path(os.fsdecode(words.removeprefix(RELOAD))), number)
+        elif words == PREPARED:
+            if number in self._waiting:
+                self._waiting.discard(number)
+                self._prepared.add(number)
+                if not self._waiting:
+                    self._take_over()
+        elif words.startswith(UNPREPARED):
+            if self._read:
+                self._give_up(words.removeprefix(UNPREPARED).decode("utf-8", "replace"))
+        else:
+            return False
+        return True
+
+    def note_end(self, number: int) -> None:
+        """A front has ended: without it there is nothing to take over."""
+        if self._read and number in self._waiting | self._prepared:
+            self._give_up("a process of the node ended")
+
+    def check_deadline(self) -> None:
+        """Give up on fronts that do not get prepared."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            self._give_up("a process of the node did not get ready in time")
+
+    def _take_over(self) -> None:
+        assert self._read is not None
+        self.plan = self._read.plan
+        for number, control in self._fronts().items():
+            # One that was started meanwhile has the settings before: it is started again.
+            _send(control, TAKE_OVER if number in self._prepared else RESTART)
+        self._end(self._read.outcome)
+
+    def _give_up(self, reason: str) -> None:
+        for control in self._fronts().values():
+            _send(control, DROP)
+        self._end(ReloadOutcome(False, reason))
+
+    def _end(self, outcome: ReloadOutcome) -> None:
+        read, self._read, self.deadline = self._read, None, None
+        self._waiting, self._prepared = set(), set()
+        report_outcome(self.plan, read, outcome)
+        systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")
+        if self._asker is not None and (control := self._fronts().get(self._asker)):
+            _send(control, OUTCOME + _encode(outcome))
+        if self._next:
+            (folder, asker), self._next = self._next, None
+            self.begin(folder, asker)
+
+
+def _encode(outcome: ReloadOutcome) -> bytes:
+    """Return an outcome that fits into a packet; what is left out stands in the log."""
+    short = (outcome.reason[:2_000], outcome.changed[:10], outcome.restart[:10])
+    return msgspec.json.encode(ReloadOutcome(outcome.taken, *short))
+
+
+def _send(control: socket.socket, words: bytes) -> None:
+    with contextlib.suppress(OSError):
+        control.send(words)
+
+
+def _send_settings(control: socket.socket, plan: Plan) -> bool:
+    """Send settings as a file in memory: they may be larger than a packet."""
+    descriptor = os.memfd_create("gatepost-settings", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as stream:
+            pickle.dump((plan.guard, plan.abby, plan.config), stream)
+        socket.send_fds(control, [PREPARE], [descriptor])
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def receive_settings(descriptors: Iterable[int], plan: Plan) -> Plan:
+    """Return the plan that the parent has sent, in a front with this plan."""
+    for descriptor in descriptors:
+        with os.fdopen(descriptor, "rb") as stream:
+            stream.seek(0)
+            guard, abby, config = pickle.load(stream)  # noqa: S301  from the parent, through a descriptor of its own
+            return msgspec.structs.replace(plan, guard=guard, abby=abby, config=config)
+    return plan
+
+
+MAX_REASON = 4000
+
+
+def run_front(
+    plan: Plan, bound: Bound, cells: NodeCells, number: int, control: socket.socket, started: Started
+) -> None:
+    """Serve as one of the fronts until asked to stop, or until the parent has gone."""
+    try:
+        run(partial(_serve, plan, bound, NodeProcess(cells, number), control, started), is_child=True)
+    except StorageError as fault:
+        raise StartError(str(fault)) from None
+
+
+def run_writer(file: Path, data_folder: Path, listening: socket.socket, control: socket.socket) -> None:
+    """Write for all fronts until the parent has closed the control socket and the last front has left."""
+    # Fronts that finish their requests need it: a signal to all processes of a service must not end it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        server = WriterServer(file, data_folder, listening, control)
+    except StorageError as fault:
+        raise StartError(str(fault)) from None
+    control.send(READY)
+    server.run()
+
+
+def _share_workers(plan: Plan, number: int, fronts: int) -> Plan:
+    """Return the plan of one front: it has its part of the analysis processes."""
+    if plan.guard is None:
+        return plan
+    few, more = divmod(plan.guard.worker_processes, fronts)
+    own = plan.guard.model_copy(update={"worker_processes": max(1, few + (number < more))})
+    return msgspec.structs.replace(plan, guard=own)
+
+
+async def _serve(
+    plan: Plan, bound: Bound, node: NodeProcess, control: socket.socket, started: Started, stop: asyncio.Event
+) -> None:
+    control.setblocking(False)
+    parent = FrontControl(plan, node, control, stop)
+    asyncio.get_running_loop().add_reader(control.fileno(), parent.listen)
+    greeting: list[asyncio.Task[None]] = []
+
+    async def say_ready(port: int, store: Store) -> None:
+        control.send(READY)
+        if node.is_first:
+            greeting.append(asyncio.create_task(_greet(parent.all_ready, started, port, store)))
+
+    own = _share_workers(plan, node.number, node.members)
+    await run_plan(own, stop, say_ready, bound, node, parent)
+
+
+async def _greet(all_ready: asyncio.Event, started: Started, port: int, store: Store) -> None:
+    """Tell the operator once all processes serve; the parent says so only at the start of the node."""
+    await all_ready.wait()
+    await started(port, store)
+
+
+class FrontControl:
+    """What a front and its parent tell each other. `plan` is that of the whole node."""
+
+    def __init__(self, plan: Plan, node: NodeProcess, control: socket.socket, stop: asyncio.Event) -> None:
+        self.all_ready = asyncio.Event()
+        self._plan, self._node, self._control, self._stop = plan, node, control, stop
+        self._generations: Generations | None = None
+        self._building: asyncio.Task[None] | None = None
+        self._built: Generation | None = None
+        self._plan_built = plan
+        self._outcome: asyncio.Future[ReloadOutcome] | None = None
+
+    def attach(self, generations: Generations) -> None:
+        """Set what reloads."""
+        self._generations = generations
+
+    def listen(self) -> None:
+        """Take the next words of the parent; its end is the end of this process."""
+        try:
+            words, descriptors, _, _ = socket.recv_fds(self._control, MAX_WORDS, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            words, descriptors = b"", []
+        if not words:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._stop.set()
+        elif words == PREPARE:
+            plan = receive_settings(descriptors, self._plan)
+            self._building = asyncio.create_task(self._prepare(plan))
+        elif words == TAKE_OVER:
+            self._take_over()
+        elif words == DROP:
+            self._building = asyncio.create_task(self._drop(self._building))
+        elif words == RESTART:
+            self._stop.set()
+        elif words.startswith(OUTCOME):
+            if self._outcome and not self._outcome.done():
+                self._outcome.set_result(msgspec.json.decode(words.removeprefix(OUTCOME), type=ReloadOutcome))
+        else:
+            self.all_ready.set()
+
+    async def reload(self, folder: Path) -> ReloadOutcome:
+        """Have all processes of the node read the files of a folder; returns when they have, or have not."""
+        self._outcome = asyncio.get_running_loop().create_future()
+        self._control.send(RELOAD + os.fsencode(folder))
+        return await self._outcome
+
+    def restart(self) -> None:
+        """Have the whole node restart."""
+        self._control.send(RESTART)
+
+    async def _prepare(self, plan: Plan) -> None:
+        assert self._generations is not None
+        await self._drop(None)
+        try:
+            own = _share_workers(plan, self._node.number, self._node.members)
+            self._built = await self._generations.build(own)
+        except (ConfigError, StartError, StorageError) as fault:
+            self._control.send(UNPREPARED + str(fault).encode()[:MAX_REASON])
+            return
+        self._plan_built = plan
+        self._control.send(PREPARED)
+
+    def _take_over(self) -> None:
+        if self._built and self._generations:
+            self._generations.take_over(self._built)
+            self._plan, self._built = self._plan_built, None
+
+    async def _drop(self, building: asyncio.Task[None] | None) -> None:
+        """End what was built and is not wanted."""
+        if building:
+            building.cancel()
+            await asyncio.gather(building, return_exceptions=True)
+        if self._built:
+            built, self._built = self._built, None
+            await built.end()
+
 
 PAUSE_SECONDS = (0.05, 5.0)
 # A child that has lived so long failed for a reason of its own, and is replaced at once.

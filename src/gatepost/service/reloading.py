@@ -5,28 +5,20 @@ folder, where `gatepost config check` and `gatepost doctor` find it. The same fi
 force, so that both can name files that have changed since.
 """
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
-from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
-from gatepost.service.publishing.node_files import NodeFiles
+from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
-from gatepost.settings.faults import ConfigError
 from gatepost.settings.key_scopes import keep_restart_keys, list_changes
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.store.errors import StorageError
-
-if TYPE_CHECKING:
-    from gatepost.service.generation import Generations
 
 MAX_RULE_FILES = 10_000
 
@@ -177,40 +169,3 @@ def report_outcome(plan: Plan, read: ReadFiles | None, outcome: ReloadOutcome) -
     else:
         save_fault(plan, outcome.reason)
         log.error("files read again and not taken over", reason=outcome.reason)
-
-
-class Reloader:
-    """Reloads a node of one process, one reload after the other."""
-
-    def __init__(self) -> None:
-        self._generations: Generations | None = None
-        self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[ReloadOutcome]] = set()
-
-    def attach(self, generations: "Generations") -> None:
-        """Set what is replaced by a reload."""
-        self._generations = generations
-
-    def begin(self) -> None:
-        """Read the files again, beside what serves."""
-        task = asyncio.create_task(self.reload())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def reload(self, folder: Path | None = None) -> ReloadOutcome:
-        """Read the files, of another folder if one is given, and take over what can be taken over."""
-        async with self._lock:
-            generations = self._generations
-            plan, read = generations.plan if generations else None, None
-            assert generations is not None
-            assert plan is not None
-            systemd.notify_reloading()
-            try:
-                read = await asyncio.to_thread(read_again, plan, folder)
-                generations.take_over(await generations.build(read.plan))
-                outcome = read.outcome
-            except (ConfigError, StartError, StorageError) as fault:
-                outcome = ReloadOutcome(False, str(fault))
-            report_outcome(plan, read, outcome)
-            systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")
-            return outcome

@@ -4,11 +4,15 @@ Ports are bound first, then storage is opened, then the workers start, then the 
 servers finish their requests while the core still works, and the core ends before storage is closed.
 
 A process that runs only one of the services does not load the other one.
+
+A node of one process, which serves and has nobody above it: its signals, its reloads and its restart.
 """
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Literal, Protocol
 
 import structlog
@@ -19,20 +23,21 @@ from gatepost.events.stream import Emits, node_name, observe_audit
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
-from gatepost.service.certificate_watch import CertificateWatch
-from gatepost.service.event_stream import open_service_events
+from gatepost.service import systemd
+from gatepost.service.certificates import CertificateWatch
+from gatepost.service.data_folder import StartError
+from gatepost.service.event_stream import WebAlerts, open_service_events
 from gatepost.service.generation import Generations
-from gatepost.service.health import ConditionWatch, HealthWatch
-from gatepost.service.health_warnings import HealthWarnings
-from gatepost.service.heap import trim_forever
-from gatepost.service.http_servers import serve
-from gatepost.service.listeners import Listeners
-from gatepost.service.loop_watchdog import watch_loop
+from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch
+from gatepost.service.heap import build_trimming
+from gatepost.service.listeners import Listeners, run, serve
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
-from gatepost.service.publishing.follower import Follower, NodeControl
-from gatepost.service.web_alerts import WebAlerts
+from gatepost.service.reloading import ReloadOutcome, read_again, report_outcome
+from gatepost.service.rollout import Follower, NodeControl
+from gatepost.service.watchdogs import watch_loop
+from gatepost.settings.faults import ConfigError
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
@@ -73,17 +78,19 @@ async def run_plan(
             await _encrypt_second_factors(store)
         metrics = node.metrics(registry)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
-        shared = SharedParts(store, spool, policies, registry, bound, node, events, health, metrics)
+        shared = SharedParts(store, spool, policies, registry, bound, node, events, metrics)
         listeners = Listeners(plan, bound, node)
-        generations = Generations(shared, listeners)
+        generations = Generations(shared, listeners, health)
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
-        renew = generations.renew_delivery
-        watch = CertificateWatch(listeners, lambda: generations.plan, generations.trust, renew)
+        renewals = (listeners.renew_certificates, generations.renew_delivery, generations.trust)
+        watch = CertificateWatch(lambda: generations.plan, *renewals)
+        health.watch_warnings(shared.condition)
         conditions, warnings = _watch_condition(plan, shared, generations)
         await conditions.look()
-        for run in (watch.run, conditions.run, warnings.run, trim_forever):
-            stack.callback(asyncio.create_task(run()).cancel)
+        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, build_trimming()):
+            periodic.start()
+            stack.callback(periodic.cancel)
         if control:
             control.attach(generations)
             if node.is_first and plan.local:
@@ -92,8 +99,8 @@ async def run_plan(
                 stack.callback(following.cancel)
         stack.callback(watch_loop(shared.registry).stop)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
-        for task in node.start():
-            stack.callback(task.cancel)
+        for end in node.start():
+            stack.callback(end)
 
         async def announce_start() -> None:
             await started(port, store)
@@ -120,8 +127,6 @@ def _watch_condition(
 ) -> tuple[ConditionWatch, HealthWarnings]:
     """Return what looks at that which all messages need, and at what will become a fault."""
     condition, store = shared.condition, shared.store
-    if shared.health:
-        shared.health.watch_warnings(condition)
     counts = (generations.dns_counters, generations.smtp_counts)
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
     faults = (generations.next_hop_fault, generations.flow_fault)
@@ -133,7 +138,9 @@ async def _watch_health(
 ) -> HealthWatch:
     """Have changes in storage become events, and the health watched, for whoever gets events."""
     await alerts.look(store)
-    stack.callback(asyncio.create_task(alerts.follow(store)).cancel)
+    following = alerts.build_following(store)
+    following.start()
+    stack.callback(following.cancel)
     store.observe_changes(observe_audit(events))
     health = HealthWatch(events, store)
     stack.push_async_callback(health.stop)
@@ -152,3 +159,94 @@ async def _encrypt_second_factors(store: Store) -> None:
             log.info("second factors encrypted", count=count)
     except StorageError as fault:
         log.error("second factors not encrypted", reason=str(fault))
+
+
+class Reloader:
+    """Reloads a node of one process, one reload after the other."""
+
+    def __init__(self) -> None:
+        self._generations: Generations | None = None
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[ReloadOutcome]] = set()
+
+    def attach(self, generations: Generations) -> None:
+        """Set what is replaced by a reload."""
+        self._generations = generations
+
+    def begin(self) -> None:
+        """Read the files again, beside what serves."""
+        task = asyncio.create_task(self.reload())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def reload(self, folder: Path | None = None) -> ReloadOutcome:
+        """Read the files, of another folder if one is given, and take over what can be taken over."""
+        async with self._lock:
+            generations = self._generations
+            plan, read = generations.plan if generations else None, None
+            assert generations is not None
+            assert plan is not None
+            systemd.notify_reloading()
+            try:
+                read = await asyncio.to_thread(read_again, plan, folder)
+                generations.take_over(await generations.build(read.plan))
+                outcome = read.outcome
+            except (ConfigError, StartError, StorageError) as fault:
+                outcome = ReloadOutcome(False, str(fault))
+            report_outcome(plan, read, outcome)
+            systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")
+            return outcome
+
+
+class SingleControl:
+    """Reloads and restarts this process; `NodeControl` of a node of one process."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop, self._reloader = stop, Reloader()
+        self.restarts = False
+
+    def attach(self, generations: Generations) -> None:
+        """Reload on SIGHUP from now on."""
+        self._reloader.attach(generations)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reloader.begin)
+
+    async def reload(self, folder: Path) -> ReloadOutcome:
+        """Read the files of a folder and take over what can be taken over."""
+        return await self._reloader.reload(folder)
+
+    def restart(self) -> None:
+        """End as on SIGTERM, then start again with the same sockets."""
+        self.restarts = True
+        self._stop.set()
+
+
+def run_single(plan: Plan, bound: Bound, started: Started) -> bool:
+    """Serve until asked to stop; returns whether the process is to be started again."""
+    restarts = False
+
+    async def main(stop: asyncio.Event) -> None:
+        nonlocal restarts
+        # Until there is something to reload: the default would end the process.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)
+        control = SingleControl(stop)
+        watchdog = asyncio.create_task(_feed_watchdog())
+
+        async def announce(port: int, store: Store) -> None:
+            await started(port, store)
+            systemd.notify_ready()
+
+        try:
+            await run_plan(plan, stop, announce, bound, control=control)
+        finally:
+            watchdog.cancel()
+            restarts = control.restarts
+
+    run(main)
+    return restarts
+
+
+async def _feed_watchdog() -> None:
+    """Tell the service manager, if it asks, that the event loop turns."""
+    while seconds := systemd.watchdog_seconds():
+        systemd.feed_watchdog()
+        await asyncio.sleep(seconds)

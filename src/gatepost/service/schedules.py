@@ -2,13 +2,32 @@
 
 Every node looks whether something is due; locks in storage let one of them do it. The simplest of these schedules is
 here, too: looking back after entries were added over the List API, where `lists.lookBack` is on.
+
+Run feeds by their schedule, each in a process of its own, and report them to Prometheus.
+
+A feed is foreign data in any amount: it is read and compared by a child process, so that neither its parsing nor its
+memory is felt by mail that is being scanned. Every node looks for feeds that are due; the lock in storage lets one of
+them run each. What came of it is in storage as well, so all nodes report the same figures.
+
+Train pools in the background, each in a process of its own, and report learning to Prometheus.
+
+Every node that has a core looks for pools with new reports that are due; the lock in storage lets one of them train
+each, and the training itself is sealed and of low priority (`learning.sealed_training`). Reports that are too old are
+forgotten here, too.
+
+Send digests in the background, and report them to Prometheus.
+
+Every node that has a core and a next hop looks once a minute for scopes whose digests are due or wait; the lock in
+storage lets one of them work on each.
 """
 
 import asyncio
 import contextlib
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -17,8 +36,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.store.errors import StorageError
+from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.periodic import PeriodicWork
+from gatepost.service.plan import SharedParts
+from gatepost.service.routes import hostname
+from gatepost.settings.feeds import FeedSettings
+from gatepost.settings.keys import GuardSettings
+from gatepost.settings.learning import LearningSettings
+from gatepost.settings.web_feeds import WebFeedError, build_feed
+from gatepost.smtp.client import Tenancy
+from gatepost.smtp.routing import Routing
+from gatepost.store.digests import DigestRun
+from gatepost.store.feeds import FeedState
+from gatepost.store.learnt_models import LearningRun
 from gatepost.store.store import Store
+from gatepost.store.training_pools import PoolSummary
+from gatepost.times import now
 
 # What is kept of the output of a command; more is read and dropped.
 MAX_OUTPUT = 1 << 20
@@ -32,9 +65,8 @@ class Schedule(Collector):
     says so with `fault`, and the next look comes as usual."""
 
     def __init__(self, poll: float, name: str, fault: str) -> None:
-        self._poll, self._fault = poll, fault
         self._log = structlog.get_logger(name)
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = PeriodicWork(self.look, poll, fault, self._log)
 
     @abstractmethod
     async def look(self) -> None:
@@ -42,26 +74,15 @@ class Schedule(Collector):
 
     def start(self) -> None:
         """Look from now on."""
-        self._task = asyncio.create_task(self._look_forever())
+        self._periodic.start()
 
     def cancel(self) -> None:
         """Look no more: another generation takes over."""
-        if self._task:
-            self._task.cancel()
+        self._periodic.cancel()
 
     async def stop(self) -> None:
         """Stop. A command that is under way is killed; what it had begun is done after its lock has run out."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _look_forever(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except StorageError as fault:
-                self._log.warning(self._fault, reason=str(fault))
-            await asyncio.sleep(self._poll)
+        await self._periodic.stop()
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -132,3 +153,272 @@ class LookBackSchedule(Schedule):
         self._log.info(
             "looked back for new entries", calls=self._waiting, result="failed" if ended.code != 0 else "done"
         )
+
+
+FEED_POLL_SECONDS = 15.0
+# What a run may take beyond the time for reading: comparing, changing, and looking back.
+FEED_MORE_SECONDS = 900.0
+# How long somebody waits for a dry run in the web interface.
+FEED_TRY_SECONDS = 60.0
+
+
+async def load_web_feeds(
+    store: Store, of_files: Container[str], data: Path, *, paused: bool = False
+) -> tuple[list[FeedSettings], dict[str, str]]:
+    """Return the feeds of the web interface, and why some of them cannot be run; `paused` ones only where they are
+    asked for. A feed of the files wins over one of the same name."""
+    feeds, faults = [], {}
+    for definition in await store.feed_definitions():
+        if definition.name in of_files or (definition.paused and not paused):
+            continue
+        try:
+            feeds.append(build_feed(definition.name, definition.feed, data))
+        except WebFeedError as fault:
+            faults[definition.name] = str(fault)
+    return feeds, faults
+
+
+async def try_feed(config: Path, data: Path, name: str) -> tuple[bool, str]:
+    """Run a feed without changing anything, in a process of its own; return whether it could be read, and the JSON of
+    what would change, or why it could not."""
+    arguments = ("feeds", "run", name, "--dry-run", "--config", str(config), "--data", str(data), "--json")
+    ended = await run_command(*arguments, seconds=FEED_TRY_SECONDS)
+    if ended.code is None:
+        return (
+            False,
+            f"it took longer than {FEED_TRY_SECONDS:g} seconds; gatepost feeds run {name} --dry-run has no limit",
+        )
+    return (True, ended.output) if ended.output.strip() else (False, ended.fault[-500:])
+
+
+class FeedSchedule(Schedule):
+    """Runs the feeds that have a source, of the settings and of the web interface, one after the other, from `start` to
+    `stop`."""
+
+    def __init__(
+        self, store: Store, feeds: Sequence[FeedSettings], config: Path, data: Path, poll: float = FEED_POLL_SECONDS
+    ) -> None:
+        super().__init__(poll, "gatepost.feeds", "feeds cannot be run")
+        self._store, self._config, self._data = store, config, data
+        self._of_files = {feed.name: feed for feed in feeds}
+        self._feeds = {name: feed for name, feed in self._of_files.items() if feed.is_scheduled}
+        self._faults: dict[str, str] = {}
+        self._states: dict[str, FeedState] = {}
+        self._runs: Counter[tuple[str, str]] = Counter()
+
+    def collect(self) -> Iterator[Metric]:
+        runs = CounterMetricFamily("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
+        for labels, count in self._runs.items():
+            runs.add_metric(labels, count)
+        yield runs
+        gauges = {
+            "gatepost_feed_entries": "Entries that the feed had when it was last read",
+            "gatepost_feed_invalid": "Values among them that its list refused",
+            "gatepost_feed_failures": "Runs in a row that failed or were refused",
+            "gatepost_feed_last_success_seconds": "When a run succeeded last, in Unix seconds",
+        }
+        families = [GaugeMetricFamily(name, text, labels=("feed",)) for name, text in gauges.items()]
+        for name in self._feeds:
+            record = self._states.get(name, FeedState(name)).record
+            figures = (record.counts.entries, record.counts.invalid, record.failures, record.succeeded / 1000)
+            for family, figure in zip(families, figures, strict=True):
+                family.add_metric((name,), figure)
+        yield from families
+
+    async def look(self) -> None:
+        """Run the feeds that are due."""
+        await self._load_feeds()
+        await self._load_states()
+        for name, feed in self._feeds.items():
+            state = self._states.get(name, FeedState(name))
+            moment = now()
+            is_other = state.record.fingerprint not in ("", feed.fingerprint)
+            if state.locked_until <= moment and (state.next_run <= moment or (is_other and not state.record.failures)):
+                await self._run(feed, only_due=not is_other)
+                await self._load_states()
+
+    async def _load_feeds(self) -> None:
+        """Find all feeds that are run: those of the files, and those of the web interface that are not paused."""
+        feeds, faults = await load_web_feeds(self._store, self._of_files, self._data)
+        for name, fault in faults.items():
+            if self._faults.get(name) != fault:
+                self._log.warning("feed of the web interface cannot be run", feed=name, reason=fault)
+        self._faults = faults
+        self._feeds = {feed.name: feed for feed in (*self._of_files.values(), *feeds) if feed.is_scheduled}
+
+    async def _load_states(self) -> None:
+        self._states = {state.name: state for state in await self._store.feed_states()}
+
+    async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
+        folders = ("--config", str(self._config), "--data", str(self._data))
+        due = ("--scheduled",) if only_due else ()
+        words = ("feeds", "run", feed.name, *folders, "--json", *due)
+        ended = await run_command(*words, seconds=feed.timeout / 1000 + FEED_MORE_SECONDS)
+        await self._report(feed, ended)
+
+    async def _report(self, feed: FeedSettings, ended: CommandResult) -> None:
+        record = (await self._store.feed_state(feed.name)).record
+        before = self._states.get(feed.name, FeedState(feed.name)).record
+        if record.finished == before.finished:
+            # The child ended before it had an outcome, or another node runs the feed.
+            if ended.code != 0:
+                self._runs[feed.name, "failed"] += 1
+                self._log.warning("feed not run", feed=feed.name, reason=ended.fault[-500:])
+            return
+        self._runs[feed.name, record.result] += 1
+        counts = record.counts
+        if record.result in ("refused", "failed"):
+            self._log.warning("feed not taken", feed=feed.name, result=record.result, reason=record.message)
+        else:
+            self._log.info(
+                "feed read", feed=feed.name, result=record.result, entries=counts.entries, added=counts.added,
+                removed=counts.removed, invalid=counts.invalid,
+            )  # fmt: skip
+
+
+LEARNING_POLL_SECONDS = 60.0
+LEARNING_SECONDS = 1_800.0
+DAY = 86_400_000
+# A pool that was never trained begins when it can teach something.
+LEARNING_MIN_REPORTS = 40
+_LEARNING_RESULTS = {0: "taken", 2: "refused"}
+
+
+class LearningSchedule(Schedule):
+    """Trains pools that are due, one after the other, from `start` to `stop`."""
+
+    def __init__(
+        self, store: Store, settings: LearningSettings, config: Path, data: Path, poll: float = LEARNING_POLL_SECONDS
+    ) -> None:
+        super().__init__(poll, "gatepost.learning", "pools cannot be trained")
+        self._store, self._settings, self._config, self._data = store, settings, config, data
+        self._pools: tuple[PoolSummary, ...] = ()
+        self._models = 0
+        self._runs: Counter[str] = Counter()
+
+    def collect(self) -> Iterator[Metric]:
+        runs = CounterMetricFamily("gatepost_learning_runs", "Trainings of pools by this process", labels=("result",))
+        for result, count in self._runs.items():
+            runs.add_metric((result,), count)
+        yield runs
+        reports = GaugeMetricFamily("gatepost_learning_reports", "Reports in training pools", labels=("pools", "says"))
+        for name, pools in (
+            ("deployment", [pool for pool in self._pools if pool.tenant is None]),
+            ("tenants", [pool for pool in self._pools if pool.tenant]),
+        ):
+            reports.add_metric((name, "unwanted"), sum(pool.unwanted for pool in pools))
+            reports.add_metric((name, "wanted"), sum(pool.wanted for pool in pools))
+        yield reports
+        yield GaugeMetricFamily("gatepost_learnt_models", "Learnt models that take part", value=self._models)
+
+    async def look(self) -> None:
+        """Train the pools that are due, and forget reports that are too old."""
+        self._pools = await self._store.training_pools()
+        self._models = len(await self._store.current_models())
+        runs = {run.tenant: run for run in await self._store.learning_runs()}
+        for pool in self._pools:
+            if is_training_due(pool, runs.get(pool.tenant), now()):
+                await self._run(pool.tenant)
+        await self._store.purge_reports(now() - self._settings.retention * DAY)
+
+    async def _run(self, tenant: str | None) -> None:
+        folders = ("--config", str(self._config), "--data", str(self._data))
+        of = ("--tenant", tenant) if tenant else ()
+        words = ("learn", "now", *of, *folders, "--scheduled", "--json")
+        ended = await run_command(*words, seconds=LEARNING_SECONDS)
+        result = "failed" if ended.code is None else _LEARNING_RESULTS.get(ended.code, "failed")
+        if ended.code is None:
+            self._log.warning("training took too long", tenant=tenant)
+        self._runs[result] += 1
+        self._log.info("pool trained", tenant=tenant, result=result)
+
+
+def is_training_due(pool: PoolSummary, run: LearningRun | None, moment: int) -> bool:
+    """Whether a pool has reports that no training has seen, and may be trained again."""
+    if run is None:
+        return pool.unwanted + pool.wanted >= LEARNING_MIN_REPORTS
+    return run.next_run <= moment and run.locked_until <= moment and pool.newest > run.finished
+
+
+DIGEST_POLL_SECONDS = 60.0
+# How long a scope rests after a run that sent as many digests as one run may.
+DIGEST_REST_MILLISECONDS = 3_600_000
+
+
+def build_sender(settings: GuardSettings, store: Store, routing: Routing) -> DigestSender | None:
+    """Return what sends digests; None without `publicUrl`, which every link begins with."""
+    if settings.public_url is None:
+        return None
+    sender = settings.digests.sender or f"postmaster@{hostname(settings)}"
+    tenancy = Tenancy(settings.tenants, store)
+    return DigestSender(store, routing, tenancy, settings.digests, settings.public_url, sender, settings.tenants)
+
+
+def schedule_digests(
+    settings: GuardSettings, routing: Routing | None, shared: SharedParts, stack: AsyncExitStack
+) -> "DigestSchedule | None":
+    """Return the schedule of digests, if this process sends them; the stack stops it."""
+    sender = build_sender(settings, shared.store, routing) if routing else None
+    if not shared.node.is_first:
+        return None
+    schedule = DigestSchedule(shared.store, sender)
+    shared.registry.register(schedule)
+    stack.push_async_callback(schedule.stop)
+    return schedule
+
+
+class DigestSchedule(Schedule):
+    """Sends digests that are due, scope by scope, from `start` to `stop`. Without a sender it only says so."""
+
+    def __init__(self, store: Store, sender: DigestSender | None, poll: float = DIGEST_POLL_SECONDS) -> None:
+        super().__init__(poll, "gatepost.digests", "digests cannot be sent")
+        self._store, self._sender = store, sender
+        self._sent: Counter[str] = Counter()
+        self._waiting = 0
+        self._warned = False
+
+    def collect(self) -> Iterator[Metric]:
+        sent = CounterMetricFamily("gatepost_digests", "Digests of held mail by this process", labels=("result",))
+        for result, count in self._sent.items():
+            sent.add_metric((result,), count)
+        yield sent
+        yield GaugeMetricFamily("gatepost_digests_waiting", "Digests that wait to be sent", value=self._waiting)
+
+    async def look(self) -> None:
+        """Look at every scope once, and send what is to be sent."""
+        enabled = {each.scope for each in await self._store.digest_scopes() if each.preferences.enabled}
+        if not enabled:
+            return
+        if self._sender is None:
+            if not self._warned:
+                self._log.warning("digests cannot be sent: guard.yml needs publicUrl and delivery.nextHop")
+            self._warned = True
+            return
+        runs = [run for run in await self._store.digest_runs() if run.scope in enabled]
+        self._waiting = await self._count_waiting(runs)
+        for run in runs:
+            if await self._is_due(run):
+                await self._run(self._sender, run.scope)
+
+    async def _count_waiting(self, runs: Sequence[DigestRun]) -> int:
+        return sum([(await self._store.digest_counts(run.scope)).waiting for run in runs])
+
+    async def _is_due(self, run: DigestRun) -> bool:
+        moment = now()
+        if run.locked_until > moment:
+            return False
+        if run.next_run <= moment or run.holder:
+            # A lock that has run out is that of a process that died at its work.
+            return True
+        if run.record.is_cut and moment - run.record.finished < DIGEST_REST_MILLISECONDS:
+            return False
+        return bool(await self._store.waiting_digests(run.scope, 1))
+
+    async def _run(self, sender: DigestSender, scope: str | None) -> None:
+        record = await sender.run(scope)
+        if isinstance(record, DigestBusy):
+            return
+        self._sent["sent"] += record.sent
+        self._sent["failed"] += record.failed
+        if record.sent or record.failed:
+            self._log.info("digests sent", tenant=scope, sent=record.sent, failed=record.failed, reason=record.message)

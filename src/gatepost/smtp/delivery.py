@@ -73,19 +73,19 @@ async def answer_message(services: Services, transaction: Transaction, how: Subm
     now = time.time()
     unfit = refusal.text if refusal else account.excess if account else ""
     request = ScanRequest(
-        *(new_id(), int(now * 1_000), transaction.envelope(), body, "smtp", unfit),
+        *(new_id(), int(now * 1_000), transaction.envelope(), "smtp", unfit),
         client=how.client.address,
         queue_id=how.client.queue_id(header.queue_id),
         can_act=True,
     )
     if transaction.report and services.reports:
-        answer = await services.reports.take(request, how.client, transaction.report)
+        answer = await services.reports.take(request, body, how.client, transaction.report)
         services.count_reply(answer)
         return answer
     arrival = transaction.describe_arrival(now, extended=how.extended, encrypted=how.encrypted)
     delivery = MessageDelivery(transaction, body, header, arrival, services)
     digest = transaction.digest(body.sha256)
-    answer = await services.handler.handle(request, digest, delivery.deliver, delivery.redirect)
+    answer = await services.handler.handle(request, body, digest, delivery.deliver, delivery.redirect)
     services.count_reply(answer)
     log.info("message answered", ggrid=request.ggrid, code=answer.code, client=how.client.address, **delivery.sent)
     return answer

@@ -8,8 +8,6 @@ which is what storage says of them. The log line of each message has the reply t
 While storage is away, replies wait in memory, up to `MAX_WAITING`; the oldest are dropped first.
 """
 
-import asyncio
-import contextlib
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from typing import Protocol
 
 import structlog
 
+from gatepost.periodic import PeriodicWork
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.store.deliveries import MAX_REPLY, Delivery
 from gatepost.store.errors import StorageError
@@ -85,8 +84,8 @@ class DeliveryLog:
     def __init__(self, store: KeepsDeliveries) -> None:
         self._store = store
         self._waiting: deque[Delivery] = deque()
-        self._writing: asyncio.Task[None] | None = None
-        self._ended = asyncio.Event()
+        failed = "replies of next hops could not be written"
+        self._writing = PeriodicWork(self.flush, FLUSH_SECONDS, failed, log, waits_first=True)
         self._failing = False
         self.written = self.dropped = 0
 
@@ -99,13 +98,11 @@ class DeliveryLog:
 
     def start(self) -> None:
         """Write from now on."""
-        self._writing = asyncio.create_task(self._write_forever())
+        self._writing.start()
 
     async def stop(self) -> None:
         """Write what is left, and end."""
-        self._ended.set()
-        if self._writing:
-            await self._writing
+        await self._writing.finish()
         await self.flush()
 
     async def flush(self) -> None:
@@ -122,9 +119,3 @@ class DeliveryLog:
                 return
             self.written += len(batch)
             self._failing = False
-
-    async def _write_forever(self) -> None:
-        while not self._ended.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), FLUSH_SECONDS)
-            await self.flush()

@@ -30,7 +30,6 @@ second in one transaction, so a kill costs a sender one more attempt at most. Gr
 cannot be read, and where it has too many entries, mail is taken.
 """
 
-import asyncio
 import re
 import time
 from collections import Counter
@@ -48,6 +47,7 @@ from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.lists.addresses import SENDER, list_sender_keys
 from gatepost.lists.entries import NETWORK, list_network_keys
 from gatepost.names import normal_address, normal_domain
+from gatepost.periodic import PeriodicWork
 from gatepost.questions import Hit
 from gatepost.settings.flow_control import FlowControlSettings, FlowRulesSettings, GreylistingSettings
 from gatepost.smtp.client import SmtpClient, parse_networks
@@ -447,7 +447,7 @@ class FlowControl:
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._store, self._defers, self._purges = settings, store, defers, purges
+        self._settings, self._store, self._defers = settings, store, defers
         self._exempt = parse_networks(settings.exempt_hosts)
         self._events, self._clock = events, clock
         self.counters = FlowCounters(store, clock)
@@ -455,7 +455,15 @@ class FlowControl:
         # What was put off, by the name of the limit.
         self.refused: Counter[str] = Counter()
         self._told: tuple[int, int] = (0, 0)
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = [
+            PeriodicWork(self._flush, FLUSH_SECONDS, "what flow control counts could not be written", log)
+        ]
+        if purges:
+            failed = "what flow control no longer needs could not be deleted"
+            self._periodic.append(PeriodicWork(self._purge, PURGE_SECONDS, failed, log))
+        if any(each.greylisting for each in (settings, *settings.tenants.values())):
+            failed = "entries of greylisting could not be counted"
+            self._periodic.append(PeriodicWork(self.greylist.measure, MEASURE_SECONDS, failed, log))
 
     @property
     def fault(self) -> str:
@@ -464,13 +472,13 @@ class FlowControl:
 
     def start(self) -> None:
         """Write and learn once a second."""
-        self._task = asyncio.create_task(self._run())
+        for work in self._periodic:
+            work.start()
 
     async def stop(self) -> None:
         """Write what is left, and end."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for work in self._periodic:
+            await work.stop()
         await self._flush()
 
     def check_client(self, client: SmtpClient) -> SmtpReply | None:
@@ -571,29 +579,8 @@ class FlowControl:
         await self.counters.flush()
         await self.greylist.flush()
 
-    async def _run(self) -> None:
-        purged = measured = -MEASURE_SECONDS
-        while True:
-            await self._flush()
-            now = time.monotonic()
-            if now - purged >= PURGE_SECONDS:
-                is_due = self._has_greylisting and now - measured >= MEASURE_SECONDS
-                purged, measured = now, now if is_due else measured
-                await self._purge(measures=is_due)
-            await asyncio.sleep(FLUSH_SECONDS)
-
-    @property
-    def _has_greylisting(self) -> bool:
-        return any(each.greylisting for each in (self._settings, *self._settings.tenants.values()))
-
-    async def _purge(self, *, measures: bool) -> None:
-        try:
-            if self._purges:
-                await self._store.purge_flow(int(self._clock() * 1_000))
-            if measures:
-                await self.greylist.measure()
-        except StorageError as fault:
-            log.warning("what flow control no longer needs could not be deleted", reason=str(fault))
+    async def _purge(self) -> None:
+        await self._store.purge_flow(int(self._clock() * 1_000))
 
 
 def _list_limits(rules: FlowRulesSettings, attempt: Attempt, host: str | None) -> Iterator[_Limit]:

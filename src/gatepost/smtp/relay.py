@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
+from gatepost.periodic import PeriodicWork
 from gatepost.smtp import replies
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import SmtpReply
@@ -166,7 +167,12 @@ class Relay:
         self._features = self._seen.of(next_hop)
         # Set once the next hop was reached, or could not be.
         self._tried = asyncio.Event()
-        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshing = PeriodicWork(
+            self._refresh,
+            lambda: RECOVERY_SECONDS if self.fault else REFRESH_SECONDS,
+            "the next hop could not be asked for its extensions",
+            log,
+        )
         self._resetting: set[asyncio.Task[None]] = set()
         self.opened = self.reused = self.failures = 0
         self.fault = ""
@@ -182,13 +188,12 @@ class Relay:
 
     def start(self) -> None:
         """Ask for the next hop's extensions now and every `REFRESH_SECONDS`."""
-        self._refreshing = asyncio.create_task(self._refresh_forever())
+        self._refreshing.start()
 
     async def close(self) -> None:
         """Close every connection that is not lent."""
-        if self._refreshing:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, *self._resetting, return_exceptions=True)
+        await self._refreshing.stop()
+        await asyncio.gather(*self._resetting, return_exceptions=True)
         closing = list(self._idle)
         self._idle.clear()
         for link in closing:
@@ -317,12 +322,10 @@ class Relay:
             raise
         return link
 
-    async def _refresh_forever(self) -> None:
-        while True:
-            with contextlib.suppress(NextHopError):
-                self.give_back(await self._connect())
-            await asyncio.sleep(RECOVERY_SECONDS if self.fault else REFRESH_SECONDS)
-            self._close_idle()
+    async def _refresh(self) -> None:
+        self._close_idle()
+        with contextlib.suppress(NextHopError):
+            self.give_back(await self._connect())
 
     def _close_idle(self) -> None:
         """Close connections that lay idle for too long."""

@@ -16,6 +16,7 @@ import structlog
 from gatepost.names import normal_address, normal_domain
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest
+from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, SmtpClient, Tenancy
 from gatepost.smtp.replies import SmtpReply, reply
@@ -49,7 +50,7 @@ class ReportReading(msgspec.Struct, frozen=True):
 class ReadsReports(Protocol):
     """The core, as far as reports need it; `guard.service.Guard` is one."""
 
-    async def read_report(self, request: ScanRequest) -> ReportReading | Full: ...
+    async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full: ...
 
 
 class KeepsReports(Protocol):
@@ -79,16 +80,16 @@ class ReportIntake:
         """Return the reporting address that a recipient is; None for all others."""
         return self._addresses.get(normal_address(recipient)) if self._addresses else None
 
-    async def take(self, request: ScanRequest, client: SmtpClient, to: ReportAddress) -> SmtpReply:
+    async def take(self, request: ScanRequest, body: MessageBody, client: SmtpClient, to: ReportAddress) -> SmtpReply:
         """Read a report and keep it; return the reply to the mail that carries it."""
         try:
-            return await self._take(request, client, to)
+            return await self._take(request, body, client, to)
         except StorageError as fault:
             log.error("report left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
-    async def _take(self, request: ScanRequest, client: SmtpClient, to: ReportAddress) -> SmtpReply:
-        reading = await self._core.read_report(request)
+    async def _take(self, request: ScanRequest, body: MessageBody, client: SmtpClient, to: ReportAddress) -> SmtpReply:
+        reading = await self._core.read_report(request, body)
         if isinstance(reading, Full):
             return replies.FULL
         carrier = reading.carrier

@@ -13,7 +13,7 @@ import structlog
 
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
@@ -45,7 +45,7 @@ class SmtpCore(Protocol):
 
     def has_slot(self) -> bool: ...
 
-    async def scan(self, request: ScanRequest) -> ScanResult | Full: ...
+    async def scan(self, request: ScanRequest, body: MessageBody) -> ScanResult | Full: ...
 
 
 class MessageHandler:
@@ -55,56 +55,67 @@ class MessageHandler:
         self._guard, self._quarantine, self.after_queue = guard, quarantine, after_queue
 
     async def handle(
-        self, request: ScanRequest, digest: str, deliver: Deliver, redirect: Redirect | None = None
+        self,
+        request: ScanRequest,
+        body: MessageBody,
+        digest: str,
+        deliver: Deliver,
+        redirect: Redirect | None = None,
     ) -> SmtpReply:
         """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
         request that is `unfit` is not `deliver`. A source that cannot `redirect` holds what it should redirect."""
         try:
-            result = await self._guard.scan(request)
+            result = await self._guard.scan(request, body)
             if isinstance(result, Full):
                 return replies.FULL
-            return await self._carry_out(request, result, digest, deliver, redirect)
+            return await self._carry_out(request, body, result, digest, deliver, redirect)
         except StorageError as fault:
             log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
     async def _carry_out(
-        self, request: ScanRequest, result: ScanResult, digest: str, deliver: Deliver, redirect: Redirect | None
+        self,
+        request: ScanRequest,
+        body: MessageBody,
+        result: ScanResult,
+        digest: str,
+        deliver: Deliver,
+        redirect: Redirect | None,
     ) -> SmtpReply:
         decision, action = result.report.decision, result.report.action
         if decision == "deliver":
             return await deliver(result)
         if action is not None and not action.failed and decision == "quarantine":
             if action.name == "redirect":
-                return await self._redirect(request, result, action.to, redirect)
-            return await (self._strip(request, result, deliver) if action.name == "strip" else deliver(result))
+                return await self._redirect(request, body, result, action.to, redirect)
+            return await (self._strip(request, body, result, deliver) if action.name == "strip" else deliver(result))
         if decision == "drop":
             return replies.accepted_reply(result.ggrid)
         if decision == "bounce" and not self.after_queue:
             return replies.refused_reply(result.ggrid)
         if decision == "undecided" and await self._quarantine.undecided_before(digest) < UNDECIDED_BEFORE:
             return replies.UNDECIDED
-        return await self._hold(request, result)
+        return await self._hold(request, body, result)
 
-    async def _hold(self, request: ScanRequest, result: ScanResult) -> SmtpReply:
-        await self._quarantine.keep(request, result, request.body)
+    async def _hold(self, request: ScanRequest, body: MessageBody, result: ScanResult) -> SmtpReply:
+        await self._quarantine.keep(request, result, body)
         return replies.accepted_reply(result.ggrid)
 
     async def _redirect(
-        self, request: ScanRequest, result: ScanResult, mailbox: str, redirect: Redirect | None
+        self, request: ScanRequest, body: MessageBody, result: ScanResult, mailbox: str, redirect: Redirect | None
     ) -> SmtpReply:
         if redirect is None:
-            return await self._hold(request, result)
+            return await self._hold(request, body, result)
         answer = await redirect(result, mailbox)
         if answer.positive:
             return replies.accepted_reply(result.ggrid)
         log.error("message not redirected", ggrid=result.ggrid, code=answer.code)
         # A mailbox that refuses for good is the operator's fault and not the sender's.
-        return replies.TRY_LATER if answer.code < 500 else await self._hold(request, result)
+        return replies.TRY_LATER if answer.code < 500 else await self._hold(request, body, result)
 
-    async def _strip(self, request: ScanRequest, result: ScanResult, deliver: Deliver) -> SmtpReply:
+    async def _strip(self, request: ScanRequest, body: MessageBody, result: ScanResult, deliver: Deliver) -> SmtpReply:
         """The original is safe before anything leaves; one that does not leave comes again, and is held again then."""
-        await self._quarantine.keep(request, result, request.body)
+        await self._quarantine.keep(request, result, body)
         answer = await deliver(result)
         if not answer.positive:
             await self._quarantine.take_back(result.ggrid)

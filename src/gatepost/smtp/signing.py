@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from gatepost.auth.header import format_header
+from gatepost.auth.results import format_header
 from gatepost.auth.signing import PrivateKey, SigningKey, hash_body, make_arc_set, make_dkim_signature
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from gatepost.auth.header import find_forged, format_header
+from gatepost.auth.results import find_forged, format_header
 from gatepost.mail.message import Field
 from gatepost.report import Report
 from gatepost.scanning.edits import Edit

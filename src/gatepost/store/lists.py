@@ -84,13 +84,14 @@ class ListStore(DeferredDeletes):
         rows = {row.name: row for row in (yield from find_lists(where))}
         expired = dict((yield Read(_COUNT_EXPIRED, (where, now()))))
         sizes = {name: row.size - expired.get(row.id, 0) for name, row in rows.items()}
-        built_in = [ListState(definition, sizes.get(definition.name, 0)) for definition in LISTS]
-        custom = [ListState(row.definition, sizes[name]) for name, row in rows.items() if row.definition.custom]
-        return (*built_in, *custom)
+        custom = {name: ListState(row.definition, sizes[name]) for name, row in rows.items() if row.definition.custom}
+        built_in = (ListState(each, sizes.get(each.name, 0)) for each in LISTS if each.name not in custom)
+        return (*built_in, *custom.values())
 
     async def list_definition(self, scope: str | None, name: str) -> ListDefinition | None:
-        """What a list of a scope is; None where there is none of that name."""
-        return BY_NAME[name] if name in BY_NAME else await self._custom_definition(scope, name)
+        """What a list of a scope is; None where there is none of that name. A custom list that is older than a built-in
+        one of its name keeps the name."""
+        return await self._stored_definition(scope, name) or BY_NAME.get(name)
 
     @change
     def create_list(
@@ -125,7 +126,7 @@ class ListStore(DeferredDeletes):
         return deleted
 
     @query
-    def _custom_definition(self, scope: str | None, name: str) -> Work[ListDefinition | None]:
+    def _stored_definition(self, scope: str | None, name: str) -> Work[ListDefinition | None]:
         row = yield from find_list(normalize_scope(scope) or "", storable(name))
         return row.definition if row else None
 

@@ -7,17 +7,19 @@ against them, and the answers that they were given are kept.
 """
 
 import asyncio
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Answers, Question, Questions
-from gatepost.report import Outcome, Report, undecided
-from gatepost.scanning.request import MessageBody
-from gatepost.workers.protocol import JobResult, Purpose
+from gatepost.report import Outcome
+from gatepost.scanning.spool import MessageBody
+from gatepost.workers.fair_queue import LARGE
+from gatepost.workers.protocol import JUDGE, Purpose
 from gatepost.workers.status_page import IDLE
 
+T = TypeVar("T")
 Reason = Literal["stall", "deadline", "crash", "memory", "cpu"]
 
 WHAT_HAPPENED: dict[Reason, str] = {
@@ -28,58 +30,56 @@ WHAT_HAPPENED: dict[Reason, str] = {
     "cpu": "its worker computed without a job",
 }
 MAX_RESTARTS = 5
-LARGE = 1 << 20
-
 
 # Key and version of a snapshot.
 SnapshotName: TypeAlias = tuple[str, str]
 
 
-class ListSnapshot(msgspec.Struct, frozen=True):
-    """The lists of one tenant that no key finds, packed for a worker; empty `data` stands for lists that are empty."""
+class Snapshot(msgspec.Struct, frozen=True):
+    """What workers need of one tenant and that changes now and then, packed: the lists that no key finds, or the learnt
+    models. Empty `data` stands for none."""
 
     key: str = ""
     version: str = ""
     data: bytes = b""
 
 
-class LearntSnapshot(msgspec.Struct, frozen=True):
-    """The learnt models that speak about one tenant's mail, packed for a worker; empty `data` stands for none."""
-
-    key: str = ""
-    version: str = ""
-    data: bytes = b""
+EMPTY = Snapshot()
 
 
-class AnalysisJob(msgspec.Struct, frozen=True):
-    """One message to analyse: `now` is the time that signatures and dates are judged by. With another `purpose` the
-    message, or the picture with that `index` in it, is only to be shown, or its `parts` are to be found. A trial leaves
-    nothing behind that the analysis of mail would find."""
+class Job(Generic[T]):
+    """One message for the workers, over all its attempts.
 
-    ggrid: str
-    envelope: Envelope
-    body: MessageBody
-    now: float
-    lists: ListSnapshot = ListSnapshot()
-    purpose: Purpose = "judge"
-    index: int = 0
-    learnt: LearntSnapshot = LearntSnapshot()
-    parts: tuple[str, ...] = ()
-    is_trial: bool = False
+    `now` is the time that signatures and dates are judged by. With another `purpose` than `JUDGE` the message, or the
+    picture with that `index` in it, is only to be shown, or its `parts` are to be found. A trial leaves nothing behind
+    that the analysis of mail would find. A job runs once.
 
+    The pool keeps here how far it is: `number` names the job within its worker; `result` is what the caller waits for;
+    `sent` are the snapshots that went to the worker with it, by the stage in which the worker loads them; `answers` is
+    the frame that waits for its turn in the worker.
+    """
 
-class Attempt:
-    """An analysis in the pool. `number` names it within its worker; `result` is what its caller waits for; `sent` are
-    the snapshots that went to the worker with it, by the stage in which the worker loads them; `answers` is the frame
-    that waits for its turn in the worker."""
-
-    def __init__(self, job: AnalysisJob, loop: asyncio.AbstractEventLoop) -> None:
-        self.job = job
-        self.size = job.body.size
+    def __init__(
+        self,
+        purpose: Purpose[T],
+        ggrid: str,
+        envelope: Envelope,
+        body: MessageBody,
+        now: float,
+        *,
+        lists: Snapshot = EMPTY,
+        learnt: Snapshot = EMPTY,
+        index: int = 0,
+        parts: tuple[str, ...] = (),
+        is_trial: bool = False,
+    ) -> None:
+        self.purpose, self.ggrid, self.envelope, self.body, self.now = purpose, ggrid, envelope, body, now
+        self.lists, self.learnt, self.index, self.parts, self.is_trial = lists, learnt, index, parts, is_trial
+        self.size, self.tenant = body.size, envelope.tenant
         self.alone = self.size > LARGE
-        self.tenant = job.envelope.tenant
-        self.result: asyncio.Future[JobResult] = loop.create_future()
-        self.arrived = loop.time()
+        self.result: asyncio.Future[T]
+        self.order = 0
+        self.arrived = 0.0
         self.deadline: float | None = None
         self.number = 0
         self.step = 0
@@ -89,6 +89,10 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.answers = b""
         self._restarts = 0
+
+    def arrive(self, order: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Note that the job has come to the pool, as the one with this number."""
+        self.order, self.arrived, self.result = order, loop.time(), loop.create_future()
 
     def learn(self, questions: Questions, answers: Answers) -> None:
         """Keep answers, for this attempt and any later one."""
@@ -101,33 +105,34 @@ class Attempt:
             self.task.cancel()
             self.task = None
 
-    def blame(self, stage: str, reason: Reason, *, can_skip: bool) -> Report | None:
-        """The job killed its worker in this stage: return the report if that ends it, else None for another attempt."""
+    def end(self, reason: str) -> T:
+        """Return the result of a job that comes to no end."""
+        return self.purpose.fail(reason, [Outcome(stage, "failed", why) for stage, why in self.skip.items()])
+
+    def blame(self, stage: str, reason: Reason, *, can_skip: bool) -> T | None:
+        """The job killed its worker in this stage: return the result if that ends it, else None for another attempt."""
         died_before = bool(self.skip)
         self.skip[stage] = WHAT_HAPPENED[reason]
         self.alone = True
-        if self.job.purpose != "judge":
-            return undecided(WHAT_HAPPENED[reason])
+        if self.purpose is not JUDGE:
+            return self.end(WHAT_HAPPENED[reason])
         if died_before or not can_skip:
-            return undecided(f"{stage} broke the analysis: {WHAT_HAPPENED[reason]}", self._outcomes())
+            return self.end(f"{stage} broke the analysis: {WHAT_HAPPENED[reason]}")
         return None
 
-    def restart(self) -> Report | None:
-        """Another message killed the worker, or holds it up: return None for another attempt, or a report after too
+    def restart(self) -> T | None:
+        """Another message killed the worker, or holds it up: return None for another attempt, or the result after too
         many. From the second restart on it has a worker to itself, so that messages that never end cannot displace it
         at each of its questions."""
         self._restarts += 1
         self.alone = self.alone or self._restarts > 1
-        return undecided("its workers were lost again and again") if self._restarts > MAX_RESTARTS else None
+        return self.end("its workers were lost again and again") if self._restarts > MAX_RESTARTS else None
 
-    def expire(self, stage: str | None) -> Report:
-        """Return the report of a job whose time is up, in this stage if one was executing."""
+    def expire(self, stage: str | None) -> T:
+        """Return the result of a job whose time is up, in this stage if one was executing."""
         if stage is not None and stage != IDLE:
             self.skip[stage] = WHAT_HAPPENED["deadline"]
-        return undecided("the analysis ran out of its time", self._outcomes())
-
-    def _outcomes(self) -> list[Outcome]:
-        return [Outcome(stage, "failed", reason) for stage, reason in self.skip.items()]
+        return self.end("the analysis ran out of its time")
 
 
 class PoolCounters(msgspec.Struct, frozen=True):

@@ -11,16 +11,13 @@ that need it are undecided.
 Both memories are bounded in number; the oldest are forgotten first.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from gatepost.report import Report, undecided
-from gatepost.scanning.spool import SpooledBody
-from gatepost.workers.jobs import AnalysisJob, SnapshotName
+from gatepost.workers.jobs import Job, SnapshotName
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -29,15 +26,13 @@ MESSAGE_SECONDS = 600.0
 SNAPSHOT_SECONDS = 60.0
 MAX_REMEMBERED = 10_000
 MAX_SNAPSHOT_DEATHS = 2
-# Bodies that do not know their digest are hashed on the event loop, if they are small.
-_MAX_HASHED = 1 << 20
 
 
 class BrokenStages(msgspec.Struct, frozen=True):
-    """The stages in which a message broke a worker, with what happened, and its report if it got none without them."""
+    """The stages in which a message broke a worker, with what happened, and how it ended if that was the end."""
 
     skip: Mapping[str, str]
-    report: Report | None
+    result: Any
 
 
 class _Expiring(Generic[K, T]):
@@ -79,16 +74,15 @@ class PoisonMemory:
         """Whether any snapshot was blamed lately."""
         return bool(self._deaths)
 
-    def remember(self, job: AnalysisJob, skip: Mapping[str, str], report: Report | None) -> None:
-        """A message broke a worker in these stages; `report` is how it ended, if that was the end."""
-        if digest := _digest(job):
-            self._messages.put((job.purpose, job.index, digest), BrokenStages(dict(skip), report))
+    def remember(self, job: Job[T], result: T | None) -> None:
+        """A message broke a worker in the stages that it skips from now on; `result` is how it ended, if it has."""
+        self._messages.put(_key(job), BrokenStages(dict(job.skip), result))
 
-    def recall(self, job: AnalysisJob) -> BrokenStages | None:
+    def recall(self, job: Job[Any]) -> BrokenStages | None:
         """Return what a copy of this message did, if one broke a worker lately."""
-        if not self._messages or not (digest := _digest(job)):
+        if not self._messages:
             return None
-        found = self._messages.get((job.purpose, job.index, digest))
+        found = self._messages.get(_key(job))
         self.recalled += found is not None
         return found
 
@@ -96,15 +90,10 @@ class PoisonMemory:
         """A worker died while it loaded this snapshot."""
         self._deaths.put(name, (self._deaths.get(name) or 0) + 1)
 
-    def refuse_snapshots(self, names: tuple[SnapshotName, ...]) -> Report | None:
-        """Return the report on a message that needs a snapshot that broke workers; None if it needs none of those."""
-        if any((self._deaths.get(name) or 0) >= MAX_SNAPSHOT_DEATHS for name in names):
-            return undecided("the lists or the policy of its tenant broke the workers that loaded them")
-        return None
+    def refuses(self, names: tuple[SnapshotName, ...]) -> bool:
+        """Whether one of these snapshots broke workers, so that no message that needs it is tried."""
+        return any((self._deaths.get(name) or 0) >= MAX_SNAPSHOT_DEATHS for name in names)
 
 
-def _digest(job: AnalysisJob) -> str:
-    body = job.body
-    if isinstance(body, SpooledBody):
-        return body.sha256
-    return hashlib.sha256(body.read()).hexdigest() if body.size <= _MAX_HASHED else ""
+def _key(job: Job[Any]) -> tuple[str, int, str]:
+    return job.purpose.name, job.index, job.body.sha256

@@ -4,30 +4,31 @@ Each message is analysed in a sealed process (see `sandbox`) that can ask and an
 jobs (`jobs`), answers questions, watches every worker's status page (`status_page`), and ends a worker that stands
 still, grows, outlives a message's deadline or computes without a job. Only this timer kills: a limit inside the process
 could be swallowed by a library or hang with it in native code, and deadlines are guard's own, whatever a page says.
-`jobs.Attempt` decides what follows for the messages inside.
+`jobs.Job` decides what follows for the messages inside.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
+from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy
 from gatepost.questions import Answers, Questions
-from gatepost.report import Report, undecided
-from gatepost.scanning.edits import Cuts
-from gatepost.view.values import NotShown
 from gatepost.workers import protocol
-from gatepost.workers.job_frames import JobFrames
-from gatepost.workers.job_queue import JobQueue, TenantShares
-from gatepost.workers.jobs import LARGE, WHAT_HAPPENED, AnalysisJob, Attempt, PoolCounters, Reason
+from gatepost.workers.fair_queue import LARGE, ReadyJobs, RecentTenants
+from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoolCounters, Reason, Snapshot, SnapshotName
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
-from gatepost.workers.protocol import AttachedMessages, Extracted, Frame, FrameError, JobResult, ViewResult
+from gatepost.workers.protocol import JUDGE, Frame, FrameError
+from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY
 from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
+
+T = TypeVar("T")
 
 RETIRE_AFTER, MAX_VIEWS = 10_000, 2
 _MEASURE_EVERY, _MAX_GROWTH = 200, 256 << 20
@@ -59,42 +60,125 @@ class PoolSettings(msgspec.Struct, frozen=True):
 
     @property
     def stage_seconds(self) -> float:
-        """Never more than a third of the whole, so that a second attempt still fits."""
+        """Never more than a third of the whole, so that a second job still fits."""
         return min(self.stage_limit, self.analysis_timeout / 3)
 
 
+class JobFrames:
+    """Builds what travels to a worker with a job: policy, lists and learnt models that it does not have yet, then the
+    message. All three are snapshots: packed once for each version, then sent to each worker as the same bytes,
+    uncopied. guard notes which version each worker holds, within the bounds of `RecentSnapshots`.
+
+    `antivirus` says whether there is one to ask, `reputation` what zones list."""
+
+    def __init__(
+        self, policy: Policy, tenants: Mapping[str, Policy], *, antivirus: bool, reputation: tuple[str, ...]
+    ) -> None:
+        self._antivirus, self._reputation = antivirus, reputation
+        self._policies: dict[str, Snapshot] = {}
+        for tenant, each in ((None, policy), *tenants.items()):
+            self.publish(tenant, each)
+
+    def publish(self, tenant: str | None, policy: Policy) -> None:
+        """Judge every message of a tenant by this policy from now on; without a tenant, all that have none."""
+        key = _policy_key(tenant)
+        before = self._policies.get(key)
+        version = str(int(before.version) + 1 if before else 1)
+        self._policies[key] = Snapshot(key, version, msgspec.msgpack.encode(policy))
+
+    def snapshots_of(self, job: Job[Any]) -> tuple[SnapshotName, ...]:
+        """The names of the snapshots that a job needs."""
+        policy, others = self._policy_of(job), (job.lists, job.learnt)
+        return ((policy.key, policy.version), *((each.key, each.version) for each in others if each.data))
+
+    def build(self, job: Job[Any], worker: WorkerProcess, raw: bytes) -> list[bytes]:
+        """Return the frames of a job in that worker, and note which snapshots it holds from then on."""
+        policy, lists, learnt = self._policy_of(job), job.lists, job.learnt
+        frames: list[bytes] = []
+        job.sent.clear()
+        for stage, held, snapshot in (
+            (LOAD_POLICY, worker.policies, policy),
+            (LOAD_LISTS, worker.lists, lists),
+            (LOAD_MODELS, worker.learnt, learnt),
+        ):
+            if snapshot.data and held.get(snapshot.key) != snapshot.version:
+                held.put(snapshot.key, snapshot.version, len(snapshot.data))
+                job.sent[stage] = (snapshot.key, snapshot.version)
+                frames += (protocol.snapshot_header(job.number, snapshot.key, len(snapshot.data)), snapshot.data)
+        header = protocol.JobHeader(
+            job.envelope,
+            job.now,
+            lists.key if lists.data else "",
+            job.skip,
+            tuple(job.known.items()),
+            self._antivirus,
+            policy.key,
+            job.purpose.name,
+            job.index,
+            self._reputation,
+            learnt.key if learnt.data else "",
+            job.parts,
+        )
+        frames += (
+            protocol.pack_frame(Frame.JOB, job.number, header),
+            protocol.raw_header(job.number, len(raw)),
+            raw,
+        )
+        return frames
+
+    def _policy_of(self, job: Job[Any]) -> Snapshot:
+        envelope = job.envelope
+        scope = OUTBOUND if envelope.outbound else envelope.tenant
+        return self._policies.get(_policy_key(scope)) or self._policies[_policy_key(None)]
+
+
+def _policy_key(tenant: str | None) -> str:
+    """Return the key of a tenant's policy among the snapshots; each worker gets it with the first job that needs it."""
+    return f"policy:{tenant}" if tenant else "policy"
+
+
 class WorkerPool:
-    """Analyses messages in sealed processes; `answer` is asked for whatever an analysis cannot know by itself."""
+    """Analyses messages in sealed processes; `answer` is asked for whatever an analysis cannot know by itself.
+    `tenants` are the tenants with a policy of their own, `senders` those that have sent mail just now."""
 
     def __init__(
         self,
         settings: PoolSettings,
-        answer: Callable[[AnalysisJob, Questions], Awaitable[Answers]],
+        answer: Callable[[Job[Any], Questions], Awaitable[Answers]],
         policy: Policy,
         tenants: Mapping[str, Policy] = MappingProxyType({}),
+        *,
+        senders: RecentTenants | None = None,
     ) -> None:
         self._settings = settings
         self._answer = answer
         self._frames = JobFrames(policy, tenants, antivirus=settings.antivirus, reputation=settings.reputation)
         self._poison = PoisonMemory()
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
-        self._shares = TenantShares()
-        self._queue: JobQueue[Attempt] = JobQueue(self._shares)
-        self._attempts: dict[Attempt, WorkerProcess | None] = {}
+        self._queue: ReadyJobs[Job[Any]] = ReadyJobs(tenants=senders)
+        self._jobs: dict[Job[Any], WorkerProcess | None] = {}
         # Showing messages to people never takes the last worker, where there are several.
         self._views = asyncio.Semaphore(max(1, min(MAX_VIEWS, settings.processes - 1)))
         self._supervisor: Supervisor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._look_timer: asyncio.TimerHandle | None = None
         self._stopping = False
-        self._jobs = 0
+        self._count = 0
         self._kills: dict[Reason, int] = dict.fromkeys(WHAT_HAPPENED, 0)
 
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop, settings = asyncio.get_running_loop(), self._settings
         files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
-        self._supervisor = supervisor = Supervisor(self, settings.memory, files, settings.slots, self._shares)
+        self._supervisor = supervisor = Supervisor(
+            settings.memory,
+            files,
+            on_frame=self._on_frame,
+            on_lost=self._on_worker_lost,
+            on_ready=self._dispatch,
+            slots=settings.slots,
+            turns=self._queue.turns,
+        )
         try:
             await supervisor.start(settings.processes)
             if supervisor.leaks and not settings.unsealed:
@@ -105,54 +189,46 @@ class WorkerPool:
             await self.stop()
             raise
 
-    async def analyse(self, job: AnalysisJob) -> Report:
-        """Return the report on one message. Whatever the message does to its worker, there is one."""
-        result = await self._run(job)
-        return result if isinstance(result, Report) else undecided("it was shown instead of judged")
-
-    async def show(self, job: AnalysisJob) -> ViewResult:
-        """Return what a person may see of a message, or a picture in it: few at a time, and mail goes first."""
-        try:
-            async with asyncio.timeout(self._settings.analysis_timeout), self._views:
-                result = await self._run(job, patient=True)
-        except TimeoutError:
-            return NotShown("every worker is busy")
-        if isinstance(result, Report | Extracted | AttachedMessages | Cuts):
-            return NotShown(result.reason if isinstance(result, Report) else "it was read for training")
-        return result
-
-    async def extract(self, job: AnalysisJob) -> Extracted | AttachedMessages | Cuts | None:
-        """Return what models learn from a message, or where its parts are; None if it cannot be read."""
-        result = await self._run(job)
-        return result if isinstance(result, Extracted | AttachedMessages | Cuts) else None
-
-    async def _run(self, job: AnalysisJob, *, patient: bool = False) -> JobResult:
+    async def run(self, job: Job[T], *, patient: bool = False) -> T:
+        """Return the result of a job: whatever the message does to its worker, there is one. A `patient` job lets
+        others go first."""
         if self._stopping:
-            return undecided("the service is stopping")
-        self._jobs += 1
-        attempt = Attempt(job, self._loop)
-        if (known := self._recall(attempt)) is not None:
+            return job.end("the service is stopping")
+        self._count += 1
+        job.arrive(self._count, self._loop)
+        if (known := self._recall(job)) is not None:
             return known
-        self._attempts[attempt] = None
-        self._queue.put(attempt, patient=patient)
+        self._jobs[job] = None
+        self._queue.put(job, patient=patient)
         self._dispatch()
         self._watch_soon()
         try:
-            return await attempt.result
+            return await job.result
         finally:
-            self._drop(attempt)
+            self._drop(job)
 
-    def _recall(self, attempt: Attempt) -> Report | None:
+    async def show(self, job: Job[T]) -> T:
+        """Return what a person may see of a message, or a picture in it: few at a time, and mail goes first."""
+        try:
+            async with asyncio.timeout(self._settings.analysis_timeout), self._views:
+                return await self.run(job, patient=True)
+        except TimeoutError:
+            return job.end("every worker is busy")
+
+    def _recall(self, job: Job[T]) -> T | None:
         """Return the report on a message whose copy, or whose snapshots, broke workers; None if it is tried."""
-        broken = self._poison.recall(attempt.job)
+        broken = self._poison.recall(job)
         if broken is not None:
-            attempt.skip.update(broken.skip)
-            if broken.report is not None:
-                return broken.report
-        return self._refuse_snapshots(attempt)
+            job.skip.update(broken.skip)
+            known: T | None = broken.result
+            if known is not None:
+                return known
+        return self._refuse_snapshots(job)
 
-    def _refuse_snapshots(self, attempt: Attempt) -> Report | None:
-        return self._poison.refuse_snapshots(self._frames.snapshots_of(attempt)) if self._poison.has_snapshots else None
+    def _refuse_snapshots(self, job: Job[T]) -> T | None:
+        if self._poison.has_snapshots and self._poison.refuses(self._frames.snapshots_of(job)):
+            return job.end("the lists or the policy of its tenant broke the workers that loaded them")
+        return None
 
     def publish(self, tenant: str | None, policy: Policy) -> None:
         """Judge every message of a tenant by this policy from now on; without a tenant, all that have none."""
@@ -161,10 +237,10 @@ class WorkerPool:
     async def stop(self) -> None:
         """Let analyses finish for a few seconds, leave the rest undecided, and end every process."""
         self._stopping = True
-        if self._attempts:
-            await asyncio.wait([attempt.result for attempt in self._attempts], timeout=_STOP_SECONDS)
-        for attempt in list(self._attempts):
-            self._settle(attempt, undecided("the service is stopping"))
+        if self._jobs:
+            await asyncio.wait([job.result for job in self._jobs], timeout=_STOP_SECONDS)
+        for job in list(self._jobs):
+            self._settle(job, job.end("the service is stopping"))
         for timer in filter(None, (self._timer, self._look_timer)):
             timer.cancel()
         if self._supervisor is not None:
@@ -174,7 +250,7 @@ class WorkerPool:
         """Figures for metrics and for the operator."""
         supervisor = self._supervisor
         return PoolCounters(
-            jobs=self._jobs,
+            jobs=self._count,
             kills=dict(self._kills),
             restarts=supervisor.replaced if supervisor else 0,
             retired=supervisor.retired if supervisor else 0,
@@ -195,62 +271,58 @@ class WorkerPool:
         assert self._supervisor
         return self._supervisor
 
-    def on_worker_ready(self) -> None:
-        """Give waiting jobs to a new worker."""
-        self._dispatch()
-
     def _dispatch(self) -> None:
         while found := self._queue.next(self._workers):
-            attempt, worker = found
+            job, worker = found
             # What it would break may have broken while it waited.
-            if not attempt.skip and (known := self._recall(attempt)) is not None:
-                del self._attempts[attempt]
-                self._settle(attempt, known)
+            if not job.skip and (known := self._recall(job)) is not None:
+                del self._jobs[job]
+                self._settle(job, known)
             else:
-                self._begin(attempt, worker)
+                self._begin(job, worker)
 
-    def _begin(self, attempt: Attempt, worker: WorkerProcess) -> None:
-        attempt.deadline = attempt.deadline or self._loop.time() + self._settings.analysis_timeout
-        self._attempts[attempt] = worker
-        worker.take(attempt)
-        if attempt.size > LARGE:
-            attempt.task = self._loop.create_task(self._load(attempt, worker))
+    def _begin(self, job: Job[Any], worker: WorkerProcess) -> None:
+        job.deadline = job.deadline or self._loop.time() + self._settings.analysis_timeout
+        self._jobs[job] = worker
+        worker.take(job)
+        if job.size > LARGE:
+            job.task = self._loop.create_task(self._load(job, worker))
             return
         try:
-            raw = attempt.job.body.read()
+            raw = job.body.read()
         except (OSError, ValueError):
-            self._fail_unreadable(attempt)
+            self._fail_unreadable(job)
         else:
-            self._send_job(attempt, worker, raw)
+            self._send_job(job, worker, raw)
 
-    async def _load(self, attempt: Attempt, worker: WorkerProcess) -> None:
+    async def _load(self, job: Job[Any], worker: WorkerProcess) -> None:
         """A large message is read from disk beside the event loop, and only once a worker waits for it."""
         try:
-            raw = await asyncio.to_thread(attempt.job.body.read)
+            raw = await asyncio.to_thread(job.body.read)
         except (OSError, ValueError):
-            self._fail_unreadable(attempt)
+            self._fail_unreadable(job)
             return
-        attempt.task = None
-        self._send_job(attempt, worker, raw)
+        job.task = None
+        self._send_job(job, worker, raw)
 
-    def _fail_unreadable(self, attempt: Attempt) -> None:
-        _log.error("message unreadable", ggrid=attempt.job.ggrid)
-        self._settle(attempt, undecided("the message could not be read from disk"))
+    def _fail_unreadable(self, job: Job[Any]) -> None:
+        _log.error("message unreadable", ggrid=job.ggrid)
+        self._settle(job, job.end("the message could not be read from disk"))
 
-    def _send_job(self, attempt: Attempt, worker: WorkerProcess, raw: bytes) -> None:
-        worker.channel.send(*self._frames.build(attempt, worker, raw))
-        worker.begin_turn(attempt, self._loop.time())
+    def _send_job(self, job: Job[Any], worker: WorkerProcess, raw: bytes) -> None:
+        worker.channel.send(*self._frames.build(job, worker, raw))
+        worker.begin_turn(job, self._loop.time())
 
-    def on_frame(self, worker: WorkerProcess, kind: Frame, number: int, body: bytes) -> None:
+    def _on_frame(self, worker: WorkerProcess, kind: Frame, number: int, body: bytes) -> None:
         """Handle one frame of a worker; `FrameError` ends the worker."""
         if number not in worker.turns:
             raise FrameError("not this job's turn")
         worker.end_turn(number)
-        attempt = worker.jobs.get(number)
-        if attempt is not None and kind is Frame.ASK:
-            self._handle_ask(attempt, worker, protocol.read_ask(body))
-        elif attempt is not None:
-            self._finish(attempt, worker, protocol.read_result(attempt.job.purpose, kind, body))
+        job = worker.jobs.get(number)
+        if job is not None and kind is Frame.ASK:
+            self._handle_ask(job, worker, protocol.read_ask(body))
+        elif job is not None:
+            self._finish(job, worker, job.purpose.read_result(kind, body))
         self._give_turns(worker)
 
     def _give_turns(self, worker: WorkerProcess) -> None:
@@ -263,59 +335,59 @@ class WorkerPool:
         if answered is not None and not worker.turns:
             worker.resume(self._loop.time())
 
-    def _handle_ask(self, attempt: Attempt, worker: WorkerProcess, ask: protocol.Ask) -> None:
-        if ask.step != attempt.step + 1 or attempt.job.purpose != "judge":
+    def _handle_ask(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask) -> None:
+        if ask.step != job.step + 1 or job.purpose is not JUDGE:
             raise FrameError("a step out of order")
-        attempt.step = ask.step
-        attempt.task = self._loop.create_task(self._answer_questions(attempt, worker, ask))
+        job.step = ask.step
+        job.task = self._loop.create_task(self._answer_questions(job, worker, ask))
 
-    async def _answer_questions(self, attempt: Attempt, worker: WorkerProcess, ask: protocol.Ask) -> None:
+    async def _answer_questions(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask) -> None:
         try:
-            answers = await self._answer(attempt.job, ask.questions)
-            attempt.learn(ask.questions, answers)
+            answers = await self._answer(job, ask.questions)
+            job.learn(ask.questions, answers)
         except Exception:  # noqa: BLE001  whatever it was, it is logged, and the message is not lost
-            _log.exception("questions unanswered", ggrid=attempt.job.ggrid)
-            self._settle(attempt, undecided("what it asked for could not be looked up"))
+            _log.exception("questions unanswered", ggrid=job.ggrid)
+            self._settle(job, job.end("what it asked for could not be looked up"))
             return
-        attempt.task = None
-        frame = protocol.pack_frame(Frame.ANSWERS, attempt.number, protocol.StepAnswers(ask.step, answers))
-        worker.keep_answers(attempt, frame)
+        job.task = None
+        frame = protocol.pack_frame(Frame.ANSWERS, job.number, protocol.StepAnswers(ask.step, answers))
+        worker.keep_answers(job, frame)
         self._give_turns(worker)
 
-    def _finish(self, attempt: Attempt, worker: WorkerProcess, report: JobResult) -> None:
-        worker.release(attempt)
-        del self._attempts[attempt]
-        self._settle(attempt, report)
-        if worker.served >= RETIRE_AFTER or self._has_grown(attempt, worker):
+    def _finish(self, job: Job[T], worker: WorkerProcess, result: T) -> None:
+        worker.release(job)
+        del self._jobs[job]
+        self._settle(job, result)
+        if worker.served >= RETIRE_AFTER or self._has_grown(job, worker):
             self._running.retire(worker)
         self._running.end_if_retired(worker)
 
-    def _has_grown(self, attempt: Attempt, worker: WorkerProcess) -> bool:
-        if worker.jobs or (attempt.size <= LARGE and worker.served % _MEASURE_EVERY):
+    def _has_grown(self, job: Job[Any], worker: WorkerProcess) -> bool:
+        if worker.jobs or (job.size <= LARGE and worker.served % _MEASURE_EVERY):
             return False
         return worker.measure_growth() > min(_MAX_GROWTH, self._settings.memory // 2)
 
-    def _settle(self, attempt: Attempt, report: JobResult) -> None:
-        if not attempt.result.done():
-            attempt.result.set_result(report)
-        self._drop(attempt)
+    def _settle(self, job: Job[T], result: T) -> None:
+        if not job.result.done():
+            job.result.set_result(result)
+        self._drop(job)
 
-    def _drop(self, attempt: Attempt) -> None:
-        """Forget an attempt, wherever it is: it has its report, or its caller no longer waits."""
-        if attempt not in self._attempts:
+    def _drop(self, job: Job[Any]) -> None:
+        """Forget a job, wherever it is: it has its report, or its caller no longer waits."""
+        if job not in self._jobs:
             return
-        worker = self._attempts.pop(attempt)
+        worker = self._jobs.pop(job)
         if worker is None:
-            self._queue.remove(attempt)
+            self._queue.remove(job)
             return
-        self._take_out(attempt, worker)
+        self._take_out(job, worker)
         self._running.end_if_retired(worker)
         self._dispatch()
 
-    def _take_out(self, attempt: Attempt, worker: WorkerProcess) -> None:
-        attempt.reset()
-        worker.release(attempt)
-        worker.channel.send(protocol.raw_frame(Frame.CANCEL, attempt.number, b""))
+    def _take_out(self, job: Job[Any], worker: WorkerProcess) -> None:
+        job.reset()
+        worker.release(job)
+        worker.channel.send(protocol.raw_frame(Frame.CANCEL, job.number, b""))
 
     def _watch_soon(self) -> None:
         if self._timer is None:
@@ -327,9 +399,9 @@ class WorkerPool:
         now = self._loop.time()
         # A message waits for its first worker for as long as it takes, if there is any worker at all.
         patience = float("inf") if self._running.ready else self._settings.analysis_timeout
-        for attempt, worker in list(self._attempts.items()):
-            if now >= (attempt.deadline or attempt.arrived + patience):
-                self._expire(attempt, worker)
+        for job, worker in list(self._jobs.items()):
+            if now >= (job.deadline or job.arrived + patience):
+                self._expire(job, worker)
         for worker in list(self._workers):
             if worker.is_overdue(now):
                 worker.kill("deadline")
@@ -337,7 +409,7 @@ class WorkerPool:
                 worker.kill("stall")
             elif worker.is_slow(_SLOW_CPU):
                 self._relieve(worker)
-        if self._attempts or any(worker.busy for worker in self._workers):
+        if self._jobs or any(worker.busy for worker in self._workers):
             self._watch_soon()
 
     def _relieve(self, worker: WorkerProcess) -> None:
@@ -346,11 +418,11 @@ class WorkerPool:
         if not self._running.relieve(worker):
             return
         executing = worker.state.job
-        for attempt in list(worker.jobs.values()):
-            if executing and attempt.number != executing and attempt.restart() is None:
-                self._take_out(attempt, worker)
-                self._attempts[attempt] = None
-                self._queue.put(attempt, again=True)
+        for job in list(worker.jobs.values()):
+            if executing and job.number != executing and job.restart() is None:
+                self._take_out(job, worker)
+                self._jobs[job] = None
+                self._queue.put(job, again=True)
         self._running.end_if_retired(worker)
 
     def _look_at_idle(self) -> None:
@@ -360,39 +432,39 @@ class WorkerPool:
             if worker.idle_cpu() > _MAX_IDLE_CPU:
                 worker.kill("cpu")
 
-    def _expire(self, attempt: Attempt, worker: WorkerProcess | None) -> None:
+    def _expire(self, job: Job[Any], worker: WorkerProcess | None) -> None:
         """End a job whose time is up, and the worker if it was its turn; the page only says which stage to name."""
-        state = worker.state if worker and attempt.number in worker.turns else None
-        named = state is not None and state.job == attempt.number
-        report = attempt.expire(state.stage if state and named else None)
+        state = worker.state if worker and job.number in worker.turns else None
+        named = state is not None and state.job == job.number
+        result = job.expire(state.stage if state and named else None)
         if named:
-            self._poison.remember(attempt.job, attempt.skip, report)
+            self._poison.remember(job, result)
         if worker and state:
             worker.kill("deadline")
-        self._settle(attempt, report)
+        self._settle(job, result)
 
-    def on_worker_lost(self, worker: WorkerProcess) -> None:
+    def _on_worker_lost(self, worker: WorkerProcess) -> None:
         """Blame the job that executed in a worker that has ended; the others start again."""
         reason: Reason = worker.kill_reason or ("memory" if worker.out_of_memory else "crash")
         state = worker.state
         # At a deadline the late job has its report already; the one that executes is not late itself.
         blamed = None if reason in ("deadline", "cpu") else worker.jobs.get(state.job)
-        for attempt in list(worker.jobs.values()):
-            self._attempts[attempt] = None
-            attempt.reset()
-            if attempt is blamed and state.stage in attempt.sent:
-                self._poison.blame_snapshot(attempt.sent[state.stage])
-                end = self._refuse_snapshots(attempt) or attempt.restart()
-            elif attempt is blamed:
-                end = attempt.blame(state.stage, reason, can_skip=worker.can_skip(state.stage))
-                self._poison.remember(attempt.job, attempt.skip, end)
+        for job in list(worker.jobs.values()):
+            self._jobs[job] = None
+            job.reset()
+            if job is blamed and state.stage in job.sent:
+                self._poison.blame_snapshot(job.sent[state.stage])
+                end = self._refuse_snapshots(job) or job.restart()
+            elif job is blamed:
+                end = job.blame(state.stage, reason, can_skip=worker.can_skip(state.stage))
+                self._poison.remember(job, end)
             else:
-                end = attempt.restart()
+                end = job.restart()
             if end is None:
-                self._queue.put(attempt, again=True)
+                self._queue.put(job, again=True)
             else:
-                self._settle(attempt, end)
+                self._settle(job, end)
         self._kills[reason] += 1
-        ggrid = blamed.job.ggrid if blamed else None
+        ggrid = blamed.ggrid if blamed else None
         _log.warning("worker lost", reason=reason, stage=state.stage, ggrid=ggrid, served=worker.served)
         self._dispatch()

@@ -16,9 +16,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from gatepost.workers.job_queue import TenantShares, TenantTurns
-from gatepost.workers.jobs import Attempt, Reason
+from gatepost.workers.fair_queue import TenantQueue, Turns
+from gatepost.workers.jobs import Job, Reason
 from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnapshots
 from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, WorkerState
 
@@ -44,13 +45,13 @@ class WorkerProcess:
         status_page: StatusPage,
         on_frame: Callable[["WorkerProcess", Frame, int, bytes], None],
         on_end: Callable[["WorkerProcess"], None],
-        shares: TenantShares | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.number = number
         self.channel = Channel(loop, sock, partial(on_frame, self), partial(on_end, self))
-        self.jobs: dict[int, Attempt] = {}
+        self.jobs: dict[int, Job[Any]] = {}
         self.turns: dict[int, float] = {}
-        self._answered: TenantTurns[Attempt] = TenantTurns(shares or TenantShares())
+        self._answered: TenantQueue[Job[Any]] = TenantQueue(turns or Turns())
         self._of_tenants: Counter[str | None] = Counter()
         self.policies: RecentSnapshots[str] = RecentSnapshots()
         self.lists: RecentSnapshots[str] = RecentSnapshots()
@@ -101,7 +102,7 @@ class WorkerProcess:
 
     @property
     def taken_alone(self) -> bool:
-        return len(self.jobs) == 1 and any(attempt.alone for attempt in self.jobs.values())
+        return len(self.jobs) == 1 and any(job.alone for job in self.jobs.values())
 
     @property
     def state(self) -> WorkerState:
@@ -122,19 +123,19 @@ class WorkerProcess:
         """Whether a message can be judged without this stage."""
         return self._status_page.stages.can_skip(stage)
 
-    def take(self, attempt: Attempt) -> None:
+    def take(self, job: Job[Any]) -> None:
         """Give the job a number in this worker, and count it."""
-        attempt.number = next(self._numbers)
-        self.jobs[attempt.number] = attempt
-        self._bytes += attempt.size
-        self._of_tenants[attempt.tenant] += 1
+        job.number = next(self._numbers)
+        self.jobs[job.number] = job
+        self._bytes += job.size
+        self._of_tenants[job.tenant] += 1
 
-    def begin_turn(self, attempt: Attempt, now: float) -> None:
+    def begin_turn(self, job: Job[Any], now: float) -> None:
         """It is the worker's turn in this job; an idle worker's time starts now."""
         if not self.turns:
             self._seen, self._since, self._waited = -1, now, None
             self._busy_cpu = None
-        self.turns[attempt.number] = attempt.deadline or now
+        self.turns[job.number] = job.deadline or now
         self._had_turn = True
 
     def end_turn(self, number: int) -> None:
@@ -142,24 +143,24 @@ class WorkerProcess:
         del self.turns[number]
         self._busy_cpu = None
 
-    def keep_answers(self, attempt: Attempt, answers: bytes) -> None:
+    def keep_answers(self, job: Job[Any], answers: bytes) -> None:
         """Keep the answers of a job until it is the turn of its tenant. Else each step of a message would wait for all
         suspended messages of a tenant that sends many."""
-        attempt.answers = answers
-        self._answered.append(attempt)
+        job.answers = answers
+        self._answered.add(job)
 
     @property
-    def next_answered(self) -> Attempt | None:
+    def next_answered(self) -> Job[Any] | None:
         """The suspended job that is to be resumed next."""
-        return self._answered.first if self._answered.count else None
+        return self._answered.first() if self._answered.count else None
 
     def resume(self, now: float) -> None:
         """Send answers that wait, as long as there is room for another turn."""
-        while self._answered.count and len(self.turns) < MAX_TURNS:
-            attempt = self._answered.take(self._answered.first)
-            self.begin_turn(attempt, now)
-            self.channel.send(attempt.answers)
-            attempt.answers = b""
+        while len(self.turns) < MAX_TURNS and (job := self.next_answered) is not None:
+            self._answered.take(job)
+            self.begin_turn(job, now)
+            self.channel.send(job.answers)
+            job.answers = b""
 
     def is_slow(self, seconds: float) -> bool:
         """Whether it has used so much CPU, as seen from call to call, without sending a frame."""
@@ -175,12 +176,14 @@ class WorkerProcess:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self._pid, _NICE)
 
-    def release(self, attempt: Attempt) -> None:
+    def release(self, job: Job[Any]) -> None:
         """Count a job out: it is done, or given up, and then what the worker still says about it is ignored."""
-        self._answered.discard(attempt)
-        if self.jobs.pop(attempt.number, None) is not None:
-            self._bytes -= attempt.size
-            self._of_tenants -= Counter((attempt.tenant,))
+        self._answered.discard(job)
+        if self.jobs.pop(job.number, None) is not None:
+            self._bytes -= job.size
+            self._of_tenants[job.tenant] -= 1
+            if not self._of_tenants[job.tenant]:
+                del self._of_tenants[job.tenant]
             self.served += 1
 
     def is_stalled(self, now: float, limit: float) -> bool:

@@ -12,8 +12,9 @@ guard must also know which snapshots a worker still has. Both see the same jobs 
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import partial
 from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
@@ -24,11 +25,11 @@ from gatepost.policy.rules import title_of_list
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
 from gatepost.report import Line, Outcome, Report, undecided
 from gatepost.scanning.edits import Cuts
-from gatepost.view.values import NotShown, Picture, View
+from gatepost.view.values import MAX_NAME, NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-Purpose = Literal["judge", "view", "picture", "features", "report", "strip"]
+PurposeName = Literal["judge", "view", "picture", "features", "report", "strip"]
 
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
@@ -85,14 +86,11 @@ class AttachedMessages(msgspec.Struct, frozen=True, tag=True):
     messages: Annotated[tuple[Attached, ...], msgspec.Meta(max_length=MAX_ATTACHED)] = ()
 
 
-ViewResult = View | Picture | NotShown
-JobResult = Report | ViewResult | Extracted | AttachedMessages | Cuts
-
 _Short = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class Job(msgspec.Struct, frozen=True, array_like=True):
-    """One message to analyse; its bytes follow in a frame of their own.
+class JobHeader(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker has to know of a job (`workers.jobs.Job`) beside its bytes, which follow in a frame of their own.
 
     `lists`, `policy` and `learnt` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers
     that an attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are
@@ -107,7 +105,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     known: tuple[tuple[Question, Answer], ...] = ()
     antivirus: bool = False
     policy: str = "policy"
-    purpose: Purpose = "judge"
+    purpose: PurposeName = "judge"
     index: int = 0
     reputation: tuple[str, ...] = ()
     learnt: str = ""
@@ -165,8 +163,15 @@ _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(
 _attached: msgspec.msgpack.Decoder[AttachedMessages | NotShown] = msgspec.msgpack.Decoder(AttachedMessages | NotShown)
 _cuts: msgspec.msgpack.Decoder[Cuts | NotShown] = msgspec.msgpack.Decoder(Cuts | NotShown)
 _features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
-_job = msgspec.msgpack.Decoder(Job)
+_job = msgspec.msgpack.Decoder(JobHeader)
 _given = msgspec.msgpack.Decoder(StepAnswers)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
+        raise FrameError(f"a frame could not be read: {type(fault).__name__}") from None
 
 
 def raw_frame(kind: Frame, job: int, body: bytes) -> bytes:
@@ -203,13 +208,13 @@ def read_report(body: bytes) -> Report:
     """
     result = _decode(_report, body)
     if result.decision == "undecided" or result.action is not None:
-        raise FrameError("a worker decided not to decide, or where mail is sent")
+        raise FrameError("a worker left its message undecided, or chose an action")
     if not all(map(_is_tag, result.tags)):
-        raise FrameError("a tag that is none")
+        raise FrameError("a tag that is not in the registry")
     if not all(map(_is_finding, result.lines)):
-        raise FrameError("a finding that is none")
+        raise FrameError("a finding that is not in the registry")
     if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
-        raise FrameError("a stage that is none")
+        raise FrameError("a stage with a name that no stage has")
     numbers: list[float] = [result.score, *(file.size for file in result.files)]
     for line in result.lines:
         numbers += (line.weight, line.counted, line.strength)
@@ -249,28 +254,37 @@ def read_failed(body: bytes) -> Failed:
     return _decode(_failed, body)
 
 
-_READERS: dict[Purpose, Callable[[bytes], JobResult]] = {
-    "judge": read_report,
-    "view": read_view,
-    "picture": read_picture,
-    "features": lambda body: _decode(_features, body),
-    "report": lambda body: _decode(_attached, body),
-    "strip": lambda body: _decode(_cuts, body),
-}
+class Purpose(Generic[T]):
+    """What a message is handed to a worker for. `read` decodes what a worker answers then; `fail` makes the result of a
+    job that came to no end, from the reason and the stages that failed."""
+
+    def __init__(
+        self, name: PurposeName, read: Callable[[bytes], T], fail: Callable[[str, Iterable[Outcome]], T]
+    ) -> None:
+        self.name, self.read, self.fail = name, read, fail
+
+    def read_result(self, kind: Frame, body: bytes) -> T:
+        """Decode the body of a DONE or FAILED frame."""
+        if kind is Frame.DONE:
+            return self.read(body)
+        failed = read_failed(body)
+        reason = f"{failed.stage} broke the analysis: {failed.reason}" if self.name == "judge" else failed.reason
+        return self.fail(reason, [Outcome(failed.stage, "failed", failed.reason)])
 
 
-def read_result(purpose: Purpose, kind: Frame, body: bytes) -> JobResult:
-    """Decode the body of a DONE or FAILED frame of a job with this purpose."""
-    if kind is Frame.DONE:
-        return _READERS[purpose](body)
-    failed = read_failed(body)
-    if purpose != "judge":
-        return NotShown(failed.reason)
-    outcome = Outcome(failed.stage, "failed", failed.reason)
-    return undecided(f"{failed.stage} broke the analysis: {failed.reason}", [outcome])
+def _not_shown(reason: str, _outcomes: Iterable[Outcome]) -> NotShown:
+    return NotShown(reason[:MAX_NAME])
 
 
-def read_job(body: bytes) -> Job:
+JUDGE: Purpose[Report] = Purpose("judge", read_report, undecided)
+VIEW: Purpose[View | NotShown] = Purpose("view", read_view, _not_shown)
+PICTURE: Purpose[Picture | NotShown] = Purpose("picture", read_picture, _not_shown)
+FEATURES: Purpose[Extracted | NotShown] = Purpose("features", partial(_decode, _features), _not_shown)
+ATTACHED: Purpose[AttachedMessages | NotShown] = Purpose("report", partial(_decode, _attached), _not_shown)
+STRIP: Purpose[Cuts | NotShown] = Purpose("strip", partial(_decode, _cuts), _not_shown)
+
+
+def read_job(body: bytes) -> JobHeader:
     """Decode the body of a JOB frame."""
     return _job.decode(body)
 
@@ -292,13 +306,6 @@ def read_snapshot(body: bytes) -> tuple[str, memoryview]:
     (size,) = _KEY_SIZE.unpack_from(body)
     start = _KEY_SIZE.size + size
     return body[_KEY_SIZE.size : start].decode(), memoryview(body)[start:]
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
-        raise FrameError(f"a frame could not be read: {type(fault).__name__}") from None
 
 
 class FrameReader:

@@ -4,12 +4,12 @@ import asyncio
 import itertools
 import os
 import socket
-from typing import Protocol
+from collections.abc import Callable
 
 import structlog
 
 from gatepost.workers import protocol
-from gatepost.workers.job_queue import TenantShares
+from gatepost.workers.fair_queue import Turns
 from gatepost.workers.loader_client import LoaderClient, LoaderError, WorkerFiles
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import Frame, FrameError
@@ -29,34 +29,25 @@ class SealError(RuntimeError):
     """Workers cannot be started, or cannot be shut in; the text is one sentence for the operator."""
 
 
-class PoolCallbacks(Protocol):
-    """What the supervisor tells the pool."""
-
-    def on_frame(self, worker: WorkerProcess, kind: Frame, number: int, body: bytes) -> None:
-        """A worker has sent a frame about a job; `FrameError` ends the worker."""
-        ...
-
-    def on_worker_lost(self, worker: WorkerProcess) -> None:
-        """A worker has ended with the jobs inside; the supervisor replaces it in any case."""
-        ...
-
-    def on_worker_ready(self) -> None:
-        """One more worker can take jobs."""
-        ...
-
-
 class Supervisor:
     """The worker processes. `workers` holds each from its order to its end; `leaks` is what a sealed worker could
     nevertheless do; `replaced`, `retired` and `relieved` count. With `must_be_sealed`, which the pool sets once the
-    first workers have proven their seal, a worker that is not sealed is ended and replaced."""
+    first workers have proven their seal, a worker that is not sealed is ended and replaced.
+
+    The pool is told of every frame about a job (`on_frame`, whose `FrameError` ends the worker), of a worker that has
+    ended with the jobs inside (`on_lost`), which is replaced in any case, and of one more that takes jobs (`on_ready`).
+    """
 
     def __init__(
         self,
-        callbacks: PoolCallbacks,
         memory: int,
         files: WorkerFiles,
+        *,
+        on_frame: Callable[[WorkerProcess, Frame, int, bytes], None],
+        on_lost: Callable[[WorkerProcess], None],
+        on_ready: Callable[[], None],
         slots: int = 0,
-        shares: TenantShares | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.must_be_sealed = False
         self.workers: dict[int, WorkerProcess] = {}
@@ -64,10 +55,10 @@ class Supervisor:
         self.replaced = 0
         self.retired = 0
         self.relieved = 0
-        self._callbacks = callbacks
+        self._tell_frame, self._tell_lost, self._tell_ready = on_frame, on_lost, on_ready
         self._memory = memory
         self._files = files
-        self._shares = shares or TenantShares()
+        self._turns = turns or Turns()
         self._max_relieved = max(MAX_RELIEVED, min(slots, MOST_RELIEVED))
         self._loop = asyncio.get_running_loop()
         self._loader = LoaderClient(self._on_started, self._on_loader_lost, files)
@@ -141,7 +132,7 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         page = new_status_page()
         self.workers[number] = WorkerProcess(
-            number, self._loop, ours, StatusPage(page), self._on_frame, self._on_end, self._shares
+            number, self._loop, ours, StatusPage(page), self._on_frame, self._on_end, self._turns
         )
         self._loader.spawn(protocol.Spawn(number, self._memory), theirs, page)
         theirs.close()
@@ -159,7 +150,7 @@ class Supervisor:
         if kind is Frame.READY:
             self._on_report(worker, protocol.read_ready(body))
         else:
-            self._callbacks.on_frame(worker, kind, number, body)
+            self._tell_frame(worker, kind, number, body)
 
     def _on_report(self, worker: WorkerProcess, report: protocol.Ready) -> None:
         if worker.reported:
@@ -178,11 +169,11 @@ class Supervisor:
             worker.measure_growth()
             self._pause = _PAUSE_SECONDS[0]
             self._changed.set()
-            self._callbacks.on_worker_ready()
+            self._tell_ready()
 
     def _on_end(self, worker: WorkerProcess) -> None:
         del self.workers[worker.number]
-        self._callbacks.on_worker_lost(worker)
+        self._tell_lost(worker)
         worker.close()
         self.replaced += 1
         if worker.retiring:

@@ -54,8 +54,7 @@ from gatepost.questions import (
 )
 from gatepost.report import Report
 from gatepost.stages import Context
-from gatepost.view.message import build_view
-from gatepost.view.picture import draw_picture
+from gatepost.view.message import build_view, draw_picture
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")

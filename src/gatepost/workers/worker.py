@@ -32,9 +32,9 @@ from gatepost.stages import Context
 from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_learnt_models
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
-from gatepost.view.message import build_view
-from gatepost.view.picture import draw_picture
+from gatepost.view.message import build_view, draw_picture
 from gatepost.workers import protocol
+from gatepost.workers.fair_queue import LARGE
 from gatepost.workers.protocol import (
     HEADER,
     MAX_QUESTIONS,
@@ -44,14 +44,13 @@ from gatepost.workers.protocol import (
     AttachedMessages,
     Extracted,
     Frame,
-    Job,
-    JobResult,
+    JobHeader,
+    PurposeName,
     RecentSnapshots,
 )
 from gatepost.workers.sandbox import SOCKET, give_back_memory, seal
 from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_MODELS, LOAD_POLICY, RECEIVE, StatusPage
 
-LARGE = 1 << 20
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
 _COLLECT_EVERY = 20_000
 
@@ -150,23 +149,23 @@ class Worker:
             context = inject(raw, context)
         self._runs[number] = run
         if job.purpose != "judge":
-            self._show(run, raw, job, context.mark)
+            self._read(run, raw, job, context.mark)
             return
         run.analysis = analyse(raw, job.envelope, context)
         del raw  # the analysis holds it, and lets go of it as soon as it ends
         self._advance(run, lambda: next(run.analysis))
 
-    def _show(self, run: _Run, raw: bytes, job: Job, mark: Callable[[str], None]) -> None:
-        """Show the message to a person, or read it for training: nothing is asked, and nothing judged."""
+    def _read(self, run: _Run, raw: bytes, job: JobHeader, mark: Callable[[str], None]) -> None:
+        """Read the message for a person or for training, or find its parts: nothing is asked, and nothing judged."""
         try:
             mark("parse")
-            shown = _show(raw, job)
+            found = _READERS[job.purpose](raw, job)
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
             self._end(run, self._encode_failure(run, f"it crashed ({type(fault).__name__})"))
         else:
-            self._end(run, self._encode_result(run, shown))
+            self._end(run, self._encode_result(run, found))
 
     def _resume(self, number: int, body: bytes) -> None:
         run = self._runs.get(number)
@@ -220,7 +219,7 @@ class Worker:
             gc.collect()
             give_back_memory()
 
-    def _encode_result(self, run: _Run, report: JobResult) -> bytes:
+    def _encode_result(self, run: _Run, report: msgspec.Struct) -> bytes:
         try:
             body = msgspec.msgpack.encode(report)
         except UnicodeEncodeError:
@@ -231,20 +230,6 @@ class Worker:
 
     def _encode_failure(self, run: _Run, reason: str) -> bytes:
         return protocol.pack_frame(Frame.FAILED, run.number, protocol.Failed(self._status_page.state.stage, reason))
-
-
-def _show(raw: bytes, job: Job) -> JobResult:
-    match job.purpose:
-        case "view":
-            return build_view(raw)
-        case "picture":
-            return draw_picture(raw, job.index)
-        case "strip":
-            return Cuts(tuple(Cut(*place) for place in find_parts(raw, job.parts)[:MAX_CUTS]))
-        case "report":
-            return AttachedMessages(tuple(map(_read_attached, find_reported_messages(raw))))
-    row, signature, sender, data = _read_features(raw)
-    return Extracted(data, row, signature, sender)
 
 
 def _read_attached(raw: bytes) -> Attached:
@@ -260,6 +245,24 @@ def _read_features(raw: bytes) -> tuple[bytes, tuple[int, ...], str, bytes]:
     sender = message.senders[0].domain[:255] if message.senders else ""
     signature = compute_signature(features.text)
     return make_row(message, features), signature, sender, msgspec.msgpack.encode(features)
+
+
+def _extract(raw: bytes, _job: JobHeader) -> Extracted:
+    row, signature, sender, data = _read_features(raw)
+    return Extracted(data, row, signature, sender)
+
+
+def _find_places(raw: bytes, job: JobHeader) -> Cuts:
+    return Cuts(tuple(Cut(*place) for place in find_parts(raw, job.parts)[:MAX_CUTS]))
+
+
+_READERS: dict[PurposeName, Callable[[bytes, JobHeader], msgspec.Struct]] = {
+    "view": lambda raw, _job: build_view(raw),
+    "picture": lambda raw, job: draw_picture(raw, job.index),
+    "features": _extract,
+    "report": lambda raw, _job: AttachedMessages(tuple(map(_read_attached, find_reported_messages(raw)))),
+    "strip": _find_places,
+}
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.headers.clocks import clocks, foreign_charset
+from gatepost.checks.headers.fields import clocks, foreign_charset
 from gatepost.findings import Reading
 from gatepost.kinds import (
     HEADER_CLOCKS_DIFFER,

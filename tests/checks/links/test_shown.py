@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.links.shown import link_text, qr_codes
+from gatepost.checks.links.urls import link_text, qr_codes
 from gatepost.files.values import File
 from gatepost.findings import Reading
 from gatepost.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.auth.results import Authentication, Iprev
-from gatepost.checks.sender.host_names import carries_address, host_names
+from gatepost.checks.sender.sending_host import carries_address, host_names
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import (
     HELO_BARE_IP,

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
-from gatepost.checks.sender.own_domains import own_domain, recipient_domain, self_sent
+from gatepost.checks.sender.authentication import own_domain, recipient_domain, self_sent
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import SENDER_OWN_DOMAIN_SPOOF, SENDER_RECIPIENT_DOMAIN, SENDER_SELF_SENT
 from gatepost.mail.message import Envelope, Message

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.auth.results import Authentication, Dkim
-from gatepost.checks.sender.host_names import provider_absent
+from gatepost.checks.sender.sending_host import provider_absent
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import SENDER_PROVIDER_ABSENT
 from gatepost.mail.message import Envelope

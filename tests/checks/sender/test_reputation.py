@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.sender.reputation import reputation
+from gatepost.checks.sender.history import reputation
 from gatepost.files.values import File
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import (

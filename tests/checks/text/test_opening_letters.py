@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.text.opening_letters import opening_letter
+from gatepost.checks.text.fraud import opening_letter
 from gatepost.findings import Reading
 from gatepost.kinds import TEXT_LARGE_SUM, TEXT_OPENING_LETTER, Kind
 from gatepost.mail.reader import read

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.phone_numbers import disguised_number, find_phone_number
+from gatepost.checks.text.fraud import disguised_number, find_phone_number
 from gatepost.findings import Reading
 
 Letter = Callable[..., Reading]

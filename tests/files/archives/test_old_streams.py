@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.files import archive_formats as formats
 
-from gatepost.files.archives import old_streams
+from gatepost.files.archives import decompress
 from gatepost.files.archives.decompress import lzip
 
 TEXT = bytes(random.Random(5).choice(b"abcdefgh \n") for _ in range(40_000))
@@ -18,22 +18,22 @@ LZ4 = Path("/usr/bin/lz4")
 
 @pytest.mark.parametrize("content", [b"a", b"abc" * 900, TEXT, bytes(range(256)) * 40])
 def test_what_was_packed_comes_out(content: bytes) -> None:
-    assert old_streams.uncompress(formats.compress("", content), 1 << 20) == (content, None)
-    assert old_streams.szdd(formats.szdd("", content), 1 << 20) == (content, None)
+    assert decompress.uncompress(formats.compress("", content), 1 << 20) == (content, None)
+    assert decompress.szdd(formats.szdd("", content), 1 << 20) == (content, None)
     assert lzip(formats.lzip("", content), 1 << 20) == (content, None)
-    assert old_streams.lz4(formats.lz4("", content), 1 << 20)[0].startswith(content)
+    assert decompress.lz4(formats.lz4("", content), 1 << 20)[0].startswith(content)
 
 
 @pytest.mark.skipif(not LZ4.exists(), reason="not run: lz4 is not installed")
 @pytest.mark.parametrize("options", [[], ["-9"], ["-BD"], ["-l"], ["--content-size"]])
 def test_frames_of_lz4_itself(options: list[str]) -> None:
     packed = subprocess.run([LZ4, "-c", *options], input=TEXT, capture_output=True, check=True).stdout
-    assert old_streams.lz4(packed, 1 << 20) == (TEXT, None)
+    assert decompress.lz4(packed, 1 << 20) == (TEXT, None)
 
 
 @pytest.mark.parametrize("make", [formats.compress, formats.szdd, formats.lzip, formats.lz4])
 def test_the_limit_holds(make: formats.Make) -> None:
-    decode = {"compress": old_streams.uncompress, "szdd": old_streams.szdd, "lzip": lzip, "lz4": old_streams.lz4}
+    decode = {"compress": decompress.uncompress, "szdd": decompress.szdd, "lzip": lzip, "lz4": decompress.lz4}
     content, unread = decode[make.__name__](make("", TEXT), 1_000)
     assert (content, unread) == (TEXT[:1_000], "size")
 
@@ -44,5 +44,5 @@ def test_no_damage_raises(make: formats.Make, data: st.DataObject) -> None:
     packed = bytearray(make("", b"the payload that must be found" * 9))
     for _ in range(data.draw(st.integers(1, 6))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
-    for decode in (old_streams.uncompress, old_streams.szdd, old_streams.lz4, lzip):
+    for decode in (decompress.uncompress, decompress.szdd, decompress.lz4, lzip):
         assert len(decode(bytes(packed), 10_000)[0]) <= 10_000

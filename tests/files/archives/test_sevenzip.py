@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.files.archives import libarchive, sevenzip
-from gatepost.files.archives.sevenzip_coders import decode_bcj2
+from gatepost.files.archives.sevenzip import decode_bcj2
 from gatepost.files.values import MAX_ATTEMPTS, MAX_READ, MAX_SLOW, File, Trait, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part, Text

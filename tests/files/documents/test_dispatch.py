@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.files.documents import dispatch
-from gatepost.files.signatures import identify
+from gatepost.files.file_types import identify
 from gatepost.files.values import Contents, File, UnpackBudget
 
 

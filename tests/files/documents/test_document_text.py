@@ -13,9 +13,9 @@ from tests.files.letter_formats import LETTER_FORMATS, LetterFormat, docx
 from gatepost.analysis import analyse
 from gatepost.files.documents import office_xml
 from gatepost.files.documents.document_text import MAX_SHOWN, is_readable, read_xml_text
-from gatepost.files.documents.old_office_text import MAX_TEXT as MAX_OLD_TEXT
-from gatepost.files.documents.old_office_text import read_shared_strings, read_word_text
-from gatepost.files.documents.rtf_text import read_rtf_text
+from gatepost.files.documents.old_office import MAX_TEXT as MAX_OLD_TEXT
+from gatepost.files.documents.old_office import read_shared_strings, read_word_text
+from gatepost.files.documents.rtf import read_rtf_text
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_TEXT, File, UnpackBudget
 from gatepost.files.walk import find_files

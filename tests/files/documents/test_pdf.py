@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.files.documents import pdf
-from gatepost.files.documents.pdf_values import PdfName, PdfReference, parse_value
+from gatepost.files.documents.pdf import PdfName, PdfReference, parse_value
 from gatepost.files.values import Contents, File, UnpackBudget
 
 

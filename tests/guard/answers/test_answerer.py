@@ -3,19 +3,19 @@
 import asyncio
 from collections.abc import Sequence
 
-import msgspec
-
 from gatepost.guard.answers.answerer import MAX_REMEMBERED, Answerer
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answers, Dns, DnsAnswer, Hit, Lookup, LookupAnswer
+from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
+from gatepost.workers.jobs import Job
+from gatepost.workers.protocol import JUDGE
 
 FAILED = DnsAnswer("failed")
 
 
-class Job(msgspec.Struct, frozen=True):
-    ggrid: str = "a"
-    envelope: Envelope = Envelope(tenant="t")
-    is_trial: bool = False
+def job(ggrid: str = "a") -> Job[Report]:
+    return Job(JUDGE, ggrid, Envelope(tenant="t"), BytesBody(b""), 0.0)
 
 
 class Names:
@@ -51,10 +51,10 @@ def records(answers: Answers) -> str:
 def test_order_and_duplicates() -> None:
     async def run() -> None:
         names = Names()
-        answers = await Answerer(names).answer(Job(), questions("b a b cached c a"))
+        answers = await Answerer(names).answer(job(), questions("b a b cached c a"))
         assert records(answers) == "b a b cached c a"
         assert sorted(question.name for question in names.asked) == ["a", "b", "c"]
-        assert await Answerer(names).answer(Job(), ()) == ()
+        assert await Answerer(names).answer(job(), ()) == ()
 
     asyncio.run(run())
 
@@ -63,13 +63,13 @@ def test_the_share_of_time_is_for_all_steps_of_a_message() -> None:
     async def run() -> None:
         names = Names()
         answerer = Answerer(names, max_seconds=0.5)
-        assert records(await answerer.answer(Job(), questions("a slow b cached"))) == "a failed b cached"
+        assert records(await answerer.answer(job(), questions("a slow b cached"))) == "a failed b cached"
         asked = len(names.asked)
-        assert records(await answerer.answer(Job(), questions("c cached"))) == "failed cached"
+        assert records(await answerer.answer(job(), questions("c cached"))) == "failed cached"
         assert len(names.asked) == asked, "nothing more is asked for it"
-        assert records(await answerer.answer(Job("other"), questions("c"))) == "c"
+        assert records(await answerer.answer(job("other"), questions("c"))) == "c"
         answerer.forget("a")
-        assert records(await answerer.answer(Job(), questions("c"))) == "c"
+        assert records(await answerer.answer(job(), questions("c"))) == "c"
 
     asyncio.run(run())
 
@@ -84,7 +84,7 @@ def test_time_adds_up_over_steps() -> None:
                 return super().start(question)
 
         answerer = Answerer(Slower(), max_seconds=10.0, clock=lambda: now[0])
-        got = [records(await answerer.answer(Job(), questions(name))) for name in "abcd"]
+        got = [records(await answerer.answer(job(), questions(name))) for name in "abcd"]
         assert got == ["a", "b", "c", "failed"]
 
     asyncio.run(run())
@@ -94,7 +94,7 @@ def test_memory_is_bounded_even_if_nobody_says_that_a_message_ended() -> None:
     async def run() -> None:
         answerer = Answerer(Names())
         for number in range(MAX_REMEMBERED + 10):
-            await answerer.answer(Job(str(number)), ())
+            await answerer.answer(job(str(number)), ())
         assert len(answerer._budgets) == MAX_REMEMBERED
 
     asyncio.run(run())
@@ -114,7 +114,7 @@ def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
     async def run() -> None:
         names = Names()
         question = Lookup((("sender", ("a@b.example",)),))
-        answers = await Answerer(names, lists=Lists()).answer(Job(), (*questions("x"), question))
+        answers = await Answerer(names, lists=Lists()).answer(job(), (*questions("x"), question))
         assert answers == (
             DnsAnswer("found", ("x",)),
             LookupAnswer((Hit("blocked-senders", "tenant", "t:a@b.example"),)),

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gatepost.guard.answers import clamd
@@ -13,14 +12,9 @@ from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.clamd import ClamdClient, parse_reply
 from gatepost.mail.message import Envelope
 from gatepost.questions import Antivirus, AskAntivirus, Dns, DnsAnswer, Lookup, LookupAnswer
-
-
-class Body:
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-
-    def read(self) -> bytes:
-        return self._raw
+from gatepost.scanning.spool import BytesBody
+from gatepost.workers.jobs import Job
+from gatepost.workers.protocol import JUDGE
 
 
 class Daemon:
@@ -65,7 +59,7 @@ async def running(daemon: Daemon, socket: Path) -> AsyncIterator[str]:
 def scanned(raw: bytes, socket: Path, daemon: Daemon) -> Antivirus:
     async def main() -> Antivirus:
         async with running(daemon, socket) as address:
-            return await ClamdClient(address).scan(Body(raw))
+            return await ClamdClient(address).scan(BytesBody(raw))
 
     return asyncio.run(main())
 
@@ -106,14 +100,14 @@ def test_a_daemon_that_breaks_off_has_not_answered(tmp_path: Path, reply: bytes)
 
 @pytest.mark.parametrize("address", ["/nowhere/clamd", "127.0.0.1:1", "not an address:x"])
 def test_no_daemon_is_said_and_not_raised(address: str) -> None:
-    assert asyncio.run(ClamdClient(address).scan(Body(b"x"))) == Antivirus("failed", "clamd did not answer")
+    assert asyncio.run(ClamdClient(address).scan(BytesBody(b"x"))) == Antivirus("failed", "clamd did not answer")
     assert not asyncio.run(ClamdClient(address).ping())
 
 
 def test_a_daemon_that_hangs_is_left_behind(tmp_path: Path) -> None:
     async def main() -> Antivirus:
         async with running(Daemon(hangs=True), tmp_path / "clamd") as address:
-            return await ClamdClient(address, seconds=0.05).scan(Body(b"x"))
+            return await ClamdClient(address, seconds=0.05).scan(BytesBody(b"x"))
 
     assert asyncio.run(main()).status == "failed"
 
@@ -144,13 +138,6 @@ class Names:
         pass
 
 
-class Job(msgspec.Struct, frozen=True):
-    ggrid: str = "a"
-    envelope: Envelope = Envelope()
-    body: Body = Body(b"raw")
-    is_trial: bool = False
-
-
 class Scanner:
     async def scan(self, body: clamd.ReadableBody) -> Antivirus:
         return Antivirus("found", body.read().decode())
@@ -159,5 +146,6 @@ class Scanner:
 @pytest.mark.parametrize(("scanner", "said"), [(Scanner(), Antivirus("found", "raw")), (None, Antivirus())])
 def test_guard_answers_with_the_messages_own_bytes(scanner: Scanner | None, said: Antivirus) -> None:
     answerer = Answerer(Names(), antivirus=scanner)
-    answers = asyncio.run(answerer.answer(Job(), (Lookup(()), AskAntivirus())))
+    job = Job(JUDGE, "a", Envelope(), BytesBody(b"raw"), 0.0)
+    answers = asyncio.run(answerer.answer(job, (Lookup(()), AskAntivirus())))
     assert answers == (LookupAnswer(), said)

@@ -13,8 +13,8 @@ import pytest
 from bench.ports import free_port
 
 from gatepost.guard.answers import dns
+from gatepost.guard.answers.dns import TYPES as TYPES_ON_THE_WIRE
 from gatepost.guard.answers.dns import AnswerCache, Resolver
-from gatepost.guard.answers.dns_message import TYPES as TYPES_ON_THE_WIRE
 from gatepost.questions import Dns, DnsAnswer, RecordType
 
 Fault = Literal["silent", "servfail", "refused", "truncated", "garbage"]

@@ -13,17 +13,19 @@ from bench.ports import free_port
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.guard.answers import dns_message, dns_transport
-from gatepost.guard.answers.dns_message import (
+from gatepost.guard.answers import dns
+from gatepost.guard.answers.dns import (
     MAX_RECORDS,
     TYPES,
+    DnsTransport,
     Reply,
+    Server,
     build_query,
     build_question,
     is_reply,
+    parse_servers,
     read_reply,
 )
-from gatepost.guard.answers.dns_transport import DnsTransport, Server, parse_servers
 from gatepost.questions import Dns, RecordType
 
 MX = Dns("host.test", "MX")
@@ -126,7 +128,7 @@ def steps(work: Callable[[], Any]) -> int:
     def trace(frame: Any, _event: str, _argument: Any) -> Any:
         nonlocal count
         count += 1
-        return trace if frame.f_globals["__name__"] == dns_message.__name__ else None
+        return trace if frame.f_globals["__name__"] == dns.__name__ else None
 
     before = sys.gettrace()
     sys.settrace(trace)
@@ -184,7 +186,7 @@ def test_servers(text: str, server: Server) -> None:
 
 def test_servers_of_the_system(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "resolv.conf"
-    monkeypatch.setattr(dns_transport, "_RESOLV_CONF", file)
+    monkeypatch.setattr(dns, "_RESOLV_CONF", file)
     assert parse_servers([]) == [Server("127.0.0.1", 53)]
     file.write_text("# x\nsearch a.example\nnameserver 192.0.2.7\nnameserver\n nameserver ::1\n")
     assert parse_servers([]) == [Server("192.0.2.7", 53), Server("::1", 53)]
@@ -247,7 +249,7 @@ async def ask(servers: list[NameServer], count: int = 1, seconds: float = 5.0) -
 
 
 def test_numbers_and_ports_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_transport, "QUERIES_PER_PORT", 5)
+    monkeypatch.setattr(dns, "QUERIES_PER_PORT", 5)
 
     async def main() -> None:
         server = NameServer(lambda query, _: [answered(query)])

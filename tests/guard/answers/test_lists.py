@@ -11,7 +11,6 @@ import pytest
 from tests.own_names import replace_in
 
 from gatepost.background_work import MAX_REST_SECONDS, BackgroundWork
-from gatepost.guard.admission import Admission
 from gatepost.guard.answers import lists as list_answers
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
@@ -24,10 +23,12 @@ from gatepost.lists.unkeyed import UnkeyedLists, compile_lists, pack_lists
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
+from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
 PHRASES = BY_NAME["blocked-phrases"]
@@ -129,28 +130,14 @@ def test_loads_rest_while_the_event_loop_is_late(tmp_path: Path, monkeypatch: py
     assert all(seconds <= MAX_REST_SECONDS for seconds in slept)
 
 
-class Body:
-    """A message whose end can be watched."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    @property
-    def size(self) -> int:
-        return len(self._content)
-
-    def read(self) -> bytes:
-        return self._content
-
-
 def test_comments_are_added_and_nothing_stays_behind(tmp_path: Path) -> None:
     """With real workers, and without the garbage collector: each message and each snapshot is freed when it ends."""
 
     async def scan(guard: Guard, alive: list[Any]) -> ScanResult:
-        body = Body(RAW)
+        body = BytesBody(RAW)
         alive.append(weakref.ref(body))
         envelope = Envelope("a@sender.example", ("b@rcpt.example",))
-        result = await guard.scan(ScanRequest(new_id(), 1, envelope, body))
+        result = await guard.scan(ScanRequest(new_id(), 1, envelope), body)
         assert isinstance(result, ScanResult)
         return result
 
@@ -158,7 +145,7 @@ def test_comments_are_added_and_nothing_stays_behind(tmp_path: Path) -> None:
         store = open_store("sqlite:g.db", tmp_path)
         answerer = Answerer(Resolver(["127.0.0.1:9"], 0.2))
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 30), answerer.answer, shipped_policy())
-        guard = Guard(GuardSettings(), store, pool, answerer, Admission(20, 20, 5.0))
+        guard = Guard(GuardSettings(), store, pool, answerer, FairQueue(20, 20, 5.0))
         await guard.start()
         mine = make_custom_list("mine", "phrase", "policy", "Mine", "", 10)
         await store.create_list(None, mine, CLI)

@@ -2,16 +2,15 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
-from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.question_budget import (
+from gatepost.guard.answers.answerer import (
     MAX_FOREIGN,
     MAX_HEADER,
     MAX_KEYS,
     MAX_NAMES,
     MAX_TIMES,
+    Answerer,
     QuestionBudget,
 )
 from gatepost.mail.message import Envelope
@@ -25,6 +24,10 @@ from gatepost.questions import (
     LookupAnswer,
     Questions,
 )
+from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
+from gatepost.workers.jobs import Job
+from gatepost.workers.protocol import JUDGE
 
 ENVELOPE = Envelope("ann@Bounce.Example", ("bob@receiver.example",), "192.0.2.17", "mx1.sender.example")
 RAW = b"""Received: from relay.example (2001:db8::25)\r
@@ -104,22 +107,8 @@ def test_other_questions_may_be_repeated_a_few_times(question: AskAntivirus | As
     assert [asking.can_ask(question) for _ in range(MAX_TIMES + 2)] == [True] * MAX_TIMES + [False] * 2
 
 
-class Job(msgspec.Struct, frozen=True):
-    ggrid: str = "a"
-    envelope: Envelope = ENVELOPE
-    raw: bytes = RAW
-    is_trial: bool = False
-
-    @property
-    def body(self) -> "Job":
-        return self
-
-    @property
-    def size(self) -> int:
-        return len(self.raw)
-
-    def read(self) -> bytes:
-        return self.raw
+def job(ggrid: str = "a") -> Job[Report]:
+    return Job(JUDGE, ggrid, ENVELOPE, BytesBody(RAW), 0.0)
 
 
 class Names:
@@ -148,14 +137,14 @@ def test_a_worker_that_was_taken_over_sends_out_little() -> None:
         answerer = Answerer(names)
         for step in range(64):
             asked: Questions = tuple(Dns(f"{step:030}{each:030}.author.example", "TXT") for each in range(64))
-            answers = await answerer.answer(Job(), asked)
+            answers = await answerer.answer(job(), asked)
             assert len(answers) == 64
         assert len(names.asked) == MAX_FOREIGN // 61
         assert answerer.refused == 64
-        assert await answerer.answer(Job(), (Dns("author.example", "A"),)) != (DnsAnswer("failed"),)
-        assert await answerer.answer(Job(), (Dns("x.cached.example", "A"),)) == (DnsAnswer("no-name"),)
+        assert await answerer.answer(job(), (Dns("author.example", "A"),)) != (DnsAnswer("failed"),)
+        assert await answerer.answer(job(), (Dns("x.cached.example", "A"),)) == (DnsAnswer("no-name"),)
         before = len(names.asked)
-        await answerer.answer(Job("another"), (Dns("elsewhere.example", "A"), Dns("next.example", "A")))
+        await answerer.answer(job("another"), (Dns("elsewhere.example", "A"), Dns("next.example", "A")))
         assert len(names.asked) == before + 2
 
     asyncio.run(main())
@@ -165,9 +154,9 @@ def test_what_is_over_the_budget_is_said() -> None:
     async def main() -> None:
         answerer = Answerer(Names())
         many = Lookup((("url", tuple(map(str, range(MAX_KEYS + 1)))),))
-        assert await answerer.answer(Job(), (many,)) == (LookupAnswer(failed=True),)
+        assert await answerer.answer(job(), (many,)) == (LookupAnswer(failed=True),)
         for _ in range(MAX_TIMES):
-            assert await answerer.answer(Job(), (AskAntivirus(),)) == (Antivirus(),)
-        assert await answerer.answer(Job(), (AskAntivirus(),)) == (Antivirus("failed", "it was asked too often"),)
+            assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus(),)
+        assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus("failed", "it was asked too often"),)
 
     asyncio.run(main())

@@ -5,14 +5,19 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 from tests.guard.answers import test_dns
 from tests.guard.answers.test_dns import resolving
 
 from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.reputation import FAILURE_SECONDS, FAULT_SECONDS, MAX_FAILURES, ReputationZones
-from gatepost.guard.answers.zones import Zone, ZoneFaultError
+from gatepost.guard.answers.reputation import (
+    FAILURE_SECONDS,
+    FAULT_SECONDS,
+    MAX_FAILURES,
+    ReputationZones,
+    Zone,
+    ZoneFaultError,
+)
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     AskReputation,
@@ -25,7 +30,11 @@ from gatepost.questions import (
     ReputationSubject,
     ReputationValue,
 )
+from gatepost.report import Report
+from gatepost.scanning.spool import BytesBody
 from gatepost.settings.reputation import ZoneSettings
+from gatepost.workers.jobs import Job
+from gatepost.workers.protocol import JUDGE
 
 HOST = "8.8.4.4"
 ADDRESS = "drop.box@mail.com"
@@ -41,10 +50,8 @@ def value(subject: ReputationSubject, text: str, digest: str = "") -> Reputation
     return ReputationValue(subject, text, digest)
 
 
-class Job(msgspec.Struct, frozen=True):
-    ggrid: str = "a"
-    envelope: Envelope = Envelope(tenant="t")
-    is_trial: bool = False
+def job() -> Job[Report]:
+    return Job(JUDGE, "a", Envelope(tenant="t"), BytesBody(b""), 0.0)
 
 
 class Lists:
@@ -161,7 +168,7 @@ def ask(
             answerer = Answerer(resolver, reputation=reputation)
             found = []
             for _ in range(times):
-                (answer,) = await answerer.answer(Job(), (AskReputation(tuple(values)),))
+                (answer,) = await answerer.answer(job(), (AskReputation(tuple(values)),))
                 assert isinstance(answer, Reputation)
                 found.append(answer)
             return found, {name: count for (name, _), count in server.asked.items()}
@@ -295,7 +302,7 @@ def test_a_question_shared_with_authentication_is_asked_once() -> None:
         async with resolving(zone={}) as (resolver, server):
             answerer = Answerer(resolver, reputation=ReputationZones([zone()], Lists()))
             name = Dns("4.4.8.8.bl.test", "A")
-            answers = await answerer.answer(Job(), (name, AskReputation((value("host", HOST),)), name))
+            answers = await answerer.answer(job(), (name, AskReputation((value("host", HOST),)), name))
             assert answers == (DnsAnswer("no-name"), Reputation(), DnsAnswer("no-name"))
             assert server.asked["4.4.8.8.bl.test", "A"] == 1
 

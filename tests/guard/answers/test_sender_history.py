@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.guard.admission import Admission
 from gatepost.guard.answers import sender_history
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
@@ -20,6 +19,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.questions import MAX_FACETS, AskSightings, Dns, DnsAnswer, FacetAge, Sightings
 from gatepost.report import Report, undecided
 from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody
 from gatepost.sender_history import ALL_MAIL, Facet, facet_key
 from gatepost.settings.keys import GuardSettings as Core
 from gatepost.settings.keys import SenderHistorySettings as Settings
@@ -27,8 +27,10 @@ from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
 from gatepost.workers import protocol
+from gatepost.workers.fair_queue import FairQueue
+from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import FrameError
+from gatepost.workers.protocol import JUDGE, FrameError
 
 PROVEN, CLAIMED = (
     facet_key(Facet.PROVEN_ADDRESS, "eve@partner.example"),
@@ -208,22 +210,18 @@ def test_tenants_do_not_share(tmp_path: Path) -> None:
 
 
 def test_the_tenant_is_the_message_s_whatever_a_worker_asks(tmp_path: Path) -> None:
-    class Job(msgspec.Struct, frozen=True):
-        ggrid: str
-        envelope: Envelope
-        is_trial: bool = False
+    def job(ggrid: str, tenant: str | None) -> Job[Report]:
+        return Job(JUDGE, ggrid, Envelope(tenant=tenant), BytesBody(b""), 0.0)
 
     async def test(deployment: Deployment) -> None:
         answerer = Answerer(Silent(), sender_histories=deployment.memory)
         for _ in range(2):
-            await answerer.answer(Job("g", Envelope(tenant="mine")), (ASKED,))
+            await answerer.answer(job("g", "mine"), (ASKED,))
             deployment.memory.learn("g", DELIVERED)
             await deployment.next_day()
         assert {tenant for tenant, _ in deployment.reads} == {"mine"}
-        assert (await answerer.answer(Job("h", Envelope(tenant="other")), (ASKED,)))[0] == Sightings()
-        assert await Answerer(Silent()).answer(Job("g", Envelope()), (ASKED,)) == (Sightings(),), (
-            "nothing is remembered"
-        )
+        assert (await answerer.answer(job("h", "other"), (ASKED,)))[0] == Sightings()
+        assert await Answerer(Silent()).answer(job("g", None), (ASKED,)) == (Sightings(),), "nothing is remembered"
 
     running(tmp_path, test)
 
@@ -340,17 +338,6 @@ MAIL = (
 )
 
 
-class Plain:
-    """A message in memory."""
-
-    def __init__(self, sender: str) -> None:
-        self._raw = MAIL.format(sender).encode()
-        self.size = len(self._raw)
-
-    def read(self) -> bytes:
-        return self._raw
-
-
 class Silent:
     """No name exists."""
 
@@ -369,13 +356,13 @@ def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:
         answerer = Answerer(Silent(), sender_histories=deployment.memory)
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 29, unsealed=True), answerer.answer, shipped_policy())
         guard = Guard(
-            Core(), deployment.store, pool, answerer, Admission(5, 5, 0.0), sender_histories=deployment.memory,
+            Core(), deployment.store, pool, answerer, FairQueue(5, 5, 0.0), sender_histories=deployment.memory,
             clock=lambda: deployment.day * DAY_SECONDS + 5.0,
         )  # fmt: skip
 
         async def tags(sender: str) -> tuple[str, ...]:
             envelope = Envelope(sender, ("ann@house.example",), "192.0.2.9", "mx.partner.example", "t")
-            result = await guard.scan(ScanRequest(new_id(), 1, envelope, Plain(sender)))
+            result = await guard.scan(ScanRequest(new_id(), 1, envelope), BytesBody(MAIL.format(sender).encode()))
             assert isinstance(result, ScanResult)
             assert result.report.decision == "deliver", result.report.reason
             return result.report.tags

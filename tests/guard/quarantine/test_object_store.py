@@ -101,7 +101,7 @@ async def hold(quarantine: Quarantine, folder: Path, raw: bytes = RAW) -> str:
     with Spool(folder / "spool").new() as body:
         body.write(raw)
         body.finish()
-        asked = ScanRequest(new_id(), 1_000, Envelope("ann@x.example", ("bob@y.example",)), body)
+        asked = ScanRequest(new_id(), 1_000, Envelope("ann@x.example", ("bob@y.example",)))
         await quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, REPORT), body)
     return asked.ggrid
 

@@ -12,15 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 from structlog.testing import capture_logs
+from tests.guard.test_service import Names, Pool
+from tests.waiting_client import WaitingClient
 
 from gatepost.cli.held_mail import HeldMail
-from gatepost.guard.http_source import HoldingCore
-from gatepost.guard.quarantine import release
-from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, Cleanup, Quarantine
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.quarantine import quarantine
+from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, LEASE_SECONDS, Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import LEASE_SECONDS
+from gatepost.guard.service import Guard
 from gatepost.ids import new_id
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.scanning.held_mail import (
     Busy,
@@ -33,7 +35,9 @@ from gatepost.scanning.held_mail import (
     ReleaseOutcome,
 )
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody
 from gatepost.service.signing import write_key
+from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.connection import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
@@ -43,6 +47,7 @@ from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.store import Store
+from gatepost.workers.fair_queue import FairQueue
 
 RAW = b"Received: from elsewhere\r\nSubject: lunch\r\nX-Gatepost-Verdict: clean\r\n\r\n.dot\r\n\xffend"
 ENVELOPE = Envelope("ann@x.example", ("bob@y.example", "cy@y.example"), "192.0.2.1", "mx")
@@ -50,20 +55,8 @@ REPORT = Report("spam", "quarantine", ("text:lure",), 730, "it adds up", subject
 TOKEN = Actor("token", "mta")
 
 
-class Body:
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-
-    @property
-    def size(self) -> int:
-        return len(self._raw)
-
-    def read(self) -> bytes:
-        return self._raw
-
-
-def request(raw: bytes = RAW, envelope: Envelope = ENVELOPE, ggrid: str = "") -> ScanRequest:
-    return ScanRequest(ggrid or new_id(), 1_000, envelope, Body(raw))
+def request(envelope: Envelope = ENVELOPE, ggrid: str = "") -> ScanRequest:
+    return ScanRequest(ggrid or new_id(), 1_000, envelope)
 
 
 def result(asked: ScanRequest, report: Report = REPORT) -> ScanResult:
@@ -82,8 +75,8 @@ class Deployment:
         self.tidying = Cleanup(store, self.raw, 30, clock=lambda: self.now)
 
     async def hold(self, raw: bytes = RAW, envelope: Envelope = ENVELOPE) -> str:
-        asked = request(raw, envelope)
-        await self.quarantine.keep(asked, result(asked), asked.body)
+        asked = request(envelope)
+        await self.quarantine.keep(asked, result(asked), BytesBody(raw))
         return asked.ggrid
 
     async def state(self, ggrid: str) -> str:
@@ -137,7 +130,7 @@ def test_it_is_held_with_its_ledger(use: Use) -> None:
         assert await deployment.quarantine.raw(ggrid) == RAW
         # The same scan, done again on another core, changes nothing.
         again = request(ggrid=ggrid)
-        await deployment.quarantine.keep(again, result(again), again.body)
+        await deployment.quarantine.keep(again, result(again), BytesBody(RAW))
         assert [each.record.ggrid for each in (await deployment.store.search_held(HeldFilter())).rows] == [ggrid]
 
     use(scenario)
@@ -354,7 +347,7 @@ async def main():
     body = Spool(Path(folder) / "spool").new()
     body.write(b"Subject: x\\r\\n\\r\\ny\\r\\n")
     body.finish()
-    request = ScanRequest(ggrid, 1, Envelope("a@x.example", ("b@y.example",)), body)
+    request = ScanRequest(ggrid, 1, Envelope("a@x.example", ("b@y.example",)))
     await quarantine.keep(request, ScanResult(ggrid, 1, 2, Report("spam", "quarantine", (), 0, "why")), body)
 
 asyncio.run(main())
@@ -384,7 +377,7 @@ def test_killed_between_bytes_and_record(use: Use, storage_url: str, tmp_path: P
         assert await deployment.quarantine.raw(held) == RAW
         # It comes again, under any id.
         again = request(ggrid=ggrid)
-        await deployment.quarantine.keep(again, result(again), again.body)
+        await deployment.quarantine.keep(again, result(again), BytesBody(RAW))
         assert await deployment.quarantine.raw(ggrid) == RAW
 
     use(before)
@@ -425,7 +418,7 @@ def test_killed_while_releasing(
 
 
 def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "RECORD_SECONDS", 0.001)
+    monkeypatch.setattr(quarantine, "RECORD_SECONDS", 0.001)
 
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold()
@@ -445,7 +438,7 @@ def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: 
 
 
 def test_a_lease_outlasts_the_longest_delivery() -> None:
-    assert release.SEND_SECONDS < LEASE_SECONDS
+    assert quarantine.SEND_SECONDS < LEASE_SECONDS
 
 
 @both_engines
@@ -508,9 +501,9 @@ def test_outbound_mail_is_released_by_its_own_route_and_signed(
     envelope = msgspec.structs.replace(ENVELOPE, tenant=None, outbound=True)
 
     async def scenario(deployment: Deployment) -> None:
-        asked = request(RAW, envelope)
+        asked = request(envelope)
         report = msgspec.structs.replace(REPORT, senders=("ann@x.example",))
-        await deployment.quarantine.keep(asked, result(asked, report), asked.body)
+        await deployment.quarantine.keep(asked, result(asked, report), BytesBody(RAW))
         order = ReleaseOrder(asked.ggrid, by=TOKEN, anywhere=True, dangerous=True)
         assert isinstance(await deployment.quarantine.carry_out(order), Released)
         assert next_hop.mail == []
@@ -643,42 +636,44 @@ def test_smuggling_through_a_kept_rest_scan(use: Use, next_hop: Any) -> None:
     use(scenario)
 
 
-class Core:
-    """A core that gives the answer that it was told."""
-
-    rest_enabled = True
-
-    def __init__(self, answer: Report | Full) -> None:
-        self.answer = answer
-
-    async def wait_for_slot(self) -> None:
-        return None
-
-    def load(self) -> Load:
-        return Load(0, 1, 1)
-
-    async def scan(self, asked: ScanRequest) -> ScanResult | Full:
-        return self.answer if isinstance(self.answer, Full) else result(asked, self.answer)
+def keeping_guard(deployment: Deployment, report: Report) -> tuple[Guard, FairQueue]:
+    """A core that judges every message so, and keeps what is to be held; with its queue, in which nothing waits."""
+    queue = FairQueue(1, 1, 0.0, waiting_limit=0)
+    guard = Guard(GuardSettings(), deployment.store, Pool(report), Answerer(Names()), queue, clock=lambda: 2.0)
+    guard.keep_with(deployment.quarantine)
+    return guard, queue
 
 
 @pytest.mark.parametrize(
-    ("answer", "kept"),
+    ("report", "kept"),
     [
         (REPORT, True),
         (Report("clean", "deliver", (), 0, "nothing"), False),
         (Report("spam", "bounce", (), 0, "no"), False),
         (Report("spam", "drop", (), 0, "no"), False),
         (Report("unscannable", "undecided", (), 0, "?"), False),
-        (Full(Load(1, 1, 1)), False),
     ],
 )
-def test_rest_scans_that_are_held_are_kept(use: Use, answer: Report | Full, kept: bool) -> None:
+def test_rest_scans_that_are_held_are_kept(use: Use, report: Report, kept: bool) -> None:
     async def scenario(deployment: Deployment) -> None:
-        keeping = HoldingCore(Core(answer), deployment.quarantine)
-        assert (keeping.rest_enabled, keeping.load()) == (True, Load(0, 1, 1))
+        guard, _ = keeping_guard(deployment, report)
         asked = request()
-        assert await keeping.scan(asked) == (answer if isinstance(answer, Full) else result(asked, answer))
+        expected = msgspec.structs.replace(result(asked, report), receipt=Receipt())
+        assert await guard.scan_in_turn(asked, BytesBody(RAW), WaitingClient()) == expected
         assert await deployment.quarantine.raw(asked.ggrid) == (RAW if kept else None)
+
+    use(scenario)
+
+
+def test_a_rest_scan_that_a_full_core_refuses_is_not_kept(use: Use) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        guard, queue = keeping_guard(deployment, REPORT)
+        slot, asked = queue.enter(None), request()
+        assert slot
+        with slot:
+            outcome = await guard.scan_in_turn(asked, BytesBody(RAW), WaitingClient())
+        assert outcome == Full(Load(1, 1, 1), overloaded=True)
+        assert await deployment.quarantine.raw(asked.ggrid) is None
 
     use(scenario)
 
@@ -686,7 +681,10 @@ def test_rest_scans_that_are_held_are_kept(use: Use, answer: Report | Full, kept
 def test_a_trial_is_not_held(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         asked = msgspec.structs.replace(request(), source="page")
-        assert await HoldingCore(Core(REPORT), deployment.quarantine).scan(asked) == result(asked, REPORT)
+        guard, _ = keeping_guard(deployment, REPORT)
+        outcome = await guard.scan_in_turn(asked, BytesBody(RAW), WaitingClient())
+        assert isinstance(outcome, ScanResult)
+        assert outcome.report == REPORT
         assert await deployment.quarantine.raw(asked.ggrid) is None
 
     use(scenario)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +14,10 @@ from tests.own_names import replace_in
 from gatepost.guard.quarantine import raw_store
 from gatepost.guard.quarantine.raw_store import RawFolder, RawObjects, RawStore, open_raw_store
 from gatepost.ids import new_id
-from gatepost.scanning.spool import Spool
+from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.store.errors import StorageError
 
 Made = Callable[[], RawStore]
-
-
-class Bytes:
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-
-    @property
-    def size(self) -> int:
-        return len(self._raw)
-
-    def read(self) -> bytes:
-        return self._raw
 
 
 @pytest.fixture(params=["folder", "objects"])
@@ -44,8 +32,8 @@ async def listed(store: RawStore, age: float) -> set[str]:
 def test_there_and_back(store: RawStore, tmp_path: Path) -> None:
     async def scenario() -> None:
         small, large, empty = new_id(), new_id(), new_id()
-        await store.put(small, Bytes(b"\0\xff\r\n.\r\n"))
-        await store.put(empty, Bytes(b""))
+        await store.put(small, BytesBody(b"\0\xff\r\n.\r\n"))
+        await store.put(empty, BytesBody(b""))
         with Spool(tmp_path / "spool", memory_limit=10).new() as body:
             body.write(b"x" * (3 << 20))
             body.finish()
@@ -55,7 +43,7 @@ def test_there_and_back(store: RawStore, tmp_path: Path) -> None:
         assert await store.get(large) == b"x" * (3 << 20)
         assert await store.get(empty) == b""
         assert await store.get(new_id()) is None
-        await store.put(small, Bytes(b"the same again"))
+        await store.put(small, BytesBody(b"the same again"))
         assert await store.get(small) == b"the same again"
         assert await listed(store, 0) == {small, large, empty}
         assert await listed(store, 3600) == set()
@@ -74,7 +62,7 @@ def test_nothing_but_a_ggrid_names_a_file(store: RawStore, name: str) -> None:
             with pytest.raises(ValueError, match="ggrid"):
                 await call(name)
         with pytest.raises(ValueError, match="ggrid"):
-            await store.put(name, Bytes(b""))
+            await store.put(name, BytesBody(b""))
 
     asyncio.run(scenario())
 
@@ -84,7 +72,7 @@ def test_a_folder_is_private_and_has_no_half_files(tmp_path: Path) -> None:
     old_mask = os.umask(0)
     try:
         store = RawFolder(tmp_path / "q")
-        asyncio.run(store.put(ggrid, Bytes(b"x")))
+        asyncio.run(store.put(ggrid, BytesBody(b"x")))
     finally:
         os.umask(old_mask)
     assert stat.S_IMODE((tmp_path / "q").stat().st_mode) == 0o700
@@ -109,14 +97,14 @@ def test_it_is_synced_before_put_returns(tmp_path: Path, monkeypatch: pytest.Mon
     replace_in(monkeypatch, raw_store, "os", fsync=synced)
     monkeypatch.setattr(Path, "replace", renamed)
     ggrid = new_id()
-    asyncio.run(store.put(ggrid, Bytes(b"x")))
+    asyncio.run(store.put(ggrid, BytesBody(b"x")))
     # The new folder's name, the file, its name.
     assert steps == ["sync q", f"sync .{ggrid[:8]}", "rename", f"sync {ggrid[-2:]}"]
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    class Broken(Bytes):
-        def read(self) -> bytes:
+    class Broken(BytesBody):
+        def chunks(self, size: int) -> Iterator[bytes]:
             raise OSError(28, "No space left on device")
 
     store = RawFolder(tmp_path / "q")
@@ -128,7 +116,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_what_a_kill_left_half_written_goes_when_it_is_old(tmp_path: Path) -> None:
     store = RawFolder(tmp_path / "q")
     ggrid = new_id()
-    asyncio.run(store.put(ggrid, Bytes(b"x")))
+    asyncio.run(store.put(ggrid, BytesBody(b"x")))
     bucket = tmp_path / "q" / ggrid[-2:]
     old, young = bucket / f".{new_id()}.eml.00", bucket / f".{new_id()}.eml.01"
     for path in (old, young, bucket / "somebody's notes", tmp_path / "q" / "README"):

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.quarantine.quarantine import DANGEROUS, NOT_FOR_RECIPIENTS, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import DANGEROUS, NOT_FOR_RECIPIENTS
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, RecipientReleaseOrder, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
@@ -28,13 +28,6 @@ REPORT = Report("spam", "quarantine", (), 730, "it adds up", subject="lunch", se
 ANALYST = Actor("user", "ann", "u-1")
 
 
-class Body:
-    size = len(RAW)
-
-    def read(self) -> bytes:
-        return RAW
-
-
 class Deployment:
     def __init__(self, store: Store, folder: Path, hop: str) -> None:
         self.store, self.raw, self.relay = store, RawFolder(folder), Relay(hop, "off", "gw.example")
@@ -42,9 +35,9 @@ class Deployment:
 
     async def hold(self, verdict: Any = "spam") -> str:
         envelope = Envelope("ann@x.example", ("Bob@y.example", "cy@y.example"))
-        asked = ScanRequest(new_id(), 1_000, envelope, Body())
+        asked = ScanRequest(new_id(), 1_000, envelope)
         report = msgspec.structs.replace(REPORT, verdict=verdict)
-        await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, report), asked.body)
+        await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, report), BytesBody(RAW))
         return asked.ggrid
 
     async def release(self, ggrid: str, address: str, by: Actor | None = None, *, dangerous: bool = False) -> Any:

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.guard.test_service import Names, Pool
+from tests.waiting_client import WaitingClient
 
-from gatepost.guard.http_source import HoldingCore
-from gatepost.guard.quarantine.quarantine import Quarantine
+from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.quarantine.quarantine import DANGEROUS, ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
-from gatepost.guard.quarantine.release import DANGEROUS, ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES
+from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.scanning.held_mail import NotSent, Released, ReleaseOrder
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult, Source
+from gatepost.scanning.request import ScanRequest, ScanResult, Source
+from gatepost.scanning.spool import BytesBody
+from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
@@ -29,6 +33,7 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
+from gatepost.workers.fair_queue import FairQueue
 
 HOST = "gw.example"
 RAW = (
@@ -41,35 +46,8 @@ REPORT = Report("malware", "quarantine", ("file:malware",), 1_000, "it carries m
 ANALYST = Actor("user", "alpha-analyst", "u-1")
 
 
-class Body:
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-
-    @property
-    def size(self) -> int:
-        return len(self._raw)
-
-    def read(self) -> bytes:
-        return self._raw
-
-
-class Core:
-    """A core that finds malware in everything."""
-
-    rest_enabled = True
-
-    async def wait_for_slot(self) -> None:
-        return None
-
-    def load(self) -> Load:
-        return Load(0, 1, 1)
-
-    async def scan(self, request: ScanRequest) -> ScanResult | Full:
-        return ScanResult(request.ggrid, request.created, request.created, REPORT)
-
-
 class Deployment:
-    """Two tenants, and a quarantine that REST scans and SMTP fill."""
+    """Two tenants, and a quarantine that REST scans and SMTP fill: the core finds malware in everything."""
 
     def __init__(self, store: Store, folder: Path, next_hop: str) -> None:
         self.store, self.relay = store, Relay(next_hop, "off", HOST)
@@ -77,6 +55,8 @@ class Deployment:
         tenancy = Tenancy({"configured.test": new_id()}, store)
         routing = Routing.through(self.relay)
         self.quarantine = Quarantine(store, RawFolder(folder), routing, hostname=HOST, tenancy=tenancy)
+        self.guard = Guard(GuardSettings(), store, Pool(REPORT), Answerer(Names()), FairQueue(1, 1, 0.0))
+        self.guard.keep_with(self.quarantine)
 
     async def set_up(self) -> None:
         for name in ("alpha", "beta"):
@@ -89,14 +69,14 @@ class Deployment:
         envelope = Envelope(
             "ceo@beta.test", recipients or ("ann@alpha.test",), "192.0.2.9", "mx.x.example", self.alpha or tenant
         )
-        request = ScanRequest(new_id(), 1_800_000_000_000, envelope, Body(raw), source)
+        request, body = ScanRequest(new_id(), 1_800_000_000_000, envelope, source), BytesBody(raw)
         # Uploads of people are no longer held, but storage of earlier versions has some.
         if source in ("smtp", "page"):
-            result = await Core().scan(request)
+            result = await self.guard.scan(request, body)
             assert isinstance(result, ScanResult)
-            await self.quarantine.keep(request, result, request.body)
+            await self.quarantine.keep(request, result, body)
         else:
-            await HoldingCore(Core(), self.quarantine).scan(request)
+            await self.guard.scan_in_turn(request, body, WaitingClient())
         return request.ggrid
 
     async def release(self, ggrid: str, *recipients: str, anywhere: bool = False, dangerous: bool = True) -> Any:

@@ -7,28 +7,17 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from tests.idle_guard import IdleGuard
 
 from gatepost.abby.core_clients import RemoteCore
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.guard.http_source import MAX_ORDER, build_rest_app
 from gatepost.scanning.held_mail import HeldMailOrder, Released, ReleaseOrder, ReleaseOutcome
-from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.store.audit import Actor
 
 GGRID = "0198c5a2-7c11-7d3e-9f00-00000000bb01"
 ORDER = msgspec.json.encode({"ggrid": GGRID, "by": {"kind": "token", "name": "desk"}})
-
-
-class Guard:
-    async def scan(self, asked: ScanRequest) -> ScanResult:
-        raise AssertionError("a release is no scan")
-
-    async def wait_for_slot(self) -> None:
-        return None
-
-    def load(self) -> Load:
-        return Load(0, 1, 1)
 
 
 class Quarantine:
@@ -43,7 +32,7 @@ class Quarantine:
 
 def post(folder: Path, quarantine: Quarantine | None, content: bytes, secret: str = "secret") -> httpx.Response:
     async def asked() -> httpx.Response:
-        app = build_rest_app(Guard(), "secret", Spool(folder), bytes, quarantine)
+        app = build_rest_app(IdleGuard(), "secret", Spool(folder), bytes, quarantine)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://core") as client:
             return await client.post("/release", content=content, headers={"Authorization": f"Bearer {secret}"})
 

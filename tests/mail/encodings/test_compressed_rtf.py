@@ -5,7 +5,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.encodings.compressed_rtf import decompress_rtf, extract_html
+from gatepost.mail.encodings.outlook import decompress_rtf, extract_html
 
 # The example of [MS-OXRTFCP] section 4.1.
 PACKED = bytes.fromhex(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.budget import ReadBudget
-from gatepost.mail.encodings.tnef import PACKED_RTF, SIGNATURE, find_tnef
+from gatepost.mail.encodings.outlook import PACKED_RTF, SIGNATURE, find_tnef
 from gatepost.mail.reader import MessageParts
 
 

@@ -4,8 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.html.colours import TRANSPARENT, UNKNOWN, is_alike, parse_colour
-from gatepost.mail.html.style import MAX_RULES, MAX_SHEET, PLAIN, Appearance, StyleSheets, parse_style
+from gatepost.mail.html.style import (
+    MAX_RULES,
+    MAX_SHEET,
+    PLAIN,
+    TRANSPARENT,
+    UNKNOWN,
+    Appearance,
+    StyleSheets,
+    is_alike,
+    parse_colour,
+    parse_style,
+)
 
 
 @pytest.mark.parametrize(

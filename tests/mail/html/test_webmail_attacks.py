@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.html.webmail_attacks import has_hidden_handler, is_acting_markup, is_harmful_code
+from gatepost.mail.html.active import has_hidden_handler, is_acting_markup, is_harmful_code
 from gatepost.mail.reader import read
 
 TEXT = "Hello Bob, here are the photos from Sunday that I promised you; the others follow on Monday. " * 3

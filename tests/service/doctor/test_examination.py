@@ -12,10 +12,10 @@ import pytest
 from tests.guard.answers import test_dns
 
 from gatepost.service import certificates, plan
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination, machine, mail_path, storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
-from gatepost.service.first_start import prepare
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.keys import DnsSettings
 from gatepost.settings.reputation import ZoneSettings

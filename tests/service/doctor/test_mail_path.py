@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gatepost.service import certificates
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
-from gatepost.service.first_start import prepare
 from gatepost.settings.delivery import DeliverySettings
 from gatepost.settings.keys import GuardSettings, QuarantineSettings
 from gatepost.settings.scan_sources import ScanSourcesSettings, SmtpSettings

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 
 from gatepost.sender_history import ALL_MAIL
+from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import storage
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
-from gatepost.service.first_start import prepare
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store

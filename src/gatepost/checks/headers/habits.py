@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gatepost.checks.headers.fields import parse_date
 from gatepost.checks.known_names import is_under
-from gatepost.checks.sender.received_host import MAX_HOPS, find_border_hop, is_from_stranger
+from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, is_from_stranger
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     HEADER_HIGH_PRIORITY,

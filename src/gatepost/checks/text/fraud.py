@@ -1,4 +1,6 @@
-"""Letters that want money: advance fee, extortion, calls to a false hotline, payments led astray."""
+"""Letters that want money: the first letter of a stranger, advance fee, extortion, calls to a false hotline (with
+telephone numbers that are written so that only a person can read them), payments led astray.
+"""
 
 import hashlib
 import re
@@ -7,14 +9,16 @@ from collections.abc import Iterator
 from gatepost.checks.known_names import is_freemail, is_genuine, is_under
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
-from gatepost.checks.text.phone_numbers import MAX_CALL_TEXT, find_phone_number
 from gatepost.findings import Reading, check
 from gatepost.kinds import (
     TEXT_ADVANCE_FEE,
     TEXT_CALL_BACK,
+    TEXT_DISGUISED_NUMBER,
     TEXT_ERRAND,
     TEXT_EXTORTION,
     TEXT_GIFT_CARDS,
+    TEXT_LARGE_SUM,
+    TEXT_OPENING_LETTER,
     TEXT_PAYMENT_CHANGE,
     TEXT_PAYROLL_CHANGE,
     TEXT_SUDDEN_SUM,
@@ -23,6 +27,88 @@ from gatepost.kinds import (
 )
 from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
+
+MAX_CALL_TEXT = 4_000
+# As such mail writes numbers: (888) 555-0100, +1 888 555 0100, 1-888-555-0100, 0800 555 0100.
+_GAP = r"[ .\-–—_~*]{1,3}"
+_PHONE_NUMBER = re.compile(
+    rf"(?<![\w/.=-])(?:\+ ?|00)?\(?\d{{1,4}}\)?{_GAP}\(?\d{{2,4}}\)?{_GAP}\(?\d{{3,4}}\)?"
+    rf"(?:{_GAP}\(?\d{{2,4}}\)?)?(?![\w/=])"
+    r"|(?<![\w/.=-])\+ ?\d{1,3} ?\(\d{3}\) ?\d{7}(?![\w/=])"
+)
+# "1-8O5-5S5-O1OO": letters that look like digits, in the groups of a number of North America.
+_LOOKALIKE_GAP = r"[ .\-–—_~*(){}\[\]/|]{1,4}"
+_LOOKALIKE_DIGITS = re.compile(
+    rf"(?<![\w/.=@-])(?:[\[({{+]{{1,3}}[1li|]?{_LOOKALIKE_GAP}|[1li|]{_LOOKALIKE_GAP})?[\[({{]?([0-9oilszb|]{{3}}){_LOOKALIKE_GAP}"
+    rf"([0-9oilszb|]{{3}}){_LOOKALIKE_GAP}([0-9oilszb|]{{4}})(?![\w/=@])"
+)
+# "8 0 5 5 5 5 0 1 0 0": a gap after every digit.
+_SPREAD_DIGITS = re.compile(r"(?<![\w.,:/-])\+?(?:[0-9][ ._*~•·|-]{1,3}){9,11}[0-9](?![\w,:/])")
+# "eight zero five, five five five, zero one zero zero"
+_DIGIT_WORDS = re.compile(
+    r"(?<!\w)(?:(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|triple|double)[ ,.\-–—_*]{1,4}){6,14}"
+    r"(?:zero|oh|one|two|three|four|five|six|seven|eight|nine)(?!\w)"
+)
+# Digits of other alphabets and styles: fullwidth, circled, mathematical, superscript; keycaps of emoji.
+_STYLED_DIGIT = re.compile(
+    r"[\u2460-\u2468\u24ea\u24f5-\u24fd\u2776-\u277e\u2780-\u2788\u278a-\u2792\uff10-\uff19\u2070\u2074-\u2079"
+    r"\u2080-\u2089\U0001d7ce-\U0001d7ff\U0001fbf0-\U0001fbf9]|[0-9]\ufe0f?\u20e3"
+)
+_STYLED_NUMBER = 7
+_STYLED_WITHIN = 60
+_LEAST_REAL_DIGITS = 5
+_WITH_CHARGE, _WITH_CALL, _NUMBER_SITES = coefficients(TEXT_DISGUISED_NUMBER, "charge", "call", "sites")
+
+
+def find_phone_number(text: str) -> str:
+    """Return the first telephone number in a folded text, "" for none."""
+    plain = _PHONE_NUMBER.search(text)
+    return plain.group() if plain else find_disguised_number(text)
+
+
+def find_disguised_number(text: str) -> str:
+    """Return the first telephone number of a folded text that is written for people only, "" for none."""
+    for match in _LOOKALIKE_DIGITS.finditer(text):
+        written = "".join(match.groups())
+        digits = sum(character.isdigit() for character in written)
+        if _LEAST_REAL_DIGITS <= digits < len(written):
+            return match.group()
+    found = _SPREAD_DIGITS.search(text) or _DIGIT_WORDS.search(text)
+    return found.group() if found else ""
+
+
+@check(TEXT_DISGUISED_NUMBER, themes={"charge", "call"})
+def disguised_number(reading: Reading) -> Iterator[Finding]:
+    """Telephone numbers that filters cannot read: `Call +1 (8O5) 5S5-O1OO`, with letters for digits.
+
+    Call-back fraud has nothing but its number, which ends up on lists of bad ones. So it is written with letters that
+    look like digits, with a gap after each digit, in words, or with digits that were made for formulas. A company wants
+    to be called, and writes its number as in a telephone book; words that a keypad spells (`1-800-FLOWERS`) have other
+    letters. Numbers in words stand in deeds and on cheques, so the text must speak of a charge or ask to call.
+    """
+    phrases = find_phrases(reading)
+    if phrases.length > MAX_CALL_TEXT or reading.is_discussion:
+        return
+    number = find_disguised_number(phrases.text[: 2 * MAX_CALL_TEXT]) or _find_styled(reading)
+    if number:
+        degree = _WITH_CHARGE if "charge" in phrases.themes else _WITH_CALL
+        degree *= _NUMBER_SITES if len(reading.sites) > 1 else 1.0
+        yield TEXT_DISGUISED_NUMBER.at("text", strength=round(degree, 2), number=ascii(number))
+
+
+def _find_styled(reading: Reading) -> str:
+    """Return a row of styled digits that is as long as a number, "" for none. Texts are folded before they are searched
+    for phrases, so this looks at the text as it stands."""
+    for text in reading.message.texts[:MAX_TEXTS]:
+        visible = text.visible[:MAX_CALL_TEXT]
+        if text.attached or visible.isascii():
+            continue
+        places = [match.start() for match in _STYLED_DIGIT.finditer(visible)]
+        for first, last in zip(places, places[_STYLED_NUMBER - 1 :], strict=False):
+            if last - first < _STYLED_WITHIN:
+                return visible[first : last + 1]
+    return ""
+
 
 _ENOUGH_FORTUNE = 4
 _MOST_FORTUNE_SITES = 4
@@ -309,3 +395,88 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
     amount = _NOTED_SUM.search(phrases.text.replace("_", " ")[:2_000]) if has_way else None
     if amount and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):
         yield TEXT_SUDDEN_SUM.at("text", sum=amount.group(), words=quote(words))
+
+
+MAX_OPENING_TEXT = 8_000
+_OPENING_LETTER = 4_000
+_MOST_OPENING_SITES = 1
+(
+    _PER_OPENING_PHRASE,
+    _OPENING_SUM,
+    _OPENING_ELSEWHERE,
+    _OPENING_UNNAMED,
+    _OPENING_FREE,
+    _PER_OPENING_SITE,
+    _OPENING_FULL_LENGTH,
+    _LEAST_OPENING,
+) = coefficients(
+    TEXT_OPENING_LETTER, "per_phrase", "sum", "elsewhere", "unnamed", "freemail", "site", "full_length", "least"
+)
+# A hundred thousand and more: $1,300,000 and 850.000 EUR; 10.5 million dollars; USD 2.4M.
+_COIN = r"(?:[$€£¥]|us\$|usd|eur|gbp|euros?|dollars?|dolares|pounds?|us-dollar|dollari|долларов|евро)"
+_LARGE = r"(?:\d{3}[., ]\d{3}|\d{1,3}[., ]\d{3}[., ]\d{3}(?:[., ]\d{3})?)(?:[.,]\d{2})?"
+_MANY = (
+    r"\d{1,4}(?:[.,]\d{1,3})? ?"
+    r"(?:m|mio|mln|millions?|millionen|millones|milioni|milhoes|miljoen|milionow|billions?|mrd)"
+)
+# Every sum has one of these; most letters have none, and a look for them costs little.
+_SUM_MARKS = frozenset("$€£¥").union(("usd", "eur", "gbp", "dol", "pound", "долл", "евро"))
+_LARGE_SUM = re.compile(
+    rf"{_COIN} ?(?:{_LARGE}|{_MANY})(?!\w)|(?<![\d.,]){_LARGE} ?{_COIN}|(?<![\d.,]){_MANY}\b[ a-z.'-]{{0,16}}{_COIN}"
+)
+
+
+@check(TEXT_OPENING_LETTER, TEXT_LARGE_SUM)
+def opening_letter(reading: Reading) -> Iterator[Finding]:
+    """Letters by which a stranger begins a correspondence: an heir, a donation, a loan, or just "did you get my mail?".
+
+    The fraud comes later; the first letter only has to be answered. So it has no link and no file, and it asks for a
+    reply. Any of this is ordinary. It counts where the letter also hides something: answers go to another address, no
+    recipient is named, or a free mailbox speaks of a fortune. Businesses write about millions and ask for answers as
+    well, in their own name, to somebody, and answer in the same mailbox; conversations and lists are left out.
+    """
+    fields = reading.fields
+    phrases = find_phrases(reading)
+    if phrases.length > _OPENING_LETTER or len(reading.sites) > _MOST_OPENING_SITES or reading.is_discussion:
+        return
+    if "in-reply-to" in fields or "references" in fields or not reading.message.senders:
+        return
+    elsewhere, free = _goes_elsewhere(reading), _is_free(reading)
+    # A round letter of a company to its staff names nobody either.
+    if not (elsewhere or free):
+        return
+    text = phrases.text[:MAX_OPENING_TEXT]
+    large = _LARGE_SUM.search(text) if any(mark in text for mark in _SUM_MARKS) else None
+    if large:
+        yield TEXT_LARGE_SUM.at("text", sum=large.group())
+    opens = phrases.of("opening")
+    if not opens and not (large and elsewhere):
+        return
+    degree = _PER_OPENING_PHRASE * len(opens) + _OPENING_SUM * bool(large)
+    degree += (
+        _OPENING_ELSEWHERE * elsewhere
+        + _OPENING_UNNAMED * _is_unnamed(reading)
+        + _OPENING_FREE * free
+        - _PER_OPENING_SITE * len(reading.sites)
+    )
+    degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length, 1))
+    if degree >= _LEAST_OPENING:
+        yield TEXT_OPENING_LETTER.at("text", strength=round(min(1.0, degree), 2), words=quote(opens))
+
+
+def _goes_elsewhere(reading: Reading) -> bool:
+    """Return whether answers go to another mailbox than the sender's."""
+    sender = reading.message.senders[0]
+    mine = sender.local.casefold(), normal_domain(sender.domain)
+    return any((each.local.casefold(), normal_domain(each.domain)) != mine for each in reading.message.reply_to[:3])
+
+
+def _is_unnamed(reading: Reading) -> bool:
+    """Return whether the letter names nobody but its sender as a recipient."""
+    sender = str(reading.message.senders[0]).casefold()
+    named = (each for each in reading.message.recipients[:20] if each.domain)
+    return all(str(each).casefold() == sender for each in named)
+
+
+def _is_free(reading: Reading) -> bool:
+    return is_freemail(normal_domain(reading.message.senders[0].domain))

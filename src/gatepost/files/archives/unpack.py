@@ -6,14 +6,11 @@ from typing import TypeAlias
 
 from gatepost.files.archives import (
     appended,
-    arj_ace,
-    cab,
+    cab_arj_ace,
     decompress,
     disc_image,
-    old_streams,
     rar,
     sevenzip,
-    tar,
     unix_archives,
     zip_archive,
 )
@@ -28,9 +25,9 @@ _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] =
     "activemime": decompress.activemime,
     "zstd": decompress.zstd,
     "lzip": decompress.lzip,
-    "compress": old_streams.uncompress,
-    "lz4": old_streams.lz4,
-    "szdd": old_streams.szdd,
+    "compress": decompress.uncompress,
+    "lz4": decompress.lz4,
+    "szdd": decompress.szdd,
 }
 MAX_COMMENT = 65_536
 _SLOW_STREAMS = frozenset({"compress", "lz4", "szdd"})
@@ -55,9 +52,9 @@ def _refuse_unread(_content: bytes, _budget: UnpackBudget, _passwords: PasswordC
 
 _READERS: dict[str, Reader] = {
     "7z": sevenzip.read_members,
-    "ace": arj_ace.read_ace,
-    "arj": arj_ace.read_arj,
-    "cab": cab.read_members,
+    "ace": cab_arj_ace.read_ace,
+    "arj": cab_arj_ace.read_arj,
+    "cab": cab_arj_ace.read_cab,
     "iso": disc_image.read_members,
     "rar": rar.read_members,
     "ar": unix_archives.read_ar,
@@ -75,8 +72,8 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
         found = _READERS[file.type](file.content, budget, passwords)
         end = appended.find_archive_end(file.type, file.content)
         return chain(found, appended.find_tail(file.content, end, budget)) if end else found
-    if file.type == "tar" or (file.type in ("data", "text") and tar.is_tar(file.content)):
-        return tar.read_members(file.content, budget)
+    if file.type == "tar" or (file.type in ("data", "text") and unix_archives.is_tar(file.content)):
+        return unix_archives.read_tar(file.content, budget)
     if zip_archive.is_zip(file.content):
         found = zip_archive.read_members(file.content, budget, passwords)
         if file.type in appended.CARRIERS:

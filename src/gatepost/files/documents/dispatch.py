@@ -11,7 +11,7 @@ from itertools import islice
 from gatepost.files.archives import unpack, zip_archive
 from gatepost.files.documents import (
     calendar,
-    encoded_text,
+    document_text,
     mail_message,
     office_xml,
     ole,
@@ -25,8 +25,7 @@ from gatepost.files.documents import (
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import is_readable, read_plain_text, remove_nuls
 from gatepost.files.documents.script_strings import find_addresses
-from gatepost.files.file_types import CONTAINERS
-from gatepost.files.signatures import is_pdf
+from gatepost.files.file_types import CONTAINERS, is_pdf
 from gatepost.files.values import Contents, File, UnpackBudget
 
 _NOTHING = Contents()
@@ -100,8 +99,8 @@ def _inspect_text(file: File, budget: UnpackBudget) -> Contents:
         return _NOTHING if file.shown else _read_plain(file, budget)
     if shortcut.is_internet_shortcut(file.content):
         return shortcut.inspect_internet(file, budget)
-    if encoded_text.is_encoded(file):
-        return encoded_text.inspect(file, budget)
+    if document_text.is_encoded(file):
+        return document_text.inspect(file, budget)
     if _POSTSCRIPT.match(file.content):
         return _inspect_postscript(file, budget)
     if spreadsheets.is_text_table(file):

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.file_names import find_last_extensions
+from gatepost.files.file_types import find_last_extensions
 from gatepost.files.values import Contents, File, UnpackBudget
-from gatepost.mail.encodings import tnef
+from gatepost.mail.encodings import outlook
 from gatepost.mail.encodings.cms import open_cms
-from gatepost.mail.encodings.compressed_rtf import MAX_TEXT
+from gatepost.mail.encodings.outlook import MAX_TEXT
 from gatepost.mail.message import Part
 from gatepost.mail.reader import read
 from gatepost.mail.text import detect_form
@@ -58,10 +58,10 @@ def inspect_tnef(file: File, budget: UnpackBudget) -> Contents:
     if _is_part(file):
         return _NOTHING
     builder = ContentsBuilder(file, budget)
-    for inner in tnef.find_tnef(file.content, min(MAX_TEXT, budget.slow_left)):
+    for inner in outlook.find_tnef(file.content, min(MAX_TEXT, budget.slow_left)):
         if not inner.whole:
             builder.add_unread("damaged")
-        if inner.content_type == tnef.PACKED_RTF or (
+        if inner.content_type == outlook.PACKED_RTF or (
             inner.content_type == "application/rtf" and not budget.take_slow(len(inner.content))
         ):
             builder.add_unread("size")

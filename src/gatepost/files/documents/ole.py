@@ -14,14 +14,14 @@ import msgspec
 
 from gatepost.files.archives import decompress
 from gatepost.files.archives.appended import APPENDED, cut_tail
-from gatepost.files.documents import office_encryption, powerpoint_binary, spreadsheets, vba
+from gatepost.files.documents import office_encryption, old_office, spreadsheets, vba
 from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, CompoundFile
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import tidy_text
-from gatepost.files.documents.old_office_text import read_word_text
+from gatepost.files.documents.old_office import read_word_text
 from gatepost.files.documents.script_strings import expand_commands, find_addresses
 from gatepost.files.values import Contents, File, UnpackBudget
-from gatepost.mail.encodings.compressed_rtf import MAX_TEXT, decompress_rtf, extract_html
+from gatepost.mail.encodings.outlook import MAX_TEXT, decompress_rtf, extract_html
 
 MAX_NAME = 500
 
@@ -235,8 +235,8 @@ _READERS: dict[str, Callable[[bytes, ContentsBuilder], None]] = {
     "WORDDOCUMENT": _inspect_word,
     "WORKBOOK": spreadsheets.inspect_workbook,
     "BOOK": spreadsheets.inspect_workbook,
-    "POWERPOINT DOCUMENT": powerpoint_binary.inspect,
-    "CURRENT USER": powerpoint_binary.inspect_user,
+    "POWERPOINT DOCUMENT": old_office.inspect,
+    "CURRENT USER": old_office.inspect_user,
     "\x01OLE10NATIVE": _inspect_native,
     "PACKAGE": _add_whole,
     "CONTENTS": _add_whole,

@@ -10,7 +10,7 @@ from itertools import islice
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import find_addresses
-from gatepost.files.signatures import identify
+from gatepost.files.file_types import identify
 from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_OBJECTS = 500

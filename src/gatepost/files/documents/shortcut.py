@@ -7,7 +7,7 @@ from itertools import islice
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands
-from gatepost.files.file_names import find_last_extensions
+from gatepost.files.file_types import find_last_extensions
 from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_STRING = 32_768

@@ -14,7 +14,7 @@ from itertools import islice
 from gatepost.files.documents import office_encryption
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import read_plain_text
-from gatepost.files.documents.old_office_text import read_shared_strings
+from gatepost.files.documents.old_office import read_shared_strings
 from gatepost.files.documents.script_strings import expand_commands, find_addresses
 from gatepost.files.values import Contents, File, UnpackBudget
 

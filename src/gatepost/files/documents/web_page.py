@@ -17,8 +17,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.file_names import find_last_extensions
-from gatepost.files.signatures import identify
+from gatepost.files.file_types import find_last_extensions, identify
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.script import read_scripts

@@ -6,8 +6,6 @@ count it adds, so that a burst over many nodes is one burst. Signatures of mail 
 are read from storage every `SHARE_SECONDS`; those that a tenant's people reported count for that tenant alone.
 """
 
-import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +19,7 @@ import structlog
 
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import MAX_COMPARED, Signature, is_near_duplicate
+from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
 from gatepost.report import Report
 from gatepost.store.campaigns import Burst, CampaignMark, CampaignStore, HeldSignature
@@ -117,7 +116,10 @@ class Campaigns:
         self._settled = -1
         self._unsettled: deque[tuple[float, int]] = deque()
         self._held: list[HeldSignature] = []
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = (
+            PeriodicWork(self.share, SHARE_SECONDS, "campaigns could not be shared", log),
+            PeriodicWork(self._purge, PURGE_SECONDS, "old campaigns could not be deleted", log),
+        )
 
     def __len__(self) -> int:
         return len(self._order)
@@ -125,14 +127,13 @@ class Campaigns:
     def start(self) -> None:
         """From now on, exchange with storage."""
         if self._store:
-            self._task = asyncio.create_task(self._share_forever())
+            for work in self._periodic:
+                work.start()
 
     async def stop(self) -> None:
         """Store what was counted, and end."""
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        for work in self._periodic:
+            await work.stop()
         await self.share()
 
     def answer(self, envelope: Envelope, question: AskCampaign, *, is_mail: bool = True) -> Campaign:
@@ -240,15 +241,7 @@ class Campaigns:
             gone = self._order.popleft()
             self._seen.remove(gone)
 
-    async def _share_forever(self) -> None:
-        purged = 0.0
-        while True:
-            await self.share()
-            if self._store and time.monotonic() - purged > PURGE_SECONDS:
-                purged = time.monotonic()
-                now = self._clock()
-                with contextlib.suppress(StorageError):
-                    await self._store.purge_campaigns(
-                        int((now - MARK_SECONDS) * 1000), int((now - self._window) * 1000)
-                    )
-            await asyncio.sleep(SHARE_SECONDS)
+    async def _purge(self) -> None:
+        if self._store:
+            now = self._clock()
+            await self._store.purge_campaigns(int((now - MARK_SECONDS) * 1000), int((now - self._window) * 1000))

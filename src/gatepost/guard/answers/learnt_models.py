@@ -5,20 +5,18 @@ for as many tenants as fit. A message waits for storage only then. Where storage
 with the models that are known, or without any: rules, lists and the shipped model do not depend on them.
 """
 
-import asyncio
-import contextlib
 from typing import Any
 
 import msgspec
 import structlog
 
+from gatepost.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
 from gatepost.store.learnt_models import LearntModelStore
-from gatepost.workers.jobs import LearntSnapshot
+from gatepost.workers.jobs import EMPTY, Snapshot
 
 POLL_SECONDS = 2.0
 MAX_CACHED = 200
-NOTHING = LearntSnapshot()
 
 log = structlog.get_logger("gatepost.learning")
 
@@ -29,10 +27,11 @@ class LearntModelSnapshots:
     """The current learnt models of a deployment, packed by tenant."""
 
     def __init__(self, store: LearntModelStore, poll: float = POLL_SECONDS) -> None:
-        self._store, self._poll = store, poll
+        self._store = store
         self._current: dict[str, int] = {}
-        self._cached: dict[str, LearntSnapshot] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._cached: dict[str, Snapshot] = {}
+        failed = "learnt models could not be asked for"
+        self._following = PeriodicWork(self.refresh, poll, failed, log, waits_first=True)
 
     @property
     def versions(self) -> dict[str, int]:
@@ -42,14 +41,11 @@ class LearntModelSnapshots:
     async def start(self) -> None:
         """Learn what is current, and follow it from now on."""
         await self.refresh()
-        self._task = asyncio.create_task(self._follow())
+        self._following.start()
 
     async def stop(self) -> None:
         """Follow no longer."""
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._following.stop()
 
     async def refresh(self) -> None:
         """Ask which models are current."""
@@ -58,14 +54,14 @@ class LearntModelSnapshots:
         except StorageError as fault:
             log.warning("learnt models could not be asked for", reason=str(fault))
 
-    async def snapshot(self, tenant: str | None) -> LearntSnapshot:
+    async def snapshot(self, tenant: str | None) -> Snapshot:
         """The models that speak about a tenant's mail: the deployment's and its own."""
         if not self._current:
-            return NOTHING
+            return EMPTY
         own = self._current.get(tenant.lower()) if tenant else None
         versions = [version for version in (self._current.get(""), own) if version]
         if not versions:
-            return NOTHING
+            return EMPTY
         key, name = f"learnt:{tenant if own else ''}", "-".join(map(str, versions))
         found = self._cached.pop(key, None)
         if found is None or found.version != name:
@@ -73,18 +69,13 @@ class LearntModelSnapshots:
                 packed = [await self._store.model_bytes(version) for version in versions]
             except StorageError as fault:
                 log.warning("learnt models could not be read", reason=str(fault))
-                return found or NOTHING
+                return found or EMPTY
             numbered = [_number(*each) for each in zip(packed, versions, strict=True)]
-            found = LearntSnapshot(key, name, msgspec.msgpack.encode([each for each in numbered if each]))
+            found = Snapshot(key, name, msgspec.msgpack.encode([each for each in numbered if each]))
         self._cached[key] = found
         if len(self._cached) > MAX_CACHED:
             del self._cached[next(iter(self._cached))]
         return found
-
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(self._poll)
-            await self.refresh()
 
 
 def _number(packed: bytes, version: int) -> bytes:

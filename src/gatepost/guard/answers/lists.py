@@ -17,12 +17,13 @@ import structlog
 from gatepost.background_work import MAX_REST_SECONDS, REST, background
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
+from gatepost.periodic import PeriodicWork
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
 from gatepost.store.errors import StorageError
 from gatepost.store.lookup import HitCount
 from gatepost.store.store import Store
-from gatepost.workers.jobs import ListSnapshot
+from gatepost.workers.jobs import Snapshot
 from gatepost.workers.protocol import RecentSnapshots
 
 FLUSH_SECONDS = 2.0
@@ -45,7 +46,7 @@ class _CachedSnapshot(msgspec.Struct, frozen=True):
 
     version: str
     until: int | None
-    snapshot: ListSnapshot
+    snapshot: Snapshot
     next_load: float = 0.0
 
 
@@ -67,20 +68,23 @@ class ListAnswers:
         self._loading: WeakValueDictionary[str, _Loading] = WeakValueDictionary()
         self.packed = 0
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = (
+            PeriodicWork(self._flush, FLUSH_SECONDS, "hits could not be counted", log, waits_first=True),
+            PeriodicWork(self._purge, PURGE_SECONDS, "expired entries could not be purged", log),
+        )
 
     def start(self) -> None:
         """From now on, write counters and purge what has expired."""
-        self._task = asyncio.create_task(self._flush_forever())
+        for work in self._periodic:
+            work.start()
 
     async def stop(self) -> None:
         """Write what was counted, and end."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for work in self._periodic:
+            await work.stop()
         await self._flush()
 
-    async def snapshot(self, tenant: str | None) -> ListSnapshot:
+    async def snapshot(self, tenant: str | None) -> Snapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
         key = f"lists:{tenant or ''}"
         version = await self._store.unkeyed_version(tenant)
@@ -156,15 +160,6 @@ class ListAnswers:
             if key in self._counts or len(self._counts) < MAX_COUNTED:
                 self._counts[key] = (self._counts.get(key, (0, 0))[0] + 1, now)
 
-    async def _flush_forever(self) -> None:
-        purged = 0.0
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            await self._flush()
-            if time.monotonic() - purged > PURGE_SECONDS:
-                purged = time.monotonic()
-                await self._purge()
-
     async def _flush(self) -> None:
         counted, self._counts = self._counts, {}
         if not counted:
@@ -175,16 +170,13 @@ class ListAnswers:
             log.warning("hits could not be counted", reason=str(fault))
 
     async def _purge(self) -> None:
-        try:
-            await self._store.purge_expired(int(self._clock() * 1000))
-        except StorageError as fault:
-            log.warning("expired entries could not be purged", reason=str(fault))
+        await self._store.purge_expired(int(self._clock() * 1000))
 
 
 def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:
     empty = msgspec.structs.replace(source, version="") == NO_ENTRIES
     data = b"" if empty else pack_lists(source)
-    return _CachedSnapshot(source.version, source.until, ListSnapshot(key, f"{source.version}/{source.until}", data))
+    return _CachedSnapshot(source.version, source.until, Snapshot(key, f"{source.version}/{source.until}", data))
 
 
 def _may_be_unkeyed(name: str) -> bool:

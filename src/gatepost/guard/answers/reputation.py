@@ -4,8 +4,18 @@ Questions to zones go out together with the other questions of a step, and are c
 round trip of its own. A zone that does not answer is muted for a minute, so that it delays few messages; one that
 refuses, or that lists what no zone may list, is muted for longer. The ledger of every message names the zones that are
 muted: a reader sees what was not asked.
+
+A reputation zone: under which name a value is asked for, and what an answer means (RFC 5782).
+
+A zone answers with addresses in 127.0.0.0/8; no such name means that the value is not listed. An answer outside of that
+network comes from a name server that answers everything, such as one that sells a lapsed domain. Answers in
+127.255.255.0/24 are refusals: they say that the query was wrong, or that the operator asks too much or from a public
+resolver. Both are faults of the zone, and nothing that it says is believed then.
 """
 
+import base64
+import hashlib
+import ipaddress
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -15,8 +25,8 @@ import structlog
 
 from gatepost.guard.answers.dns import NEGATIVE_TTL
 from gatepost.guard.answers.lists import AnswersLookups
-from gatepost.guard.answers.zones import Zone, ZoneFaultError
 from gatepost.lists.rulings import make_subject
+from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.questions import (
     AskReputation,
     Dns,
@@ -26,7 +36,152 @@ from gatepost.questions import (
     Reputation,
     ReputationValue,
 )
-from gatepost.settings.reputation import ZoneSettings
+from gatepost.settings.reputation import KEY, REFUSALS, ZoneSettings, parse_codes
+
+# Answers that are looked at: a zone has a handful for one value.
+MAX_RECORDS = 32
+# Names that are no site on the internet (RFC 6761, RFC 6762, RFC 8375), and the example of RFC 2606.
+_SPECIAL = frozenset("local localhost internal intranet lan home corp test invalid example onion arpa".split())
+_REFUSAL_REASONS = {
+    252: "it says that the query is malformed",
+    254: "it refuses queries that come over a public resolver",
+    255: "it says that there were too many queries",
+}
+# What RFC 5782 section 5 asks of every zone: the first is listed, the second never is.
+TEST_ADDRESSES = ("127.0.0.2", "127.0.0.1")
+TEST_DOMAINS = ("test", "invalid")
+
+
+class ZoneReading(NamedTuple):
+    """One answer of a zone that the settings give a meaning to."""
+
+    answer: str
+    means: str
+    strength: float
+    text: str
+
+
+class ZoneFaultError(ValueError):
+    """The answer shows that the zone cannot be believed; the text says why, without the zone's name in DNS."""
+
+
+class Zone:
+    """One zone, from its settings."""
+
+    def __init__(self, settings: ZoneSettings) -> None:
+        self.settings = settings
+        self.name = settings.name
+        self.subjects = frozenset(settings.subjects)
+        self._suffix = settings.zone.replace(KEY, settings.query_key or "")
+        self._codes = [
+            (low, high, answer) for answer in settings.answers for low, high in map(parse_codes, answer.codes)
+        ]
+        self._refusals = [parse_codes(each) for each in settings.refusals]
+        self._masks = [(answer.mask, answer) for answer in settings.answers if answer.mask]
+        builders = {"ip": _address_label, "domain": self._domain_label, "hash": self._digest_label}
+        self._build_label: Callable[[ReputationValue], str | None] = builders[settings.asks]
+        self._test_names = self._make_test_names()
+        # What the labels of values depend on: zones of the same form have the same labels.
+        self.form = (settings.asks, settings.level, settings.hash, settings.encoding, self.subjects)
+
+    def list_subjects(self) -> tuple[str, ...]:
+        """What workers have to collect for this zone: subjects, those of files with the digest."""
+        return tuple(f"file:{self.settings.hash}" if each == "file" else each for each in self.settings.subjects)
+
+    def build_name(self, value: ReputationValue) -> str | None:
+        """Return the name to ask DNS for; None where the zone is not to be asked about this value."""
+        label = self._build_label(value) if value.subject in self.subjects else None
+        return self.name_of(label) if label else None
+
+    def list_labels(self, values: Iterable[ReputationValue]) -> tuple[tuple[str, ReputationValue], ...]:
+        """Return what is put before the zone's own name for these values, each label once."""
+        found: dict[str, ReputationValue] = {}
+        for value in values:
+            label = self._build_label(value) if value.subject in self.subjects else None
+            if label:
+                found.setdefault(label, value)
+        return tuple(found.items())
+
+    def name_of(self, label: str) -> str:
+        """Return the name to ask DNS for."""
+        return f"{label}.{self._suffix}"
+
+    def list_test_names(self) -> tuple[str, str] | None:
+        """Return the names of an entry that every zone has and of one that none has (RFC 5782 section 5); None for
+        zones of hashes, which have no such rule."""
+        return self._test_names
+
+    def _make_test_names(self) -> tuple[str, str] | None:
+        if self.settings.asks == "hash":
+            return None
+        if self.settings.asks == "domain":
+            listed, unlisted = TEST_DOMAINS
+        else:
+            listed, unlisted = (".".join(reversed(each.split("."))) for each in TEST_ADDRESSES)
+        return self.name_of(listed), self.name_of(unlisted)
+
+    def read(self, records: Iterable[str]) -> tuple[ZoneReading, ...]:
+        """Return what these addresses mean by the settings, each meaning once; raises `ZoneFaultError`."""
+        found: dict[str, ZoneReading] = {}
+        for record in list(records)[:MAX_RECORDS]:
+            code = _parse_code(record)
+            if any(low <= code <= high for low, high in self._refusals):
+                raise ZoneFaultError(f"it refuses to answer ({record})")
+            matching = [answer for low, high, answer in self._codes if low <= code <= high]
+            matching += [answer for mask, answer in self._masks if code & mask]
+            for answer in matching:
+                found.setdefault(answer.means, ZoneReading(record, answer.means, answer.strength, answer.text))
+        return tuple(found.values())
+
+    def _domain_label(self, value: ReputationValue) -> str | None:
+        name = normal_domain(value.value)
+        if not name or "." not in name or is_ip(name) or name.rpartition(".")[2] in _SPECIAL:
+            return None
+        return name if self.settings.level == "host" else org_domain(name)
+
+    def _digest_label(self, value: ReputationValue) -> str | None:
+        algorithm = self.settings.hash
+        if value.subject == "address":
+            digest = hashlib.new(algorithm, value.value.lower().encode(), usedforsecurity=False).digest()
+        else:
+            given, _, text = value.digest.partition(":") if value.digest else ("sha256", "", value.value)
+            if given != algorithm or len(text) != hashlib.new(algorithm, usedforsecurity=False).digest_size * 2:
+                return None
+            try:
+                digest = bytes.fromhex(text)
+            except ValueError:
+                return None
+        if self.settings.encoding == "hex":
+            return digest.hex()
+        return base64.b32encode(digest).decode().rstrip("=").lower()
+
+
+def _address_label(value: ReputationValue) -> str | None:
+    """An address as zones list it: octets or nibbles, the last one first (RFC 5782 sections 2.1 and 2.4). Addresses
+    that are not public are nobody else's business."""
+    try:
+        address = ipaddress.ip_address(value.value.strip("[]"))
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    if not address.is_global or address.is_multicast:
+        return None
+    return address.reverse_pointer.rpartition(".")[0].rpartition(".")[0]
+
+
+def _parse_code(record: str) -> int:
+    try:
+        address = ipaddress.IPv4Address(record)
+    except ValueError:
+        raise ZoneFaultError("it answers with something that is no address") from None
+    if address in REFUSALS:
+        last = int(address) & 0xFF
+        raise ZoneFaultError(_REFUSAL_REASONS.get(last, "it refuses to answer") + f" ({record})")
+    if not address.is_loopback:
+        raise ZoneFaultError(f"it answers {record}, which is not an answer of a reputation zone")
+    return int(address)
+
 
 MAX_INQUIRIES = 200
 MAX_FAILURES = 5

@@ -7,8 +7,6 @@ transaction; a kill loses that second, which does not matter: days are what coun
 Only delivered mail makes a sender known. Held mail counts against a known sender.
 """
 
-import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -16,6 +14,7 @@ from itertools import islice
 import msgspec
 import structlog
 
+from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskSightings, FacetAge, Sightings
 from gatepost.report import Report
 from gatepost.sender_history import ALL_MAIL, SENDER_FACETS, facet_of
@@ -60,24 +59,20 @@ class SenderHistories:
         self._delivered: dict[tuple[str | None, int], dict[int, int]] = {}
         self._held: dict[tuple[str | None, int], dict[int, int]] = {}
         self._gathered = 0
-        self._ended = asyncio.Event()
-        self._writing: asyncio.Task[None] | None = None
-        self._purging: asyncio.Task[None] | None = None
+        failed = "sender history could not be written"
+        self._writing = PeriodicWork(self.flush, FLUSH_SECONDS, failed, log, waits_first=True)
+        self._purging = PeriodicWork(self._forget_old, PURGE_SECONDS, "sender history could not be purged", log)
         self._answers = self._look_ups = self._written = self._dropped = 0
 
     def start(self) -> None:
         """From now on, write what is seen and forget what is old."""
-        self._writing = asyncio.create_task(self._write_forever())
-        self._purging = asyncio.create_task(self._purge_forever())
+        self._writing.start()
+        self._purging.start()
 
     async def stop(self) -> None:
         """Write what was seen, and end."""
-        self._ended.set()
-        if self._purging:
-            self._purging.cancel()
-            await asyncio.gather(self._purging, return_exceptions=True)
-        if self._writing:
-            await self._writing
+        await self._purging.stop()
+        await self._writing.finish()
         await self.flush()
 
     def counters(self) -> SenderHistoryCounters:
@@ -191,22 +186,9 @@ class SenderHistories:
                 self._gathered += 1
             gathered[key] = gathered.get(key, 0) + 1
 
-    async def _write_forever(self) -> None:
-        while not self._ended.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), FLUSH_SECONDS)
-            await self.flush()
-
-    async def _purge_forever(self) -> None:
-        while True:
-            try:
-                forgotten = await self.purge()
-            except StorageError as fault:
-                log.warning("sender history could not be purged", reason=str(fault))
-            else:
-                if forgotten:
-                    log.info("sender history forgotten", count=forgotten)
-            await asyncio.sleep(PURGE_SECONDS)
+    async def _forget_old(self) -> None:
+        if forgotten := await self.purge():
+            log.info("sender history forgotten", count=forgotten)
 
 
 def _known_before(today: int, key: int, found: Sighting) -> FacetAge:

@@ -7,23 +7,45 @@ bytes.
 guard's event loop never parses mail, here neither: what is shown to a person was read in a sealed worker, within the
 same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
 is not shown, and that is a value like any other.
+
+Releasing a held message: it goes to the next hop once, with the trace fields of a delivered one on top.
+
+    held ──claim, with a lease──▶ releasing ──the next hop said 2yz──▶ released
+      ▲                              │
+      └──────anything else───────────┘
+
+The claim is one statement in the database, so of any number of processes one gets it. The lease outlasts the longest
+delivery. A process that dies with a claim leaves `releasing`, and the lease runs out; then the message can be released
+again. If the next hop had taken it just before the death, it gets it twice: between its reply and our record there is
+always a moment (RFC 1047), and it is better to repeat a message than to lose it.
+
+A message can also be sent to one of its recipients and stay held for the others. It is claimed in the same way, and a
+release to all goes to those who do not have it yet.
+
+A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a person
+uploaded is never released. Other recipients than those of the message must be in the domains of its tenant, and a user
+of a tenant sends nothing to another one, unless the caller may send anywhere.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, cast
 
-import msgspec
 import structlog
 
 from gatepost.events.sources import describe_held
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
-from gatepost.guard.quarantine.release import Releaser
+from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.names import normal_address, normal_domain
+from gatepost.periodic import PeriodicWork
+from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.held_mail import (
+    DANGEROUS_VERDICTS,
+    RECIPIENT_VERDICTS,
     Busy,
     Deleted,
     DeleteOrder,
@@ -38,46 +60,363 @@ from gatepost.scanning.held_mail import (
     ReleaseOutcome,
     ViewOrder,
 )
-from gatepost.scanning.request import MessageBody, ScanRequest, ScanResult
-from gatepost.scanning.spool import sha256
+from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
+from gatepost.smtp.connection import is_sound, normalise_line_ends
+from gatepost.smtp.delivery_log import find_queue_id, render_reply
+from gatepost.smtp.next_hop import NextHopError
+from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.smtp.routing import Routing
-from gatepost.smtp.signing import Signer
+from gatepost.smtp.signing import Signer, UnsignedError
+from gatepost.smtp.trace import PIECE, Arrival, BytesInPieces, build_release_fields, read_header
+from gatepost.store.audit import Actor
+from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
 from gatepost.store.held_mail import HeldMessage
-from gatepost.store.messages import MessageRecord
+from gatepost.store.held_search import normalize_address
+from gatepost.store.messages import MessageRecord, Release
+from gatepost.store.recipient_releases import as_release
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
-from gatepost.workers.jobs import AnalysisJob
-from gatepost.workers.protocol import Purpose, ViewResult
+from gatepost.workers.jobs import Job
+from gatepost.workers.pool import WorkerPool
+from gatepost.workers.protocol import PICTURE, VIEW, Purpose
 
-UNEXPECTED = NotShown("the worker showed something else")
-# How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
-SIZE_SECONDS = 60.0
+# RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
+SEND_SECONDS = 660.0
+LEASE_SECONDS = 720.0
+# How long the record of a delivery is tried again; well within the lease.
+RECORD_ATTEMPTS = 5
+RECORD_SECONDS = 0.2
+
+UPLOADED = NotSent("it was uploaded on the scan page, and such a message is not sent on", forbidden=True)
+WRONG_BYTES = NotSent("it holds a NUL byte, which SMTP cannot carry", forbidden=True)
+LOOPS = NotSent("it has passed too many servers; it seems to go round in a circle", forbidden=True)
+LONG_HEADER = NotSent("its header section is too long", forbidden=True)
+ELSEWHERE = NotSent("a recipient is neither one of the message nor in a domain of its tenant", forbidden=True)
+NO_NEXT_HOP = NotSent("no next hop is configured (delivery.nextHop)")
+NO_KEY = NotSent("the key that signs it cannot be used")
+NOT_FOR_RECIPIENTS = NotSent(
+    "recipients release spam and bulk mail only; other mail is released on request", forbidden=True
+)
+DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
 log = structlog.get_logger("gatepost.guard")
 
 
+class Releaser:
+    """Releases messages, by the routes of other mail of their direction; without a next hop it releases none.
+    `hostname` is the name of this server in trace fields; without `tenancy` no domain belongs to a tenant. `node` is in
+    the record of a delivery. The `signer` signs outbound mail."""
+
+    def __init__(
+        self,
+        store: Store,
+        raw: RawStore,
+        routing: Routing | None,
+        clock: Callable[[], float],
+        hostname: str,
+        tenancy: FindsTenants | None,
+        *,
+        node: str = "",
+        outbound: Routing | None = None,
+        signer: Signer | None = None,
+    ) -> None:
+        self._node = node
+        self._store, self._raw, self._clock = store, raw, clock
+        self._inbound, self._outbound, self._signer = routing, outbound or routing, signer
+        self._hostname, self._tenancy = hostname, tenancy
+        self._under_way: set[asyncio.Task[ReleaseOutcome]] = set()
+
+    async def release(self, mail: HeldMessage, order: ReleaseOrder) -> ReleaseOutcome:
+        """Send one message on, to the recipients of the order or to its own."""
+        if mail.release:
+            return _as_released(mail, mail.release)
+        if refusal := await self._refusal(mail.record, order):
+            log.warning("release refused", ggrid=mail.record.ggrid, by=order.by.label, reason=refusal.reason)
+            await self._note_failure(mail.record, order.by, refusal)
+            return refusal
+        ggrid = mail.record.ggrid
+        raw = await self._raw.get(ggrid)
+        if raw is None:
+            return await self._result_without_bytes(ggrid)
+        if self._routing(mail.record) is None:
+            await self._note_failure(mail.record, order.by, NO_NEXT_HOP)
+            return NO_NEXT_HOP
+        return await self._claim_and_send(mail, raw, order, order.recipients)
+
+    async def release_to(self, mail: HeldMessage, order: RecipientReleaseOrder) -> ReleaseOutcome:
+        """Send one message on to one of its recipients, who may have it already."""
+        if mail.release:
+            return _as_released(mail, mail.release)
+        record, own = mail.record, normalize_address(order.recipient)
+        named = tuple(each for each in record.envelope.recipients if normalize_address(each) == own)[:1]
+        if not named:
+            return NotHeld()
+        if before := await self._find_before(mail, own):
+            return before
+        refusal = await self._refusal(
+            record,
+            ReleaseOrder(record.ggrid, order.tenant, by=order.by, recipients=named, dangerous=order.dangerous),
+        )
+        if order.by.kind == "recipient" and record.report.verdict not in RECIPIENT_VERDICTS:
+            refusal = NOT_FOR_RECIPIENTS
+        if refusal or self._routing(record) is None:
+            await self._note_failure(record, order.by, refusal or NO_NEXT_HOP)
+            return refusal or NO_NEXT_HOP
+        raw = await self._raw.get(record.ggrid)
+        if raw is None:
+            return await self._result_without_bytes(record.ggrid)
+        return await self._claim_and_send(mail, raw, order, named)
+
+    async def _find_before(self, mail: HeldMessage, own: str) -> Released | None:
+        for each in await self._store.recipient_releases(mail.record.ggrid):
+            if each.address == own:
+                return _as_released(mail, as_release(each))
+        return None
+
+    async def _recipients_left(self, record: MessageRecord) -> tuple[str, ...]:
+        """Return the recipients who do not have the message yet."""
+        having = {each.address for each in await self._store.recipient_releases(record.ggrid)}
+        return tuple(each for each in record.envelope.recipients if normalize_address(each) not in having)
+
+    async def _claim_and_send(
+        self, mail: HeldMessage, raw: bytes, order: ReleaseOrder | RecipientReleaseOrder, wanted: Sequence[str]
+    ) -> ReleaseOutcome:
+        ggrid, holder, now = mail.record.ggrid, new_id(), int(self._clock() * 1_000)
+        if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
+            return await self._result_of_other(ggrid)
+        if isinstance(order, RecipientReleaseOrder):
+            # Another release may have ended between the look and the claim.
+            if before := await self._find_before(mail, normalize_address(order.recipient)):
+                await self._store.give_back(ggrid, holder)
+                return before
+        elif not order.recipients:
+            wanted = await self._recipients_left(mail.record)
+        # A client that hangs up must not leave a claim behind.
+        task = asyncio.create_task(self._send_claimed(mail, holder, raw, order, wanted))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _note_failure(self, record: MessageRecord, by: Actor, failure: NotSent) -> None:
+        await self._store.note_failed_release(record.ggrid, record.envelope.tenant, by, failure.reason)
+
+    async def finish(self) -> None:
+        """Wait for the releases that are under way."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _refusal(self, record: MessageRecord, order: ReleaseOrder) -> NotSent | None:
+        """Return why this caller may not send this message to these recipients."""
+        if record.is_trial:
+            return UPLOADED
+        if record.report.verdict in DANGEROUS_VERDICTS and not order.dangerous:
+            return DANGEROUS
+        if order.anywhere:
+            return None
+        envelope = record.envelope
+        own = set(map(normal_address, envelope.recipients))
+        for recipient in order.recipients or envelope.recipients:
+            owner = await self._owner_of(recipient)
+            if normal_address(recipient) not in own:
+                if owner is None or owner != envelope.tenant:
+                    return ELSEWHERE
+            # A client of the scanning API names recipients of several tenants in one message, and one tenant for it.
+            elif order.tenant and owner not in (None, order.tenant):
+                return ELSEWHERE
+        return None
+
+    async def _owner_of(self, recipient: str) -> str | None:
+        """Return the tenant of a recipient's domain, if it is one's."""
+        return await self._tenancy.tenant_of(normal_domain(recipient.rpartition("@")[2])) if self._tenancy else None
+
+    async def _result_without_bytes(self, ggrid: str) -> ReleaseOutcome:
+        """The bytes are not here: they never were, or the message was released since its record was read."""
+        mail = await self._store.held(ggrid)
+        return _as_released(mail, mail.release) if mail and mail.release else NotHeld()
+
+    async def _result_of_other(self, ggrid: str) -> ReleaseOutcome:
+        mail = await self._store.held(ggrid)
+        if mail is None:
+            return NotHeld()
+        return _as_released(mail, mail.release) if mail.release else Busy()
+
+    async def _send_claimed(
+        self,
+        mail: HeldMessage,
+        holder: str,
+        raw: bytes,
+        order: ReleaseOrder | RecipientReleaseOrder,
+        wanted: Sequence[str],
+    ) -> ReleaseOutcome:
+        """Send a message that is claimed; the id of the claim is that of the release."""
+        ggrid = mail.record.ggrid
+        deliveries: list[Delivery] = []
+        try:
+            content = await asyncio.to_thread(self._with_trace, mail.record, raw, holder, wanted)
+            if isinstance(content, NotSent):
+                failure: NotSent | None = content
+            else:
+                failure = await self._send(mail.record, wanted, content, deliveries)
+        except BaseException:
+            await self._store.give_back(ggrid, holder)
+            raise
+        if failure:
+            log.warning("not released", ggrid=ggrid, reason=failure.reason)
+            await self._store.give_back(ggrid, holder)
+            await self._note_failure(mail.record, order.by, failure)
+            if deliveries:
+                await self._store.record_deliveries(deliveries)
+            return failure
+        if isinstance(order, RecipientReleaseOrder):
+            release, is_last = await self._record_one(ggrid, order.recipient, order.by, holder)
+            await self._store.record_deliveries(deliveries)
+        else:
+            release, is_last = await self._record(ggrid, wanted, order.by, holder, deliveries), True
+        # The label of a recipient is an address, which has no place in the log.
+        by = "recipient" if order.by.kind == "recipient" else release.by
+        log.info("released", ggrid=ggrid, by=by, count=len(release.recipients))
+        if is_last:
+            await self._discard(ggrid)
+        return _as_released(mail, release)
+
+    def _with_trace(
+        self, record: MessageRecord, raw: bytes, release_id: str, recipients: Sequence[str]
+    ) -> bytes | NotSent:
+        """Return a message as it leaves, like a delivered one: without claims in our name, with our fields on top."""
+        whole = normalise_line_ends(raw)
+        if not is_sound(whole):
+            return WRONG_BYTES
+        body = BytesInPieces(whole)
+        header = read_header(body, self._hostname)
+        if header.hops > SmtpLimits().hops:
+            return LOOPS
+        if not header.whole:
+            return LONG_HEADER
+        envelope = record.envelope
+        arrival = Arrival(
+            helo=envelope.helo or "",
+            address=envelope.remote_address or "",
+            protocol="HTTP" if record.source == "rest" else "ESMTP",
+            recipient=recipients[0] if len(recipients) == 1 else "",
+            now=record.created / 1_000,
+        )
+        top = build_release_fields(
+            *(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock()),
+            outbound=envelope.outbound,
+        )
+        return b"".join((top, *apply_edits(body.chunks(PIECE), header.claims)))
+
+    def _routing(self, record: MessageRecord) -> Routing | None:
+        return self._outbound if record.envelope.outbound else self._inbound
+
+    async def _sign(self, record: MessageRecord, content: bytes) -> bytes | NotSent:
+        """Return an outbound message with the signatures that it would have left with."""
+        if self._signer is None or not record.envelope.outbound:
+            return content
+        try:
+            signing = await self._signer.choose(record.report, record.envelope, changed=False)
+        except UnsignedError:
+            return NO_KEY
+        return await asyncio.to_thread(signing.make_fields, [content]) + content if signing else content
+
+    async def _send(
+        self, record: MessageRecord, recipients: Sequence[str], content: bytes, deliveries: list[Delivery]
+    ) -> NotSent | None:
+        """Send the message; return None if the next hop has taken it. What next hops answer is added to
+        `deliveries`."""
+        routing, sender = self._routing(record), record.envelope.sender
+        assert routing is not None
+        signed = await self._sign(record, content)
+        if isinstance(signed, NotSent):
+            return signed
+        if not _is_smtp_address("MAIL FROM", sender):
+            return NotSent("its sender is not an address that SMTP can carry")
+        if not recipients or not all(_is_smtp_address("RCPT TO", recipient) for recipient in recipients):
+            return NotSent("a recipient is not an address that SMTP can carry")
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                tenants = await self._find_tenants(recipients)
+                sent = await routing.send(sender, recipients, signed, tenants)
+        except TimeoutError:
+            return NotSent("the next hop did not answer in time")
+        except NextHopError as fault:
+            return NotSent(f"the next hop {fault}")
+        now = int(self._clock() * 1_000)
+        deliveries += [
+            Delivery(
+                *(record.ggrid, now, next_hop, reply.code, render_reply(reply), find_queue_id(reply)),
+                node=self._node,
+                released=True,
+            )
+            for next_hop, reply in sent.answers
+        ]
+        if sent.reply.positive:
+            return None
+        partly = f"; {len(sent.recipients)} of {len(recipients)} recipients have it already" if sent.recipients else ""
+        return NotSent(f"the next hop answered {_describe_reply(sent.reply)}{partly}")
+
+    async def _find_tenants(self, recipients: Sequence[str]) -> dict[str, str | None]:
+        """Return the tenants of the recipients' domains, by which mail may be routed."""
+        domains = {normal_domain(recipient.rpartition("@")[2]) for recipient in recipients}
+        return {domain: await self._tenancy.tenant_of(domain) for domain in domains} if self._tenancy else {}
+
+    async def _record(
+        self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str, deliveries: Sequence[Delivery]
+    ) -> Release:
+        """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
+        for attempt in range(RECORD_ATTEMPTS - 1):
+            try:
+                return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
+            except StorageError as fault:
+                log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
+                await asyncio.sleep(RECORD_SECONDS * 2**attempt)
+        return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
+
+    async def _record_one(self, ggrid: str, recipient: str, by: Actor, release_id: str) -> tuple[Release, bool]:
+        """Record the release to one recipient, in several attempts; also whether it was the last one."""
+        for attempt in range(RECORD_ATTEMPTS - 1):
+            try:
+                made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
+                return as_release(made), is_last
+            except StorageError as fault:
+                log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
+                await asyncio.sleep(RECORD_SECONDS * 2**attempt)
+        made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
+        return as_release(made), is_last
+
+    async def _discard(self, ggrid: str) -> None:
+        try:
+            await self._raw.delete(ggrid)
+        except StorageError as fault:
+            # They are swept later, like what a kill leaves behind.
+            log.warning("bytes of a released message could not be deleted", ggrid=ggrid, reason=str(fault))
+
+
+def _describe_reply(reply: SmtpReply) -> str:
+    """Return the code of a reply with its enhanced status code; its text is not for clients, who may be strangers."""
+    status = ENHANCED_STATUS.match(reply.lines[0])
+    return f"{reply.code} {status.group().decode().strip()}" if status else str(reply.code)
+
+
+def _is_smtp_address(command: str, address: str) -> bool:
+    """Whether this is one address, and nothing besides, once it stands in a command."""
+    found = parse_command(f"{command}:<{address}>".encode("utf-8", "replace"), SmtpLimits())
+    return isinstance(found, PathCommand) and found.address == address and not found.parameters
+
+
+def _as_released(mail: HeldMessage, release: Release) -> Released:
+    return Released(mail.record.ggrid, release.time, release.by, release.recipients)
+
+
+# How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
+SIZE_SECONDS = 60.0
+
+
 R = TypeVar("R")
-
-
-class ShowsMail(Protocol):
-    """What has messages read in a worker, to be shown; `guard.service.Guard` does."""
-
-    async def show(self, job: AnalysisJob) -> ViewResult: ...
-
-
-class _HeldBytes(msgspec.Struct, frozen=True):
-    """The bytes of a held message, as a `MessageBody`."""
-
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def read(self) -> bytes:
-        return self.content
+T = TypeVar("T")
 
 
 class Quarantine:
@@ -90,7 +429,7 @@ class Quarantine:
         store: Store,
         raw: RawStore,
         routing: Routing | None = None,
-        viewer: ShowsMail | None = None,
+        viewer: WorkerPool | None = None,
         *,
         max_size: int | None = None,
         hostname: str = "localhost",
@@ -131,14 +470,13 @@ class Quarantine:
     async def _keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         await self._check_size(raw.size)
         await self._raw.put(request.ggrid, raw)
-        digest = await asyncio.to_thread(sha256, raw)
         record = MessageRecord(
             ggrid=result.ggrid,
             created=result.created,
             completed=result.completed,
             envelope=request.envelope,
             size=raw.size,
-            sha256=digest,
+            sha256=raw.sha256,
             report=result.report,
             source=request.source,
             receipt=result.receipt,
@@ -199,21 +537,19 @@ class Quarantine:
         return outcome
 
     async def _view(self, order: ViewOrder) -> View | NotShown | NotHeld:
-        shown = await self._show(order, "view")
-        return UNEXPECTED if isinstance(shown, Picture) else shown
+        return await self._show(order, VIEW)
 
     async def _picture(self, order: PictureOrder) -> Picture | NotShown | NotHeld:
-        shown = await self._show(order, "picture", order.index)
-        return UNEXPECTED if isinstance(shown, View) else shown
+        return await self._show(order, PICTURE, order.index)
 
-    async def _show(self, order: HeldMailOrder[Any], purpose: Purpose, index: int = 0) -> ViewResult | NotHeld:
+    async def _show(self, order: HeldMailOrder[Any], purpose: Purpose[T], index: int = 0) -> T | NotShown | NotHeld:
+        """Have a message read in a worker, to be shown. It takes no slot: mail on its way goes first."""
         raw = await self.raw(order.ggrid, order.tenant)
         if raw is None:
             return NotHeld()
         if self._viewer is None:
             return NotShown("there is no worker to read it")
-        job = AnalysisJob(order.ggrid, Envelope(), _HeldBytes(raw), time.time(), purpose=purpose, index=index)
-        return await self._viewer.show(job)
+        return await self._viewer.show(Job(purpose, order.ggrid, Envelope(), BytesBody(raw), time.time(), index=index))
 
     async def _export(self, order: ExportOrder) -> bytes | NotHeld:
         mail = await self._store.held(order.ggrid, order.tenant)
@@ -277,17 +613,16 @@ class Cleanup:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
         self._deleted_retention = deleted_retention
         self._metrics = metrics or QuarantineMetrics(store, None)
-        self._task: asyncio.Task[None] | None = None
+        failed = "the quarantine could not be cleaned up"
+        self._periodic = PeriodicWork(self._purge_and_sweep, PURGE_SECONDS, failed, log)
 
     def start(self) -> None:
         """Clean up now and every hour."""
-        self._task = asyncio.create_task(self._forever())
+        self._periodic.start()
 
     async def stop(self) -> None:
         """Stop; what is left undone is done after the next start."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._periodic.stop()
 
     async def purge(self) -> int:
         """Delete what was held for longer than the retention of its tenant or, without one, of the configuration;
@@ -308,13 +643,7 @@ class Cleanup:
                 swept += 1
         return swept
 
-    async def _forever(self) -> None:
-        while True:
-            try:
-                purged, swept = await self.purge(), await self.sweep()
-            except StorageError as fault:
-                log.warning("the quarantine could not be cleaned up", reason=str(fault))
-            else:
-                if purged or swept:
-                    log.info("quarantine cleaned up", purged=purged, swept=swept)
-            await asyncio.sleep(PURGE_SECONDS)
+    async def _purge_and_sweep(self) -> None:
+        purged, swept = await self.purge(), await self.sweep()
+        if purged or swept:
+            log.info("quarantine cleaned up", purged=purged, swept=swept)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from gatepost.ids import canonical
-from gatepost.scanning.request import MessageBody
-from gatepost.scanning.spool import SpooledBody
+from gatepost.scanning.spool import MessageBody
 from gatepost.settings.values import hide_credentials
 from gatepost.store.errors import StorageError
 
@@ -112,7 +111,7 @@ class RawFolder:
         partial = subfolder / f".{path.name}.{os.urandom(8).hex()}"
         try:
             with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                for chunk in _chunks(raw):
+                for chunk in raw.chunks(CHUNK):
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
@@ -216,10 +215,6 @@ def _object_name(ggrid: str) -> str:
 
 def _ggrid_of(name: str) -> str | None:
     return canonical(name.removesuffix(SUFFIX)) if name.endswith(SUFFIX) else None
-
-
-def _chunks(raw: MessageBody) -> Iterator[bytes]:
-    return raw.chunks(CHUNK) if isinstance(raw, SpooledBody) else iter((raw.read(),))
 
 
 def _read(path: Path) -> bytes | None:

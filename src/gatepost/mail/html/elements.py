@@ -24,8 +24,7 @@ from gatepost.kinds import (
 from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.html.style import Appearance
-from gatepost.mail.link_wrappers import decode_base64_text
-from gatepost.mail.links import MAX_SHOWN, Links, Source
+from gatepost.mail.links import MAX_SHOWN, Links, Source, decode_base64_text
 from gatepost.speedups import native
 from gatepost.urls import NO_URL, Url, parse_url
 

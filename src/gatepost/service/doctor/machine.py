@@ -35,7 +35,7 @@ from gatepost.speedups import native
 from gatepost.store.second_factors import KEY_FILE
 
 if TYPE_CHECKING:
-    from gatepost.guard.answers.zones import Zone
+    from gatepost.guard.answers.reputation import Zone
 
 LIBRARIES = ("apsw", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
 ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
@@ -192,7 +192,7 @@ def check_dns(settings: DnsSettings) -> DoctorRow:
 def check_zones(dns: DnsSettings, zones: Sequence[ZoneSettings]) -> list[DoctorRow]:
     """Check each reputation zone by the entries that every zone has, and that none has (RFC 5782 section 5)."""
     from gatepost.guard.answers.dns import Resolver
-    from gatepost.guard.answers.zones import Zone
+    from gatepost.guard.answers.reputation import Zone
 
     async def ask() -> list[DoctorRow]:
         resolver = Resolver(dns.nameservers, dns.timeout / 1000)
@@ -209,7 +209,7 @@ def check_zones(dns: DnsSettings, zones: Sequence[ZoneSettings]) -> list[DoctorR
 
 def _judge_zone(zone: "Zone", listed: DnsAnswer, unlisted: DnsAnswer) -> DoctorRow:
     """Judge a zone by its answers for the entry that it must have and the one that it must not have."""
-    from gatepost.guard.answers.zones import ZoneFaultError
+    from gatepost.guard.answers.reputation import ZoneFaultError
 
     title = f"zone {zone.name}"
     if "failed" in (listed.status, unlisted.status):

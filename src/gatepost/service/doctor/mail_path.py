@@ -22,7 +22,7 @@ from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import hide_credentials
 
 if TYPE_CHECKING:
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
     from gatepost.scanning.request import Load
     from gatepost.smtp.relay import Relay
     from gatepost.smtp.routing import Route
@@ -252,7 +252,7 @@ def check_cores(abby: AbbySettings, guard: GuardSettings | None, data: DataFolde
 
 async def _ask_load(url: str, secret: str, ca: Path) -> "Load | Down":
     from gatepost.abby.core_clients import RemoteCore
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
 
     try:
         remote = RemoteCore(url, secret, ca)
@@ -260,7 +260,7 @@ async def _ask_load(url: str, secret: str, ca: Path) -> "Load | Down":
         return Down(f"the certificate to verify it with cannot be read ({type(fault).__name__})")
     try:
         async with asyncio.timeout(SECONDS):
-            return await remote.load()
+            return await remote.ask_load()
     except TimeoutError:
         return Down(f"no answer in {SECONDS:.0f} s")
     finally:
@@ -268,7 +268,7 @@ async def _ask_load(url: str, secret: str, ca: Path) -> "Load | Down":
 
 
 def _describe_core(url: str, load: "Load | Down") -> DoctorRow:
-    from gatepost.abby.core_state import Down
+    from gatepost.abby.cores import Down
 
     if isinstance(load, Down):
         return DoctorRow(f"core {url}", "fail", load.reason, "start it; secret and ca must fit on both sides")

@@ -45,7 +45,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
 from gatepost.abby.message_timelines import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, INVALID_REQUEST, NOT_FOUND, Failure

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from gatepost.abby.core_state import Down
+from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical

@@ -7,9 +7,9 @@ is no sighting of a campaign.
 import msgspec
 from starlette.responses import Response
 
-from gatepost.abby.scan import MILLISECOND, ConnectedClient, read_parameters
+from gatepost.abby.scan import MILLISECOND, read_parameters
 from gatepost.api.errors import EMPTY_EMAIL, Failure
-from gatepost.api.http import ClientLeft
+from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
@@ -36,8 +36,8 @@ async def scan_file(context: WebContext, request: SignedInRequest, body: Spooled
     if isinstance(envelope, Failure):
         return html_response(await _render_scan(context, request, fault=envelope.message), envelope.error.status)
     opened = int(context.clock() * 1e9)
-    scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, body, "page")
-    outcome = await context.cores.scan(scan, ConnectedClient(body, request.http.receive), context.scan_seconds)
+    scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "page")
+    outcome = await context.cores.scan(scan, body, ConnectedClient(request.http.receive), context.scan_seconds)
     if isinstance(outcome, Failure):
         return html_response(await _render_scan(context, request, fault=outcome.message), outcome.error.status)
     if isinstance(outcome, ClientLeft):

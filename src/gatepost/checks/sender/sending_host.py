@@ -1,0 +1,372 @@
+"""The sending host: its names in HELO and in DNS, the hosts that a sender's provider would have used, and what servers
+of the recipient wrote into Received fields about the host from which they took the mail.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.resources import files
+
+import msgspec
+
+from gatepost.checks.known_names import ending_exists, is_under
+from gatepost.checks.sender.envelope import is_report
+from gatepost.findings import Reading, check
+from gatepost.kinds import (
+    HELO_BARE_IP,
+    HELO_DYNAMIC_NAME,
+    HELO_FREEMAIL,
+    HELO_LOCAL_NAME,
+    HELO_NO_DOT,
+    HELO_OWN_DOMAIN,
+    HELO_UNKNOWN_ENDING,
+    HOST_DYNAMIC_NAME,
+    HOST_FALSE_NAME,
+    HOST_NO_NAME,
+    HOST_RECORDED_FALSE_NAME,
+    HOST_RECORDED_HELO,
+    HOST_RECORDED_LINE,
+    HOST_RECORDED_NO_NAME,
+    SENDER_PROVIDER_ABSENT,
+    Finding,
+)
+from gatepost.names import is_ip, normal_domain, org_domain
+from gatepost.strengths import coefficients
+
+_INSIDE = re.compile(
+    r"\[?(?:10\.|127\.|192\.168\.|169\.254\.|172\.(?:1[6-9]|2\d|3[01])\.|::1|f[cd]|fe80)", re.IGNORECASE
+)
+_LINE = re.compile(
+    r"(?:^|[.-])(?:[ax]?dsl|dial(?:up|in)?|dyn(?:amic)?|pppoe?|cable|dhcp|pool|ppp\d+|cust\d*|client|user\d*|broadband|"
+    r"customer|home|catv|wimax|fttx?|ip|host)(?=[.\d-])"
+)
+# Words that no mail server bears; the name has a number, too.
+_HOME_LINE = re.compile(r"(?:^|[.\d-])(?:[ax]dsl|dial(?:up|in)|dyn(?:amic)?|pppoe?|dhcp|ipconnect|abo|catv)\d{0,6}[.-]")
+# What a host that is there to send mail is called; a home line has none of these.
+_SERVER = re.compile(r"(?:^|[.\d-])(?:smtp|mta|mx|mail|mailer|out|outbound|relay|send|sender|reverse)[\d-]*\.")
+_DIGITS = re.compile(r"\d+")
+_BIG = frozenset(
+    "gmail.com google.com yahoo.com hotmail.com outlook.com msn.com live.com aol.com icloud.com mail.ru".split()
+)
+# Names that only exist inside a network: a server that says one is badly set up, not a home computer.
+INTERNAL_ENDINGS = frozenset("local localdomain lan internal intranet corp home localhost test invalid".split())
+# For documentation (RFC 2606 section 2): no host has such a name, so none can be suspected.
+DOCUMENTED = "example"
+(_REPORT,) = coefficients("helo", "report")
+(_HOME_LINE_NAME,) = coefficients(HELO_DYNAMIC_NAME, "home_line")
+
+
+@check(
+    HELO_BARE_IP,
+    HELO_NO_DOT,
+    HELO_FREEMAIL,
+    HELO_UNKNOWN_ENDING,
+    HELO_DYNAMIC_NAME,
+    HELO_OWN_DOMAIN,
+    HELO_LOCAL_NAME,
+    HOST_NO_NAME,
+    HOST_FALSE_NAME,
+    HOST_DYNAMIC_NAME,
+)
+def host_names(reading: Reading) -> Iterator[Finding]:
+    """The names of the sending host: the one that it gives itself (HELO, RFC 5321 section 4.1.1.1) and its name in DNS
+    (iprev, RFC 8601 section 3).
+
+    Mail servers give their full name. Programs on home computers give what comes first: a bare address, a word without
+    a dot, a name under an ending that does not exist, the line's own name with the address in it
+    (`125-24-153-65.adsl.example`), or the name of the domain that they send to. Large senders put the address into the
+    names of their own hosts, too, but say what those are for (`o65113.smtp.sender.example`); a host that only reports
+    that mail could not be delivered is believed more.
+
+    Every provider gives its mail servers a name in DNS that leads back to their address; many receivers refuse mail
+    otherwise. Home lines have names made from their address. A failure of DNS says nothing.
+    """
+    yield from _check_helo(reading)
+    yield from _check_reverse_name(reading)
+
+
+def _check_helo(reading: Reading) -> Iterator[Finding]:
+    host = reading.envelope.remote_address
+    helo = (reading.envelope.helo or "").strip().lower().rstrip(".")
+    if not helo or not host or helo.startswith("[") or _INSIDE.match(host):
+        return
+    ending = helo.rpartition(".")[2]
+    strength = _REPORT if is_report(reading) else 1.0
+    if helo == ending:
+        yield HELO_NO_DOT.at("HELO", strength=strength, helo=helo, host=host)
+    elif is_ip(helo):
+        yield HELO_BARE_IP.at("HELO", strength=strength, helo=helo, host=host)
+    elif ending in INTERNAL_ENDINGS:
+        yield HELO_LOCAL_NAME.at("HELO", strength=strength, helo=helo, host=host)
+    elif ending == DOCUMENTED:
+        return
+    elif helo in _BIG:
+        # Their servers have names of their own below the domain.
+        yield HELO_FREEMAIL.at("HELO", helo=helo, host=host)
+    elif not ending_exists(helo):
+        yield HELO_UNKNOWN_ENDING.at("HELO", helo=helo, host=host)
+    elif carries_address(helo, host):
+        if not is_mail_server(helo):
+            yield HELO_DYNAMIC_NAME.at("HELO", strength=strength, helo=helo, host=host)
+    elif is_home_line(helo):
+        yield HELO_DYNAMIC_NAME.at("HELO", strength=_HOME_LINE_NAME, helo=helo, host=host)
+    elif _is_recipients(helo, reading):
+        yield HELO_OWN_DOMAIN.at("HELO", helo=helo, host=host)
+
+
+def is_home_line(name: str) -> bool:
+    """Return whether a host's name has a word for a home line, and a number."""
+    return _HOME_LINE.search(name) is not None and _DIGITS.search(name) is not None
+
+
+def is_mail_server(name: str) -> bool:
+    """Return whether a host's name says that the host is there to send mail."""
+    return _SERVER.search(name) is not None
+
+
+def carries_address(name: str, host: str) -> bool:
+    """Return whether a host's name is made from its IPv4 address: all four numbers in any order or writing, or two of
+    them with the last one and a word for a line. Providers name the lines of their customers so."""
+    octets = host.split(".")
+    if len(octets) != 4 or not all(octet.isdigit() and len(octet) < 4 for octet in octets):
+        return False
+    runs = _DIGITS.findall(name)
+    if not runs:
+        return False
+    numbers = {number.lstrip("0") or "0" for number in runs}
+    held = len(numbers.intersection(octets))
+    if held == len(set(octets)) or any(form in name for form in _join_octets(host)):
+        return True
+    return held > 1 and octets[-1] in numbers and _LINE.search(name) is not None
+
+
+@lru_cache(4096)
+def _join_octets(address: str) -> tuple[str, ...]:
+    """Return an address without its dots: as it is, with leading zeros, in hex digits."""
+    octets = address.split(".")
+    return (
+        "".join(octets),
+        "".join(octet.zfill(3) for octet in octets),
+        "".join(f"{int(octet):02x}" for octet in octets),
+    )
+
+
+def _check_reverse_name(reading: Reading) -> Iterator[Finding]:
+    seen = reading.authentication
+    if not seen.host or seen.host_source != "border":
+        return
+    if seen.iprev.result == "permerror":
+        yield HOST_NO_NAME.at("DNS", host=seen.host)
+    elif seen.iprev.result == "fail":
+        yield HOST_FALSE_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
+    elif seen.iprev.result == "pass" and carries_address(seen.iprev.name, seen.host):
+        yield HOST_DYNAMIC_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
+
+
+def _is_recipients(helo: str, reading: Reading) -> bool:
+    """Return whether the name is the recipient's own domain, or under one of the own domains without proof."""
+    own = reading.protected.own_domains
+    if own and is_under(helo, own):
+        return not reading.protected.host_trusted and not reading.authentication.aligned
+    # Hosts below the recipient's domain may be its relays; the bare domain is the name of no host.
+    domains = {normal_domain(recipient.strip("<>").rpartition("@")[2]) for recipient in reading.envelope.recipients}
+    return helo in domains and org_domain(helo) not in reading.sender_domains
+
+
+MAX_NAMED_HOPS = 15
+MAX_HOP_TEXT = 600
+_PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "x-forwarded-for", "sender")
+
+
+def _load_providers() -> dict[str, tuple[str, ...]]:
+    """Return the hosts of its provider for each domain of free mail."""
+    providers = tomllib.loads(files("gatepost.checks").joinpath("data", "providers.toml").read_text("utf-8"))
+    return {domain: tuple(each["hosts"]) for each in providers.values() for domain in each["mail"]}
+
+
+_PROVIDER_HOSTS = _load_providers()
+
+
+@check(SENDER_PROVIDER_ABSENT)
+def provider_absent(reading: Reading) -> Iterator[Finding]:
+    """Mail of a large provider's customer that never was on a host of that provider.
+
+    `From: Ann <ann@gmail.com>`, and neither a Received field (RFC 5321 section 4.4), nor HELO, nor the Message-ID, nor
+    a signature names a host of Google's. These providers take mail only from customers who sign in, write an
+    identifier of their own, and sign what they send. Lists, forwarders and services that write for others pass mail
+    on, and say so. A few programs send with such an address through another server, so it does not decide alone.
+    """
+    fields, message = reading.fields, reading.message
+    hosts = _PROVIDER_HOSTS.get(normal_domain(message.senders[0].domain)) if message.senders else None
+    if hosts is None or "received" not in fields or any(name in fields for name in _PASSED_ON):
+        return
+    if reading.protected.host_trusted or not reading.envelope.sender.strip("<> "):
+        return
+    seen = [(reading.envelope.helo or "").lower(), fields.get("message-id", "")[:400].lower()]
+    seen += [hop[:MAX_HOP_TEXT].lower() for hop in message.headers.all("received")[:MAX_NAMED_HOPS]]
+    if any(host in text for text in seen for host in hosts):
+        return
+    if any(org_domain(each.domain) in hosts and each.result != "fail" for each in reading.authentication.dkim):
+        return
+    yield SENDER_PROVIDER_ABSENT.at("Received", sender=message.senders[0], hosts=", ".join(hosts[:3]))
+
+
+MAX_HOPS = 8
+(_AT_BORDER,) = coefficients(HOST_RECORDED_LINE, "border")
+(_NAMED,) = coefficients(HOST_RECORDED_HELO, "named")
+
+_FROM = re.compile(r"from ([^\s()]{1,255})(?: \(([^)]{0,300}))?")
+_ADDRESS = re.compile(r"[\[(@ ](\d{1,3}(?:\.\d{1,3}){3})[\])]")
+# The name that a server found for the address stands before it.
+_NAME = re.compile(r"(?:^|[\s@])([A-Za-z0-9_][\w.-]{1,250}\.[A-Za-z][A-Za-z0-9-]{1,62})\.? \[")
+_HELO = re.compile(r"(?:HELO|EHLO|helo)[= ]([^\s()\[\];]{1,255})")
+_READABLE = re.compile(r"[\w.:\[\]-]+")
+_BY = re.compile(r"([\w.-]{1,255})(?=[\s(;]|\Z)")
+_FOR = re.compile(r" for <?[^<>\s;@]{1,100}@([\w.-]{1,255})")
+# A customer who signed in, a web page, or a mailbox that was fetched.
+_PROTOCOLS = r"(?:e?smtps?a|asmtp|utf8smtps?a|http|local|pop3|imap|lmtp|fetchmail)\b"
+_ACCOUNT = re.compile(rf" (?:with|via) {_PROTOCOLS}|auth", re.IGNORECASE)
+_ACCOUNT_WITH, _ACCOUNT_VIA = re.compile(rf" with {_PROTOCOLS}"), re.compile(rf" via {_PROTOCOLS}")
+_HELO_MARKS = ("HELO", "EHLO", "helo")
+_SENDMAIL = " (8."
+_MAIL_SYSTEMS = frozenset({"mailer-daemon", "postmaster"})
+_INSIDE_PREFIXES = ("127.", "10.", "192.168.", "169.254.")
+_FORWARDED = ("list-id", "list-post", "mailing-list", "x-mailing-list", "resent-from")
+_FORGED = "may be forged"
+
+
+class Hop(msgspec.Struct, frozen=True):
+    """One Received field (RFC 5321 section 4.4): what the host said in HELO, its `name` in DNS as the server found it,
+    whether the server found none, its address, the server, and the domain of the recipient that the server names;
+    `is_inside` for a hop within one network."""
+
+    helo: str
+    name: str
+    has_no_name: bool
+    address: str
+    server: str
+    recipient: str
+    is_inside: bool
+    text: str
+
+    @property
+    def owner(self) -> str:
+        return org_domain(self.server) if "." in self.server else ""
+
+
+def find_border_hop(reading: Reading) -> tuple[int, Hop] | None:
+    """Return the hop by which the mail came to the recipient's side, and how many there were above it.
+
+    The topmost field is that of the recipient's own server. The fields below are those of the recipient's side as long
+    as the server is of the same organisation, or says that the recipient is its own (`by mx.club.example … for
+    <ann@club.example>`): that is the server to which a forwarding address leads.
+    """
+    ours: set[str] = set()
+    found: tuple[int, Hop] | None = None
+    for place, value in enumerate(reading.message.headers.all("received")[:MAX_HOPS]):
+        hop = _read_hop(" ".join(value[:MAX_HOP_TEXT].split()))
+        recipient = org_domain(hop.recipient) if hop.recipient else ""
+        if found and hop.owner not in ours and (not recipient or recipient != hop.owner):
+            break
+        if not hop.is_inside:
+            found = place, hop
+        ours.update(filter(None, (hop.owner, recipient)))
+    return found
+
+
+def _read_hop(text: str) -> Hop:
+    head, _, tail = text.partition(" by ")
+    start, server, recipient = _FROM.match(head), _BY.match(tail), _FOR.search(tail)
+    by, owner = server[1].lower() if server else "", recipient[1].lower() if recipient else ""
+    if not start:
+        return Hop("", "", False, "", by, owner, True, text)
+    first, comment = start[1].lower().rstrip("."), start[2] or ""
+    if not _READABLE.fullmatch(first) or not by:
+        return Hop("", "", False, "", by, owner, False, text)
+    said = _HELO.search(head) if any(mark in head for mark in _HELO_MARKS) else None
+    name, seen = _NAME.search(comment) if " [" in comment else None, _ADDRESS.search(head)
+    address = seen[1] if seen else ""
+    helo = said[1].lower() if said else first
+    # Some servers write the name in front and what the host said behind it.
+    named = name[1].lower() if name else first if said and "." in first and not is_ip(first.strip("[]")) else ""
+    # Not every server looks for a name. Those that do say "unknown", or leave its place empty.
+    unnamed = not named and (
+        comment.startswith("unknown [")
+        or (comment.startswith("[") and tail.startswith(_SENDMAIL, len(by)))
+        or (said is not None and (first == "unknown" or first.startswith("[")))
+    )
+    inside = address.startswith(_INSIDE_PREFIXES) if address else first == "localhost"
+    return Hop(helo, named, unnamed, address, by, owner, inside, text)
+
+
+@check(HOST_RECORDED_LINE, HOST_RECORDED_HELO, HOST_RECORDED_NO_NAME, HOST_RECORDED_FALSE_NAME)
+def received_host(reading: Reading) -> Iterator[Finding]:
+    """Mail that the recipient's own side took from a home line, as its Received fields say (RFC 5321 section 4.4).
+
+    Mail often reaches its mailbox through a forwarding address or a relay inside the organisation. The host that
+    delivers it is a good one then, and what is known of the host before it stands in the field that the first server
+    wrote: `from friend (203-0-113-65.adsl.example.com [203.0.113.65]) by mx.club.example for <ann@club.example>`. That
+    server is the one that the recipient's address leads to, so it is handed mail by mail servers. People on home
+    lines hand their mail to their provider and sign in there (RFC 6409), which the field says, too. Lists take mail
+    from their members, so posts are left out, and so is mail of the server's own users.
+    """
+    found = reading.once(find_border_hop)
+    if found is None or not is_from_stranger(hop := found[1], reading):
+        return
+    at_border = hop.address == reading.envelope.remote_address
+    # What the border says is looked at elsewhere; here only DNS as it was when the mail came.
+    is_line = _is_line(hop)
+    if not at_border and _is_odd_helo(hop.helo):
+        strength = 1.0 if is_line or not hop.name else _NAMED
+        yield HOST_RECORDED_HELO.at("Received", strength=strength, helo=hop.helo, host=hop.address, server=hop.server)
+    if at_border and reading.authentication.iprev.result in ("pass", "fail"):
+        return
+    if is_line:
+        strength = _AT_BORDER if at_border else 1.0
+        name = hop.name or hop.helo
+        yield HOST_RECORDED_LINE.at("Received", strength=strength, name=name, host=hop.address, server=hop.server)
+    elif hop.has_no_name and not reading.is_signed_by_sender:
+        yield HOST_RECORDED_NO_NAME.at("Received", host=hop.address, server=hop.server)
+    if _FORGED in hop.text:
+        yield HOST_RECORDED_FALSE_NAME.at("Received", name=hop.name, host=hop.address, server=hop.server)
+
+
+def is_from_stranger(hop: Hop, reading: Reading) -> bool:
+    """Return whether a stranger's host handed the mail over: no member of a list, no user of the server, no relay of
+    the same organisation."""
+    if not hop.address or any(name in reading.fields for name in _FORWARDED) or _is_by_account(hop.text):
+        return False
+    # Reports on delivery come from whatever server there is.
+    if not reading.envelope.sender.strip("<> ") or any(
+        each.local.casefold() in _MAIL_SYSTEMS for each in reading.message.senders[:1]
+    ):
+        return False
+    return hop.owner not in (org_domain(hop.helo), *reading.sender_domains)
+
+
+def _is_by_account(text: str) -> bool:
+    """Return whether the sender was a known user. Two expressions that begin with a fixed text are quicker than one
+    that ignores case, which is left for text that has other cases than ASCII."""
+    if not text.isascii():
+        return _ACCOUNT.search(text) is not None
+    low = text.lower()
+    return "auth" in low or _ACCOUNT_WITH.search(low) is not None or _ACCOUNT_VIA.search(low) is not None
+
+
+def _is_line(hop: Hop) -> bool:
+    """Return whether the host is a home line by its name in DNS, or by what it said where it has none. A server under
+    the same domain as that name gave a name of its own."""
+    name = hop.name or hop.helo
+    if not name or (hop.helo != name and org_domain(hop.helo) == org_domain(name) and not is_home_line(hop.helo)):
+        return False
+    return is_home_line(name) or (carries_address(name, hop.address) and not is_mail_server(name))
+
+
+def _is_odd_helo(helo: str) -> bool:
+    """Return whether the host named itself as no mail server does: a word, an address, an ending that does not
+    exist."""
+    if "." not in helo or is_ip(helo):
+        return helo[:1] != "["
+    ending = helo.rpartition(".")[2]
+    return ending != DOCUMENTED and ending not in INTERNAL_ENDINGS and not ending_exists(helo)

@@ -1,0 +1,536 @@
+"""The content of a version: read and checked from the files of one machine, and written out as files for another.
+
+A version has the two files without their local keys (`settings/key_scopes.py`), and the policies, rules and models that
+they name. It holds no secret: a secret key must be a reference (`${env:…}`, `${file:…}`), which each node resolves.
+On a node, the files of a version and the local keys of the node's own files make a folder that is read as any other.
+
+What a node keeps in its data folder of the versions that it runs: which one, in which folder, and one that it tries.
+
+A node that is killed at any moment starts with one whole version: the folder of a version is complete before it is
+named here, and the name is replaced in one step. A version that needs a restart is noted as tried before the restart.
+If the start with it fails, or the process ends before it was healthy, the next start uses the version before.
+
+What differs between two versions, for people; a secret is never part of it.
+
+What the pages of the web interface need to know of versions, which are files of this node.
+
+A draft begins with the running version, or with this node's files where nothing was published yet. Tokens of the Email
+Scanning API that stand in clear in these files become their hashes: a version holds no secret, and whoever has a token
+can go on using it.
+"""
+
+import copy
+import difflib
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from gatepost.ids import new_id
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.settings import files
+from gatepost.settings.document import Document, Key, parse_document, rename_keys
+from gatepost.settings.faults import ConfigError, Fault, render_key
+from gatepost.settings.in_force import SECRET_KEYS
+from gatepost.settings.key_scopes import is_local
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.section import Section
+from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
+from gatepost.store.publishing import VersionContent
+
+MAX_BYTES = 64 << 20
+MODEL_NAMES = ("*.npz", "marked.json")
+RULE_ENDINGS = frozenset({".yar", ".yara"})
+DOCUMENTS: dict[str, tuple[Path, type[Section]]] = {
+    "guard.yml": (files.GUARD_FILE, GuardSettings),
+    "abby.yml": (files.ABBY_FILE, AbbySettings),
+}
+CONTENT = "version.bin"
+# Sections that are off where they are not written.
+SWITCHES = frozenset({"scanSources.restApi", "scanSources.smtp", "scanSources.milter", "clamd"})
+# Where a text is the path of a file, relative to the folder of its configuration file.
+PATH_KEYS = frozenset({"ca", "certificate", "file"})
+
+_REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]*+\}")
+_FILE_REFERENCE = re.compile(r"\$\{file:([^{}]*+)\}")
+_HINT = (
+    "is a secret in clear, which a published version may not hold: write it into a file or the environment of every"
+    " node, and here ${file:/path} or ${env:NAME}"
+)
+
+
+Prepare: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+def _unchanged(_name: str, shared: dict[str, Any]) -> dict[str, Any]:
+    return shared
+
+
+def read_content(
+    folder: Path, data: DataFolder, before: VersionContent | None, prepare: Prepare = _unchanged
+) -> VersionContent:
+    """Read and check everything that a version of these files would hold; raises `ConfigError`.
+
+    A file that is not there is taken from the version before, so that each service can be published from its machine.
+    `prepare` may change the document of a file, by its name, before secrets are looked for.
+    """
+    check_files(folder)
+    documents: dict[str, dict[str, object]] = {}
+    contents: dict[str, bytes] = {}
+    faults: list[Fault] = []
+    for name, (place, model) in DOCUMENTS.items():
+        path = folder / place
+        if not path.exists():
+            if before and name in before.documents:
+                documents[name] = before.documents[name]
+                contents |= {each: raw for each, raw in before.files.items() if not each.startswith("models/")}
+            continue
+        document = rename_keys(parse_document(path.read_bytes()), model.old_names)
+        shared = prepare(name, _take_shared(name, document.data, ()))
+        faults += find_secrets(str(path), document, shared)
+        contents |= _collect_files(path.parent, shared)
+        documents[name] = shared
+    contents |= {f"models/{each.name}": each.read_bytes() for each in _list_models(data)}
+    size = sum(map(len, contents.values()))
+    if size > MAX_BYTES:
+        faults.append(Fault(str(folder), 0, "", f"has {size >> 20} MiB of policies, rules and models; 64 MiB can be"))
+    if faults:
+        raise ConfigError(faults)
+    return VersionContent(documents, contents)
+
+
+def digest_content(content: VersionContent) -> str:
+    """Return what tells one content from another."""
+    return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()
+
+
+def check_files(folder: Path) -> None:
+    """Check all that `gatepost config check` checks."""
+    has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
+    if has_guard == has_abby:
+        files.load(folder, certificates=True)
+    elif has_guard:
+        files.load_guard(folder, certificates=True)
+    else:
+        files.load_abby(folder, certificates=True)
+
+
+def _list_models(data: DataFolder) -> list[Path]:
+    return sorted(path for pattern in MODEL_NAMES for path in data.models.glob(pattern) if path.is_file())
+
+
+def _take_shared(name: str, data: Any, above: Key) -> dict[str, Any]:
+    """Return the keys of a document that are not local."""
+    return {
+        str(key): _take_shared(name, value, (*above, key)) if isinstance(value, dict) else value
+        for key, value in data.items()
+        if not is_local(name, render_key((*above, key)))
+    }
+
+
+def _take_local(name: str, data: Any, above: Key) -> dict[str, Any]:
+    """Return the keys of a document that are local, with the sections above them."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if is_local(name, render_key((*above, key))):
+            found[str(key)] = value
+        elif isinstance(value, dict) and (inner := _take_local(name, value, (*above, key))):
+            found[str(key)] = inner
+    return found
+
+
+def find_secrets(file: str, document: Document, shared: dict[str, Any]) -> list[Fault]:
+    """Return a fault for every secret that stands in clear among the keys of a version."""
+    faults = []
+    for key, value in _walk(shared, ()):
+        names = [step for step in key if isinstance(step, str)]
+        if not names or not isinstance(value, str):
+            continue
+        rest = _REFERENCE.sub("", value)
+        is_secret = names[-1] in SECRET_KEYS
+        is_hook = names[-1] == "url" and ("webhook" in names or "webhooks" in names) and hide_path(rest) != rest
+        if rest.strip() and (is_secret or is_hook or hide_credentials(rest) != rest):
+            faults.append(Fault(file, document.line_of(key), render_key(key), _HINT))
+    return faults
+
+
+def _walk(data: Any, above: Key) -> Iterator[tuple[Key, Any]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _walk(value, (*above, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _walk(value, (*above, index))
+    else:
+        yield above, data
+
+
+def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
+    """Return the policies and rules that a document names, and name them in it by their places in the version."""
+    found: dict[str, bytes] = {}
+    policy = shared.get("policy")
+    if isinstance(policy, dict):
+        policy = shared["policy"] = dict(policy)
+        if file := policy.get("file"):
+            found["policy/deployment.toml"] = Path(folder, file).expanduser().read_bytes()
+            policy["file"] = "policy/deployment.toml"
+        if file := policy.get("outbound"):
+            found["policy/outbound.toml"] = Path(folder, file).expanduser().read_bytes()
+            policy["outbound"] = "policy/outbound.toml"
+        tenants = {}
+        for uid, file in (policy.get("tenants") or {}).items():
+            tenants[uid] = f"policy/tenant-{str(uid).lower()}.toml"
+            found[tenants[uid]] = Path(folder, file).expanduser().read_bytes()
+        if tenants:
+            policy["tenants"] = tenants
+    rules = shared.get("yara")
+    if isinstance(rules, dict) and rules.get("folder"):
+        place = Path(folder, rules["folder"]).expanduser()
+        for path in sorted(each for each in place.iterdir() if each.suffix in RULE_ENDINGS):
+            found[f"rules/{path.name}"] = path.read_bytes()
+        shared["yara"] = {**rules, "folder": "rules"}
+    return found
+
+
+def write_folder(content: VersionContent, number: int, local: Path, place: Path) -> Path:
+    """Write a version with the local keys of this node as a folder that services read, and return it.
+
+    Every call makes a folder of its own, so that one in use never changes; raises `StartError`.
+    """
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target = Path(tempfile.mkdtemp(dir=place, prefix=f"{number}-"))
+        for name, raw in content.files.items():
+            if ".." in Path(name).parts or Path(name).is_absolute():
+                raise StartError(f"Version {number} has a file with a bad name and is not used.")
+            (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (target / name).write_bytes(raw)
+        for name, (path, _) in DOCUMENTS.items():
+            own = local / path
+            if name in content.documents or own.exists():
+                (target / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                text = json.dumps(_lay_over(name, content, own, target), ensure_ascii=False, indent=1)
+                (target / path).write_text(text, "utf-8")
+        (target / CONTENT).write_bytes(msgspec.msgpack.encode(content))
+    except OSError as fault:
+        reason = (fault.strerror or str(fault)).lower()
+        raise StartError(f"Version {number} cannot be written to {place}: {reason}.") from None
+    return target
+
+
+def renew_folder(folder: Path, number: int, local: Path) -> Path:
+    """Write the version of a folder once more, with the local keys as they are now; raises `StartError`."""
+    try:
+        content = msgspec.msgpack.decode((folder / CONTENT).read_bytes(), type=VersionContent)
+    except (OSError, msgspec.DecodeError):
+        raise StartError(f"{folder}, where version {number} was written to, cannot be read.") from None
+    return write_folder(content, number, local, folder.parent)
+
+
+def _lay_over(name: str, content: VersionContent, own: Path, target: Path) -> dict[str, Any]:
+    """Return a document of a version with the local keys of a node's own file, all paths absolute."""
+    found = parse_document(own.read_bytes()).data if own.exists() else {}
+    mine = _make_absolute(found if isinstance(found, dict) else {}, own.parent, ())
+    if name not in content.documents:
+        return dict(mine)
+    shared = _make_absolute(dict(content.documents[name]), own.parent, ())
+    for section, key in (("policy", "file"), ("policy", "outbound"), ("yara", "folder")):
+        if isinstance(shared.get(section), dict) and (given := content.documents[name].get(section)):
+            named = given.get(key) if isinstance(given, dict) else None
+            if named:
+                shared[section][key] = str(target / named)
+    if isinstance(policy := shared.get("policy"), dict) and policy.get("tenants"):
+        policy["tenants"] = {uid: str(target / file) for uid, file in policy["tenants"].items()}
+    merged: dict[str, Any] = _merge(shared, _take_local(name, mine, ()), "")
+    return merged
+
+
+def _merge(base: Any, over: Any, above: str) -> Any:
+    """Return sections with the keys of another one laid over them. A section that switches something on is not added:
+    whether it is on, the version says."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    merged = dict(base)
+    for key, value in over.items():
+        path = f"{above}{key}"
+        if key in base:
+            merged[key] = _merge(base[key], value, f"{path}.")
+        elif path not in SWITCHES:
+            merged[key] = value
+    return merged
+
+
+def _make_absolute(value: Any, folder: Path, key: Key) -> Any:
+    """Return data whose paths and file references do not depend on the folder that it is read from."""
+    if isinstance(value, dict):
+        return {name: _make_absolute(inner, folder, (*key, name)) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_make_absolute(inner, folder, (*key, index)) for index, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    if "${file:" in value:
+        return _FILE_REFERENCE.sub(
+            lambda found: f"${{file:{Path(folder, found.group(1).strip()).expanduser()}}}", value
+        )
+    is_path = key and (key[-1] in PATH_KEYS or key == ("tls", "key")) and "://" not in value
+    return str(Path(folder, value).expanduser()) if is_path and "${" not in value else value
+
+
+T = TypeVar("T")
+# A start that was cut off by chance is tried once more.
+MAX_STARTS = 2
+
+
+class NodeVersion(msgspec.Struct, frozen=True):
+    """A version and the folder that it was written to; version 0 is the node's own files."""
+
+    number: int = 0
+    folder: str = ""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """A version that is tried by a restart. `starts` counts the starts with it; `fault` is why it failed."""
+
+    version: NodeVersion
+    before: NodeVersion
+    starts: int = 0
+    fault: str = ""
+
+
+class NodeFiles:
+    """The files of one node; `service` is `guard` or `abby`, of which one data folder may have both."""
+
+    def __init__(self, data: DataFolder, service: str) -> None:
+        self._data, self.service = data, service
+        self.place = data.path / "published" / service
+        self._current = self.place / "current.json"
+        self._trial = self.place / "trial.json"
+        self._id = data.path / f"{service}.node"
+
+    def node_id(self) -> str:
+        """Return the id of this node, which stays over restarts."""
+        self._data.write_once(self._id, new_id())
+        return self._id.read_text("ascii").strip()
+
+    def current(self) -> NodeVersion:
+        """Return the version that this node runs, or shall start with; one whose folder has gone does not count."""
+        found = _read(self._current, NodeVersion)
+        return found if found and Path(found.folder).is_dir() else NodeVersion()
+
+    def set_current(self, version: NodeVersion) -> None:
+        """Note that this node runs a version, and tidy up what is left of others."""
+        self._data.replace(self._current, msgspec.json.encode(version))
+        self._trial.unlink(missing_ok=True)
+        self._remove_others()
+
+    def trial(self) -> Trial | None:
+        """Return the version that is tried, if one is."""
+        return _read(self._trial, Trial)
+
+    def set_trial(self, trial: Trial) -> None:
+        """Note that a version is tried."""
+        self._data.replace(self._trial, msgspec.json.encode(trial))
+
+    def end_trial(self) -> None:
+        """Note that nothing is tried any more."""
+        self._trial.unlink(missing_ok=True)
+
+    def choose(self) -> NodeVersion:
+        """Return the version to start with; called once at the start of the node."""
+        trial = self.trial()
+        if trial is None:
+            return self.current()
+        if trial.fault or trial.starts >= MAX_STARTS or not _is_usable(trial.version):
+            if not trial.fault:
+                self.set_trial(msgspec.structs.replace(trial, fault="the node ended before it was healthy"))
+            return self.current()
+        self.set_trial(msgspec.structs.replace(trial, starts=trial.starts + 1))
+        return trial.version
+
+    def prepare_start(self, local: Path) -> Path:
+        """Return the folder to start with: that of the version, with the local keys as they are now, or the node's own.
+        Raises `StartError`."""
+        version = self.choose()
+        if not version.number:
+            return local
+        folder = renew_folder(Path(version.folder), version.number, local)
+        fresh, trial = NodeVersion(version.number, str(folder)), self.trial()
+        if trial and not trial.fault:
+            self.set_trial(msgspec.structs.replace(trial, version=fresh))
+        else:
+            self._data.replace(self._current, msgspec.json.encode(fresh))
+        return folder
+
+    def renew(self, local: Path) -> Path:
+        """Return a folder of the current version with the local keys as they are now; raises `StartError`."""
+        version = self.current()
+        if not version.number:
+            return local
+        folder = renew_folder(Path(version.folder), version.number, local)
+        self._data.replace(self._current, msgspec.json.encode(NodeVersion(version.number, str(folder))))
+        return folder
+
+    def refuse_trial(self, reason: str) -> bool:
+        """Note that the version that is tried cannot be started with; returns whether one was tried."""
+        trial = self.trial()
+        if trial is None or trial.fault:
+            return False
+        self.set_trial(msgspec.structs.replace(trial, fault=reason))
+        return True
+
+    def _remove_others(self) -> None:
+        """Remove folders of versions that are not in use."""
+        used = Path(self.current().folder).name
+        for path in self.place.iterdir():
+            if path.is_dir() and path.name != used:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_usable(version: NodeVersion) -> bool:
+    return version.number == 0 or Path(version.folder).is_dir()
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+MAX_LINES = 2_000
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One key or file that differs; `lines` is the difference of a text, line by line."""
+
+    file: str
+    key: str = ""
+    before: str = ""
+    after: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def compare(before: VersionContent, after: VersionContent) -> list[Difference]:
+    """Return every key and file that differs."""
+    return [*_compare_documents(before, after), *_compare_files(before, after)]
+
+
+def _compare_documents(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
+    for name in sorted({*before.documents, *after.documents}):
+        old = dict(_flatten(before.documents.get(name, {}), ()))
+        new = dict(_flatten(after.documents.get(name, {}), ()))
+        for key in sorted({*old, *new}, key=render_key):
+            if old.get(key) != new.get(key) or (key in old) != (key in new):
+                yield Difference(name, render_key(key), _render(key, old), _render(key, new))
+
+
+def _flatten(value: Any, above: Key) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flatten(inner, (*above, key))
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from _flatten(inner, (*above, index))
+    else:
+        yield above, value
+
+
+def _render(key: Key, values: dict[Key, Any]) -> str:
+    if key not in values:
+        return "not set"
+    value, names = values[key], [step for step in key if isinstance(step, str)]
+    if isinstance(value, str) and names:
+        if names[-1] in SECRET_KEYS and not value.startswith("${"):
+            return HIDDEN
+        if names[-1] == "url" and ("webhook" in names or "webhooks" in names):
+            return hide_path(value)
+        return hide_credentials(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _compare_files(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
+    for name in sorted({*before.files, *after.files}):
+        old, new = before.files.get(name), after.files.get(name)
+        if old == new:
+            continue
+        if name.startswith("models/"):
+            yield Difference(name, "", _describe(old), _describe(new))
+            continue
+        lines = difflib.unified_diff(_lines(old), _lines(new), "before", "after", lineterm="", n=2)
+        shown = [line for _, line in zip(range(MAX_LINES), lines, strict=False)]
+        yield Difference(name, "", _describe(old), _describe(new), tuple(shown))
+
+
+def _lines(raw: bytes | None) -> list[str]:
+    return (raw or b"").decode("utf-8", "replace").splitlines()
+
+
+def _describe(raw: bytes | None) -> str:
+    return "not there" if raw is None else f"{len(raw)} bytes"
+
+
+# Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
+MIN_TOKEN = 32
+
+
+class NodePublisher:
+    """The functions of publishing over the files of one node; `local` is the folder of its own files."""
+
+    def __init__(self, local: Path, data: DataFolder) -> None:
+        self._local, self._data = local, data
+
+    def own_content(self) -> VersionContent:
+        """Return what a version of this node's files would hold; raises `ConfigError`."""
+        return read_content(self._local, self._data, None, prepare=hash_tokens)
+
+    def find_faults(self, content: VersionContent) -> Sequence[Fault]:
+        """Return what is wrong with a content on this node, with its local keys and its secrets."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="gatepost-draft-") as place:
+                folder = write_folder(content, 0, self._local, Path(place))
+                try:
+                    check_files(folder)
+                except ConfigError as fault:
+                    return [_shorten(each, folder) for each in fault.faults]
+        except (StartError, OSError) as fault:
+            return [Fault("the draft", 0, "", f"cannot be checked: {fault}")]
+        return []
+
+    def compare(self, before: VersionContent, after: VersionContent) -> Sequence[Difference]:
+        """Return what differs between two contents."""
+        return compare(before, after)
+
+    def digest(self, content: VersionContent) -> str:
+        """Return what tells one content from another."""
+        return digest_content(content)
+
+
+def hash_tokens(name: str, shared: dict[str, Any]) -> dict[str, Any]:
+    """Return a document whose long tokens are hashes; short ones stay, and are a fault of the version."""
+    tokens = shared.get("staticApiTokens")
+    if name != "abby.yml" or not isinstance(tokens, list):
+        return shared
+    return {**shared, "staticApiTokens": [_hash_token(copy.copy(each)) for each in tokens]}
+
+
+def _hash_token(entry: Any) -> Any:
+    token = entry.get("token") if isinstance(entry, dict) else None
+    if isinstance(token, str) and "${" not in token and len(token) >= MIN_TOKEN:
+        del entry["token"]
+        entry["tokenHash"] = hashlib.sha256(token.encode()).hexdigest()
+    return entry
+
+
+def _shorten(fault: Fault, folder: Path) -> Fault:
+    """Return a fault with the name of its file instead of a path that is gone already."""
+    try:
+        file = str(Path(fault.file).relative_to(folder))
+    except ValueError:
+        file = fault.file
+    return Fault(file, 0, fault.key, fault.sentence)

@@ -1,0 +1,289 @@
+"""A watchdog over the event loop: which callback used the processor for so long that everything else waited?
+
+Neither asyncio nor uvloop measures callbacks without the cost of debug mode, and the clock on the wall says little on a
+busy machine. So the kernel counts: a timer on the CPU clock of the loop's thread (timer_create(2)) sends a signal for
+every 5 ms that the thread has computed, and none while it waits. Python runs the handler between two instructions of
+whatever executes, and hands it that frame. If the callback at the root of the frames is the one of the last signal, it
+has used all of the CPU in between.
+
+The same coroutine can be resumed many times, always with the same frame. Therefore each signal also has the loop call
+`_pass_boundary` as soon as it can. A coroutine is never resumed twice before that call: the call stands before whatever
+the loop was asked for later.
+
+The kernel looks at CPU timers at its ticks (4 ms on most systems), so the figures are lower bounds, and callbacks that
+compute for 20 ms are always noticed. Python runs no handler inside a native function: one that takes long is noticed if
+its callback computes before and after it, and not if it is all that the callback does.
+
+Fronts that hang: the parent of a node looks at each of them once a second and kills one that stands still.
+
+A front that ends gives back all that it held (`node_memory`). One that hangs does not: it is stopped by a signal, or
+stuck in native code or in a system call. If it has the lock of the shared memory, every other front waits for it, and
+the whole node stands still; then a few seconds are enough. Without the lock only its own connections wait, and it gets
+a minute, which no sound event loop needs.
+
+Each front counts in a cell of its own for as long as its event loop runs. The parent compares counts and reads no
+clock: after a pause of the whole machine nobody is late.
+"""
+
+import asyncio
+import ctypes
+import gc
+import platform
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from resource import RUSAGE_THREAD, getrusage
+from types import FrameType
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from gatepost.background_work import background
+from gatepost.names import preload_suffixes
+from gatepost.node_memory import NodeMemory
+from gatepost.periodic import PeriodicWork
+from gatepost.workers.sandbox import syscall
+
+LIMIT_SECONDS = 0.005
+SWITCH_SECONDS = 0.0005
+TICK_SECONDS = 0.1
+_LOG_SECONDS = 60.0
+_MAX_NAMES = 200
+_MAX_DEPTH = 100
+
+_SIGNAL = signal.SIGRTMIN + 5
+_CLOCK_THREAD_CPUTIME_ID = 3
+_SIGEV_THREAD_ID = 4
+# timer_create, timer_settime, timer_delete, gettid
+_CALLS = {"x86_64": (222, 223, 226, 186), "aarch64": (107, 110, 111, 178)}
+
+# asyncio calls a callback from a frame of this code; uvloop from the frame that runs the loop.
+_RUN_HANDLE = asyncio.Handle._run.__code__  # noqa: SLF001
+
+log = structlog.get_logger("gatepost")
+
+
+class LoopWatchdog(Collector):
+    """Watches the loop of the main thread. `blocked` counts callbacks over the limit, `worst` is the longest in seconds
+    of CPU, `worst_name` says which that was."""
+
+    def __init__(self) -> None:
+        self.blocked = 0
+        self.worst = 0.0
+        self.worst_name = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: int | None = None
+        self._base: FrameType | None = None
+        self._root: FrameType | None = None
+        self._since = self._used = self._due = 0.0
+        self._seen = ""
+        self._kernel = self._kernel_before = 0.0
+        self._collections = 0
+        self._logged: dict[str, float] = {}
+
+    def start(self) -> bool:
+        """Watch the loop that runs in this thread; return False where the system offers no such timer."""
+        self._loop, self._due = asyncio.get_running_loop(), time.monotonic()
+        self._measure_lateness()
+        try:
+            self._timer = _start_timer(LIMIT_SECONDS)
+        except (OSError, KeyError) as fault:
+            log.warning("the event loop is not watched", reason=str(fault))
+            return False
+        self._loop.call_soon(self._pass_boundary)
+        signal.signal(_SIGNAL, self._on_signal)
+        signal.siginterrupt(_SIGNAL, False)
+        return True
+
+    def stop(self) -> None:
+        """Stop watching. The handler stays, since a signal may still be on its way."""
+        if self._timer is not None:
+            syscall(_CALLS[platform.machine()][2], self._timer)
+        self._timer = self._loop = self._base = self._root = None
+
+    def _measure_lateness(self) -> None:
+        """Tell work beside mail how late the loop calls a timer, ten times a second."""
+        now, loop = time.monotonic(), self._loop
+        if loop is not None:
+            background.note_lateness(max(0.0, now - self._due))
+            self._due = now + TICK_SECONDS
+            loop.call_later(TICK_SECONDS, self._measure_lateness)
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", value=self.blocked
+        )
+        yield GaugeMetricFamily(
+            "gatepost_loop_blocked_worst_seconds",
+            "CPU seconds of the longest of them",
+            value=self.worst,
+        )
+        yield CounterMetricFamily(
+            "gatepost_background_rests",
+            "Times that exports, searches, trials and calls that are not mail waited because the event loop was late",
+            value=background.rests,
+        )
+
+    def _on_signal(self, _number: int, frame: FrameType | None) -> None:
+        now, loop = time.thread_time(), self._loop
+        if loop is None or frame is None:
+            return
+        root = self._find_root(frame)
+        if root is not None and root is self._root:
+            self._note(now - self._since, root, frame)
+        else:
+            self._root, self._since = root, now
+        loop.call_soon(self._pass_boundary)
+
+    def _find_root(self, frame: FrameType) -> FrameType | None:
+        """The outermost frame of the callback that executes; None between callbacks."""
+        root, outer = None, frame
+        for _ in range(_MAX_DEPTH):
+            if outer is self._base or outer.f_code is _RUN_HANDLE:
+                return root
+            root = outer
+            if outer.f_back is None:
+                break
+            outer = outer.f_back
+        return None
+
+    def _note(self, used: float, root: FrameType, frame: FrameType) -> None:
+        self._used = max(self._used, used)
+        self._kernel = getrusage(RUSAGE_THREAD).ru_stime - self._kernel_before
+        self._seen = f"{root.f_code.co_qualname}, {_describe(frame)}"
+
+    def _pass_boundary(self) -> None:
+        """The callback of the last signal has ended: say how long it took."""
+        self._base = sys._getframe().f_back  # noqa: SLF001
+        self._root = None
+        used, self._used = self._used, 0.0
+        if used >= LIMIT_SECONDS:
+            self._report(used)
+        self._kernel_before = getrusage(RUSAGE_THREAD).ru_stime
+
+    def _report(self, used: float) -> None:
+        self.blocked += 1
+        if used > self.worst:
+            self.worst, self.worst_name = used, self._seen
+        collections = gc.get_stats()[2]["collections"]
+        collected, self._collections = collections != self._collections, collections
+        now = time.monotonic()
+        if now - self._logged.get(self._seen, -_LOG_SECONDS) >= _LOG_SECONDS:
+            if len(self._logged) >= _MAX_NAMES:
+                self._logged.clear()
+            self._logged[self._seen] = now
+            log.warning(
+                "event loop blocked",
+                callback=self._seen,
+                milliseconds=round(used * 1000, 1),
+                in_kernel=round(self._kernel * 1000, 1),
+                collector=collected,
+            )
+
+
+def watch_loop(registry: CollectorRegistry) -> LoopWatchdog:
+    """Watch the running loop from now on, and export what is found. What exists by now lives as long as the process, so
+    the collector of cycles need not look at it again and again: that takes 60 ms. Threads that judge stored messages
+    or read rows give the interpreter back soon: the loop waits for it after each wait for the network, and with three
+    of them 5 ms each time, the default, would make a scan several times as long."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    preload_suffixes()  # at the first address it would take 90 ms of the loop
+    import_module("anyio._backends._asyncio")  # Starlette asks for it within a request
+    gc.collect()
+    gc.freeze()
+    watchdog = LoopWatchdog()
+    registry.register(watchdog)
+    watchdog.start()
+    return watchdog
+
+
+def _describe(frame: FrameType) -> str:
+    """Where that is: the innermost frame, and the innermost of ours if that is another."""
+    own: FrameType | None = frame
+    while own is not None and not own.f_globals.get("__name__", "").startswith("gatepost."):
+        own = own.f_back
+    places = dict.fromkeys(each for each in (frame, own) if each is not None)
+    return ", ".join(f"{each.f_globals.get('__name__')}:{each.f_lineno} {each.f_code.co_name}" for each in places)
+
+
+def _start_timer(seconds: float) -> int:
+    """Have `_SIGNAL` sent to this thread for each so many seconds of its CPU; return the timer."""
+    create, settime, _delete, gettid = _CALLS[platform.machine()]
+    signal.signal(_SIGNAL, signal.SIG_IGN)
+    event = struct.pack("=QiiiI40x", 0, _SIGNAL, _SIGEV_THREAD_ID, syscall(gettid), 0)
+    made = ctypes.create_string_buffer(4)
+    syscall(create, _CLOCK_THREAD_CPUTIME_ID, ctypes.create_string_buffer(event, len(event)), made)
+    (timer,) = struct.unpack("=i", made.raw)
+    nanoseconds = round(seconds * 1e9)
+    times = struct.pack("=qqqq", 0, nanoseconds, 0, nanoseconds)
+    syscall(settime, timer, 0, ctypes.create_string_buffer(times, len(times)), None)
+    return int(timer)
+
+
+BEAT_SECONDS = 0.5
+LOOK_SECONDS = 1.0
+# How often in a row a front must be seen with the same count: while it has the lock, and in any case.
+LOOKS_WITH_LOCK = 5
+LOOKS_IN_ALL = 60
+# The count of a front that is about to end: it finishes its requests and counts no longer.
+ENDING = -1
+
+
+class Heartbeats:
+    """Where the fronts of a node count; 0 is the count of one that does not serve yet."""
+
+    def __init__(self, memory: NodeMemory) -> None:
+        self.memory = memory
+        self.columns = memory.allocate_columns(1)
+        self._beating = PeriodicWork(self._beat, BEAT_SECONDS, "the heartbeat of this process failed", log)
+
+    def start(self) -> None:
+        """Count for as long as the event loop of this process runs, until `end`."""
+        self._beating.start()
+
+    def end(self) -> None:
+        """Count no longer, and say so."""
+        self._beating.cancel()
+        self.columns[self.memory.member][0] = ENDING
+
+    async def _beat(self) -> None:
+        self.columns[self.memory.member][0] += 1
+
+
+class _Look(msgspec.Struct):
+    pid: int
+    count: int
+    still: int = 0
+    with_lock: int = 0
+
+
+class FrontWatchdog:
+    """What the parent has seen of its fronts."""
+
+    def __init__(self, heartbeats: Heartbeats) -> None:
+        self._heartbeats = heartbeats
+        self._looks: dict[int, _Look] = {}
+
+    def find_hung(self, fronts: Mapping[int, int]) -> dict[int, str]:
+        """Look at fronts that serve, by number and process id; return those that hang, each with what was seen."""
+        holder = self._heartbeats.memory.lock_holder()
+        hung = {}
+        for number, pid in fronts.items():
+            count, look = int(self._heartbeats.columns[number][0]), self._looks.get(number)
+            if look is None or (look.pid, look.count) != (pid, count):
+                self._looks[number] = _Look(pid, count)
+                continue
+            look.still += count > 0
+            look.with_lock = look.with_lock + 1 if holder == pid else 0
+            if look.with_lock >= LOOKS_WITH_LOCK:
+                hung[number] = "it stands still with the lock of the shared memory"
+            elif look.still >= LOOKS_IN_ALL:
+                hung[number] = "its event loop stands still"
+        return hung

@@ -1,0 +1,790 @@
+"""Who goes next at a core: slots, throttling, waiting, the turns of tenants, and which worker is free.
+
+A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
+the messages in processing over all sources and over all processes of a node. With n of them, the new one not counted:
+at `maximum` SMTP is refused and a scan of the API waits; from `threshold` on a message is taken, and its analysis
+starts later, the closer to the maximum, while it holds its slot. That slows senders down before anything is refused.
+
+    delay = max_delay x (n - threshold + 1) / (maximum - threshold + 1)
+
+The second is a **worker**: `ReadyJobs` says which job goes to which worker. A worker takes a new job only while nothing
+executes in it, and keeps few others suspended. A large message, or one that has broken a worker, has its worker alone:
+for the first of those a worker is reserved, which gets nothing new until it is empty, so that a stream of small mail
+cannot starve it; and large messages never hold all workers, so that they cannot starve small mail either. Jobs that
+only show a message to a person wait until no mail does, or until `PATIENCE` jobs have gone before them.
+
+Turns are those of start-time fair queueing (Goyal, Vin and Cheng, 1996), see `Turns`: a tenant that sends little goes
+before one that always has messages waiting, and within a tenant it is first come, first served. Turns alone would let
+one tenant have all slots and all workers until a message of another comes. So while several tenants send mail, a tenant
+waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold of Choudhury and Hahne, 1998), and
+no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the others.
+"""
+
+import asyncio
+import time
+from bisect import bisect_left, insort
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from heapq import heappop, heappush
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+
+import msgspec
+
+from gatepost.node_memory import NodeMemory, SharedTally
+from gatepost.scanning.request import Load
+
+# What the messages that wait for a slot may hold in all.
+WAITING_LIMIT = 1 << 30
+# How many slots a tenant may have for each that is free, while others send mail, too.
+SHARE = 3
+# A tenant that has sent no mail for so long is not waited for.
+RECENT_SECONDS = 3.0
+# How long a slot may stay free for a message of another process before it is taken for one of this process.
+PATIENCE_SECONDS = 0.25
+# A process that has not said for so long that its message still waits does not work: nobody waits for it.
+STALE_SECONDS = 3.0
+# Tenants that can wait at once with turns of their own; others beyond share one.
+MAX_TENANTS = 4_096
+
+# Bytes above which a message has its worker alone.
+LARGE = 1 << 20
+MAX_SUSPENDED = 8
+MAX_SUSPENDED_BYTES = 16 << 20
+PATIENCE = 50
+
+Tenant: TypeAlias = str | None
+# When the turn of a message begins, and when the message came.
+Place: TypeAlias = tuple[int, int]
+
+
+class Turns:
+    """When the next turn of each tenant begins, in virtual time.
+
+    A turn begins where the one before it of the same tenant ended, or now, if that is later; now is the beginning of
+    the turn that was given last. Whoever begins first has the next turn. So nobody can save up turns for later, and a
+    tenant without a turn is not remembered.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._ends: dict[Tenant, int] = {}
+        self._most_ends = 64
+
+    def start_of(self, tenant: Tenant) -> int:
+        """Return when the next turn of this tenant begins."""
+        return max(self._now, self._ends.get(tenant, 0))
+
+    def take(self, tenant: Tenant) -> None:
+        """Give this tenant a turn."""
+        self._now = self.start_of(tenant)
+        self._ends[tenant] = self._now + 1
+        if len(self._ends) > self._most_ends:
+            self._ends = {each: end for each, end in self._ends.items() if end > self._now}
+            self._most_ends = max(64, 2 * len(self._ends))
+
+    def join(self, tenant: Tenant) -> None:
+        """Count a message of this tenant that waits."""
+
+    def leave(self, tenant: Tenant) -> None:
+        """Count it no longer."""
+
+
+class HasTurn(Protocol):
+    """What waits for its turn: whose it is, and when it came (a number that grows)."""
+
+    @property
+    def tenant(self) -> Tenant: ...
+
+    @property
+    def order(self) -> int: ...
+
+
+T = TypeVar("T", bound=HasTurn)
+
+
+def _order(waiting: HasTurn) -> int:
+    return waiting.order
+
+
+class TenantQueue(Generic[T]):
+    """What waits, by the turns of tenants. Each tenant has its own by arrival.
+
+    A heap has one current entry for each tenant; what is in it besides is out of date, and dropped when it comes up.
+    The beginning of a turn only ever grows, so a turn costs the same whether three tenants wait or three thousand.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self._again: deque[T] = deque()
+        self._by_tenant: dict[Tenant, list[T]] = {}
+        self._heap: list[tuple[Place, str]] = []
+        self._places: dict[str, Place] = {}
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[T]:
+        """Whatever goes first of each tenant, in the order of their turns."""
+        yield from self._again
+        firsts = [waiting[0] for waiting in self._by_tenant.values()]
+        yield from sorted(firsts, key=lambda one: (self.turns.start_of(one.tenant), one.order))
+
+    def add(self, one: T) -> None:
+        """Let one wait; among those of its tenant its arrival counts, so that one that waited before is first again."""
+        self.turns.join(one.tenant)
+        insort(self._by_tenant.setdefault(one.tenant, []), one, key=_order)
+        self._note_place(one.tenant)
+        self.count += 1
+
+    def add_again(self, one: T) -> None:
+        """Put one that has had its turn before in front of all others."""
+        self._again.appendleft(one)
+        self.count += 1
+
+    def first(self, may_go: Callable[[Tenant], bool] | None = None) -> T | None:
+        """Return the one whose turn it is; tenants that may not go are passed over."""
+        if self._again:
+            return self._again[0]
+        passed: list[tuple[Place, str]] = []
+        found: T | None = None
+        while self._heap and found is None:
+            place, name = self._heap[0]
+            tenant = name or None
+            is_current = self._places.get(name) == place
+            if not is_current or self.turns.start_of(tenant) != place[0]:
+                heappop(self._heap)
+                if is_current:
+                    self._note_place(tenant)
+            elif may_go is None or may_go(tenant):
+                found = self._by_tenant[tenant][0]
+            else:
+                passed.append(heappop(self._heap))
+        for each in passed:
+            heappush(self._heap, each)
+        return found
+
+    def take(self, one: T) -> T:
+        """Take one out, whose tenant has had a turn then."""
+        self.turns.take(one.tenant)
+        self.discard(one)
+        return one
+
+    def discard(self, one: T) -> bool:
+        """Take one out, wherever it stands; False if it is not here."""
+        if one in self._again:
+            self._again.remove(one)
+            self.count -= 1
+            return True
+        waiting = self._by_tenant.get(one.tenant, [])
+        at = bisect_left(waiting, one.order, key=_order)
+        while at < len(waiting) and waiting[at] is not one and waiting[at].order == one.order:
+            at += 1
+        if at == len(waiting) or waiting[at] is not one:
+            return False
+        del waiting[at]
+        self.count -= 1
+        self.turns.leave(one.tenant)
+        if waiting:
+            self._note_place(one.tenant)
+        else:
+            del self._by_tenant[one.tenant], self._places[one.tenant or ""]
+        return True
+
+    def _note_place(self, tenant: Tenant) -> None:
+        place, name = (self.turns.start_of(tenant), self._by_tenant[tenant][0].order), tenant or ""
+        if self._places.get(name) != place:
+            self._places[name] = place
+            heappush(self._heap, (place, name))
+
+
+class RecentTenants:
+    """Who has sent mail just now. Rules that leave something to others hold only while there are others."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[Tenant, float] = {}
+
+    def note(self, tenant: Tenant) -> None:
+        """Count a message of this tenant; None stands for the deployment."""
+        self._seen.pop(tenant, None)
+        self._seen[tenant] = self._clock()
+        self._forget()
+
+    @property
+    def are_several(self) -> bool:
+        """Whether more than one tenant has sent mail within the last seconds."""
+        if len(self._seen) > 1:
+            self._forget()
+        return len(self._seen) > 1
+
+    def _forget(self) -> None:
+        """Drop those who were last seen too long ago; they stand in the order in which they were seen."""
+        before = self._clock() - RECENT_SECONDS
+        while self._seen and next(iter(self._seen.values())) < before:
+            del self._seen[next(iter(self._seen))]
+
+
+class SlotCounts:
+    """What is counted of a core in one process: slots by tenant, and the messages that wait for one."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.tenants = RecentTenants()
+        self._slots: Counter[Tenant] = Counter()
+        self._in_processing = 0
+        # How many messages wait in this process, and their bytes.
+        self.own_waiting = self.own_bytes = 0
+
+    @property
+    def in_processing(self) -> int:
+        return self._in_processing
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait, over all processes."""
+        return self.own_waiting
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of all messages that wait, over all processes."""
+        return self.own_bytes
+
+    @property
+    def others_wait(self) -> bool:
+        """Whether messages wait in another process."""
+        return False
+
+    def slots_of(self, tenant: Tenant) -> int:
+        """How many messages of this tenant are in processing."""
+        return self._slots[tenant]
+
+    def take(self, tenant: Tenant, maximum: int) -> int | None:
+        """Take a slot and return how many were taken before; None where none is free."""
+        before = self._in_processing
+        if before >= maximum:
+            return None
+        self._in_processing += 1
+        self._slots[tenant] += 1
+        return before
+
+    def give_back(self, tenant: Tenant) -> None:
+        """Give a slot back."""
+        self._in_processing -= 1
+        self._slots[tenant] -= 1
+        if not self._slots[tenant]:
+            del self._slots[tenant]
+
+    def change_waiting(self, change: int, size: int) -> None:
+        """Count a message of this size that waits (1), or waits no longer (-1)."""
+        self.own_waiting += change
+        self.own_bytes += change * size
+
+    def is_next(self, place: Place | None) -> bool:  # noqa: ARG002  no other process, no other place
+        """Tell other processes what is first here; return whether nothing that waits in them goes before it."""
+        return True
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call this when another process may have given a slot back."""
+
+
+class NodeCounts:
+    """The cells in which the processes of a node count, made before the node forks them (see `NodeMemory`)."""
+
+    def __init__(self, memory: NodeMemory) -> None:
+        self.memory = memory
+        self.now = memory.allocate(1)
+        self.waiting = SharedTally(memory, MAX_TENANTS)
+        self.slots = SharedTally(memory, MAX_TENANTS)
+        # Of each process: its slots; turn and arrival of its first message that waits (turn 0: none), and when it said
+        # so; how many wait, and their bytes; the two tenants that sent mail last, and when.
+        self.columns = memory.allocate_columns(10)
+
+
+_SLOTS, _TURN, _ARRIVAL, _SAID, _WAITING, _BYTES, _LAST = range(7)
+
+
+class SharedTurns(Turns):
+    """The turns of a node with several processes: tenants that wait have an entry, which is lost with the last."""
+
+    def __init__(self, cells: NodeCounts) -> None:
+        super().__init__()
+        self._cells, self._memory, self._tally = cells, cells.memory, cells.waiting
+        self._entries: dict[Tenant, int] = {}
+        self._waiting: Counter[Tenant] = Counter()
+
+    def start_of(self, tenant: Tenant) -> int:
+        entry = self._entries.get(tenant)
+        # From 1 on: a process that announces turn 0 has nothing that waits.
+        return max(1, self._cells.now[0], 0 if entry is None else self._tally.values[entry])
+
+    def take(self, tenant: Tenant) -> None:
+        with self._memory:
+            self._cells.now[0] = start = self.start_of(tenant)
+            if tenant in self._entries:
+                self._tally.values[self._entries[tenant]] = start + 1
+
+    def join(self, tenant: Tenant) -> None:
+        with self._memory:
+            if tenant not in self._entries:
+                self._entries[tenant] = self._tally.find_or_share(tenant or "")
+            self._tally.add_at(self._entries[tenant], 1)
+        self._waiting[tenant] += 1
+
+    def leave(self, tenant: Tenant) -> None:
+        with self._memory:
+            self._tally.add_at(self._entries[tenant], -1)
+        self._waiting[tenant] -= 1
+        if not self._waiting[tenant]:
+            del self._waiting[tenant], self._entries[tenant]
+
+
+class SharedTenants(RecentTenants):
+    """Who has sent mail just now to any process of a node: each says which two tenants were the last."""
+
+    def __init__(self, cells: NodeCounts) -> None:
+        super().__init__()
+        self._memory, self._columns = cells.memory, cells.columns
+        self._own = cells.columns[cells.memory.member]
+        self._digests: dict[Tenant, int] = {}
+
+    def note(self, tenant: Tenant) -> None:
+        own, now = self._own, time.monotonic_ns()
+        if len(self._digests) > MAX_TENANTS:
+            self._digests.clear()
+        digest = self._digests.get(tenant) or self._digests.setdefault(tenant, self._memory.digest(tenant or ""))
+        if own[_LAST] != digest:
+            own[_LAST + 2], own[_LAST + 3], own[_LAST] = own[_LAST], own[_LAST + 1], digest
+        own[_LAST + 1] = now
+
+    @property
+    def are_several(self) -> bool:
+        before = time.monotonic_ns() - int(RECENT_SECONDS * 1e9)
+        last = {
+            column[at]
+            for column in self._columns
+            for at in (_LAST, _LAST + 2)
+            if column[at] and column[at + 1] > before
+        }
+        return len(last) > 1
+
+
+class SharedCounts(SlotCounts):
+    """What is counted of a core that runs as several processes: the numbers are those of all of them.
+
+    A process that is killed gives back what it held when its column is set to zero.
+    """
+
+    def __init__(self, cells: NodeCounts) -> None:
+        super().__init__()
+        self._memory, self._columns, self._tally = cells.memory, cells.columns, cells.slots
+        self._own = cells.columns[cells.memory.member]
+        self.turns = SharedTurns(cells)
+        self.tenants = SharedTenants(cells)
+
+    @property
+    def in_processing(self) -> int:
+        return sum(column[_SLOTS] for column in self._columns)
+
+    @property
+    def waiting(self) -> int:
+        return sum(column[_WAITING] for column in self._columns)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(column[_BYTES] for column in self._columns)
+
+    @property
+    def others_wait(self) -> bool:
+        return any(column[_TURN] for column in self._columns if column is not self._own) and bool(self._other_places())
+
+    def slots_of(self, tenant: Tenant) -> int:
+        return self._tally.count(tenant or "")
+
+    def take(self, tenant: Tenant, maximum: int) -> int | None:
+        with self._memory:
+            before = self.in_processing
+            if before >= maximum:
+                return None
+            self._own[_SLOTS] += 1
+            self._tally.add(tenant or "")
+        return before
+
+    def give_back(self, tenant: Tenant) -> None:
+        with self._memory:
+            self._own[_SLOTS] -= 1
+            self._tally.remove(tenant or "")
+            waiting = [number for number, column in enumerate(self._columns) if column[_TURN]]
+        for number in waiting:
+            if number != self._memory.member:
+                self._memory.ring(number)
+
+    def change_waiting(self, change: int, size: int) -> None:
+        super().change_waiting(change, size)
+        self._own[_WAITING], self._own[_BYTES] = self.own_waiting, self.own_bytes
+
+    def is_next(self, place: Place | None) -> bool:
+        """What a process has said may be out of date, as its tenant had a turn elsewhere: woken, it looks again."""
+        with self._memory:
+            self._own[_TURN], self._own[_ARRIVAL] = place or (0, 0)
+            self._own[_SAID] = time.monotonic_ns()
+            others = self._other_places()
+        if not others or (place is not None and place < min(others)[0]):
+            return True
+        self._memory.ring(min(others)[1])
+        return False
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._memory.listen(listener)
+
+    def _other_places(self) -> list[tuple[Place, int]]:
+        """What waits first in the other processes that work, each with the number of its process."""
+        stale = time.monotonic_ns() - int(STALE_SECONDS * 1e9)
+        return [
+            ((column[_TURN], column[_ARRIVAL]), number)
+            for number, column in enumerate(self._columns)
+            if number != self._memory.member and column[_TURN] and column[_SAID] > stale
+        ]
+
+
+class QueueCounters(msgspec.Struct, frozen=True):
+    """How many messages were admitted, throttled (these were admitted too) and refused since the start."""
+
+    admitted: int
+    throttled: int
+    refused: int
+
+
+class Slot:
+    """One message in processing, until `leave` is called or the `with` block ends. `delay` is in seconds."""
+
+    def __init__(self, queue: "FairQueue", tenant: Tenant, delay: float) -> None:
+        self.delay, self._tenant = delay, tenant
+        self._queue: FairQueue | None = queue
+
+    async def delay_start(self) -> None:
+        """Return when the analysis may start."""
+        if self.delay:
+            await asyncio.sleep(self.delay)
+
+    def leave(self) -> None:
+        """Give the slot back; a second call does nothing."""
+        queue, self._queue = self._queue, None
+        if queue:
+            queue.give_back(self._tenant)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+
+class _Waiter:
+    """A message that waits for a slot."""
+
+    def __init__(self, tenant: Tenant, order: int) -> None:
+        self.tenant, self.order = tenant, order
+        self.slot: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+
+    def withdraw(self) -> None:
+        """Stop waiting, and give back a slot that it was given meanwhile."""
+        if self.slot.done() and not self.slot.cancelled():
+            self.slot.result().leave()
+        self.slot.cancel()
+
+
+class FairQueue:
+    """The slots of one core, and the messages that wait for one. It belongs to one event loop; only `wait` waits.
+
+    It outlives the settings of a process: of these only the delay can change while it runs.
+    """
+
+    def __init__(
+        self,
+        maximum: int,
+        threshold: int,
+        max_delay: float,
+        counts: SlotCounts | None = None,
+        *,
+        waiting_limit: int = WAITING_LIMIT,
+    ) -> None:
+        self._maximum, self._threshold, self._max_delay = maximum, threshold, max_delay
+        self._counts = counts or SlotCounts()
+        self._waiting_limit = waiting_limit
+        self._waiters: TenantQueue[_Waiter] = TenantQueue(self._counts.turns)
+        self._admitted = self._throttled = self._refused = 0
+        self._blocked_since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._counts.on_change(self._serve)
+
+    @property
+    def tenants(self) -> RecentTenants:
+        """Who has sent mail just now."""
+        return self._counts.tenants
+
+    @property
+    def own_waiting(self) -> tuple[int, int]:
+        """How many messages wait in this process, and their bytes."""
+        return self._counts.own_waiting, self._counts.own_bytes
+
+    def change_delay(self, max_delay: float) -> None:
+        """Set another upper bound of the delay, for messages that come from now on."""
+        self._max_delay = max_delay
+
+    def load(self) -> Load:
+        """How busy it is."""
+        return Load(self._counts.in_processing, self._threshold, self._maximum, waiting=self._counts.waiting)
+
+    def counters(self) -> QueueCounters:
+        """Counts since the start, for metrics."""
+        return QueueCounters(self._admitted, self._throttled, self._refused)
+
+    def has_slot(self) -> bool:
+        """Whether a slot is free now. It is not taken; a no counts as a refusal."""
+        free = self._counts.in_processing < self._maximum
+        self._refused += not free
+        return free
+
+    def enter(self, tenant: Tenant) -> Slot | None:
+        """Take a slot, for a source that can refuse its message; None where none is free."""
+        self._counts.tenants.note(tenant)
+        slot = self._take(tenant)
+        self._refused += slot is None
+        return slot
+
+    def enter_at_once(self, tenant: Tenant) -> Slot | None:
+        """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
+        self._counts.tenants.note(tenant)
+        if self._waiters.count or self._counts.others_wait or not self._may_have_slot(tenant):
+            return None
+        return self._take(tenant)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size may wait."""
+        return self._counts.waiting_bytes + size <= self._waiting_limit
+
+    async def wait(self, tenant: Tenant, order: int, size: int, ends: Iterable[asyncio.Future[None]]) -> Slot | None:
+        """Return a slot when it is the turn of this message, which came at `order`; None once one of `ends` is done."""
+        waiter = _Waiter(tenant, order)
+        self._waiters.add(waiter)
+        self._counts.change_waiting(1, size)
+        try:
+            self._serve()
+            awaited: list[asyncio.Future[Any]] = [waiter.slot, *ends]
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if waiter.slot.done():
+                return waiter.slot.result()
+            waiter.withdraw()
+            return None
+        except BaseException:
+            waiter.withdraw()
+            raise
+        finally:
+            self._counts.change_waiting(-1, size)
+            if self._waiters.discard(waiter):
+                self._serve()
+
+    def give_back(self, tenant: Tenant) -> None:
+        """Give back a slot of this tenant to whoever is next."""
+        self._counts.give_back(tenant)
+        if self._waiters.count:
+            self._serve()
+
+    def _take(self, tenant: Tenant) -> Slot | None:
+        before = self._counts.take(tenant, self._maximum)
+        if before is None:
+            return None
+        delay = self._delay(before)
+        self._admitted += 1
+        self._throttled += delay > 0
+        return Slot(self, tenant, delay)
+
+    def _delay(self, before: int) -> float:
+        over = before - self._threshold + 1
+        if over <= 0 or self._threshold >= self._maximum:
+            return 0.0
+        return self._max_delay * over / (self._maximum - self._threshold + 1)
+
+    def _may_have_slot(self, tenant: Tenant) -> bool:
+        """Whether a tenant may have the next slot, or has its share of them already."""
+        if not self._counts.tenants.are_several:
+            return True
+        has = self._counts.slots_of(tenant)
+        return not has or has < SHARE * max(1, self._maximum - self._counts.in_processing)
+
+    def _serve(self) -> None:
+        """Give free slots to the messages whose turn it is."""
+        while self._waiters.count:
+            waiter = self._waiters.first(self._may_have_slot)
+            if not self._may_go(waiter) or waiter is None or (slot := self._take(waiter.tenant)) is None:
+                self._look_again()
+                return
+            self._blocked_since = None
+            self._waiters.take(waiter)
+            if waiter.slot.done():
+                slot.leave()
+            else:
+                waiter.slot.set_result(slot)
+        self._counts.is_next(None)
+
+    def _may_go(self, waiter: _Waiter | None) -> bool:
+        """Whether the first message here may have a free slot: it is the next of all processes, or that of another
+        process, which should have gone before it, does not take it."""
+        place = None if waiter is None else (self._counts.turns.start_of(waiter.tenant), waiter.order)
+        if self._counts.is_next(place) or self._counts.in_processing >= self._maximum:
+            self._blocked_since = None
+            return True
+        now = asyncio.get_running_loop().time()
+        self._blocked_since = self._blocked_since or now
+        return now - self._blocked_since >= PATIENCE_SECONDS
+
+    def _look_again(self) -> None:
+        """Look again in a while: another process may not take its turn, and has to know that messages wait here."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._serve()
+
+
+class ReadyJob(HasTurn, Protocol):
+    """What must be known of a job that has its slot and waits for a worker."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+
+class WorkerCapacity(Protocol):
+    """What must be known of a worker."""
+
+    @property
+    def free(self) -> bool:
+        """Whether it is ready, nothing executes in it, and it is not about to end."""
+        ...
+
+    @property
+    def suspended(self) -> int: ...
+
+    @property
+    def suspended_bytes(self) -> int: ...
+
+    @property
+    def taken_alone(self) -> bool: ...
+
+    def count_of(self, tenant: Tenant) -> int:
+        """How many jobs of this tenant are in it."""
+        ...
+
+
+J = TypeVar("J", bound=ReadyJob)
+W = TypeVar("W", bound=WorkerCapacity)
+
+
+class ReadyJobs(Generic[J]):
+    """The jobs that wait for a worker of one pool, by turns of their tenants but for `again`, which go first."""
+
+    def __init__(self, turns: Turns | None = None, tenants: RecentTenants | None = None) -> None:
+        self.turns, self._tenants = turns or Turns(), tenants or RecentTenants()
+        self._alone: TenantQueue[J] = TenantQueue(self.turns)
+        self._shared: TenantQueue[J] = TenantQueue(self.turns)
+        self._patient: TenantQueue[J] = TenantQueue(self.turns)
+        self._passed = 0
+
+    def __len__(self) -> int:
+        return self._alone.count + self._shared.count + self._patient.count
+
+    def put(self, job: J, *, again: bool = False, patient: bool = False) -> None:
+        """Add a job at the end, or at the front if it has been waiting before; `patient` jobs let others go first."""
+        queue = self._alone if job.alone else self._patient if patient else self._shared
+        if again:
+            queue.add_again(job)
+        else:
+            queue.add(job)
+
+    def remove(self, job: J) -> None:
+        """Take a job out of its queue."""
+        for queue in (self._alone, self._shared, self._patient):
+            queue.discard(job)
+
+    def goes_before(self, tenant: Tenant) -> bool:
+        """Whether a new job of small mail has its turn before the next turn of this tenant."""
+        first = self._shared.first() if self._shared.count else None
+        return first is not None and self.turns.start_of(first.tenant) < self.turns.start_of(tenant)
+
+    def next(self, workers: Collection[W]) -> tuple[J, W] | None:
+        """Take out the next job that can start now; return it with its worker."""
+        if not (self._shared.count or self._alone.count or self._patient.count):
+            return None  # as after most frames
+        reserved = None
+        alone = self._alone.first() if self._alone.count else None
+        if alone is not None and _may_be_alone(workers, alone):
+            reserved = min((worker for worker in workers if not worker.taken_alone), key=_load, default=None)
+            if reserved is not None and reserved.free and not reserved.suspended:
+                return self._alone.take(alone), reserved
+        patient = self._patient.first() if self._patient.count else None
+        if patient is not None and (not self._shared.count or self._passed >= PATIENCE):
+            worker = _find_room(workers, patient.size, reserved)
+            if worker is not None:
+                self._passed = 0
+                return self._patient.take(patient), worker
+        found = self._find_shared(workers, reserved)
+        if found is not None:
+            self._passed += bool(self._patient.count)
+            self._shared.take(found[0])
+        return found
+
+    def _find_shared(self, workers: Collection[W], reserved: W | None) -> tuple[J, W] | None:
+        """The first job of small mail that has a worker: that of the tenant whose turn it is, or of one after it, where
+        that tenant has jobs in all the workers that it may use."""
+        first = self._shared.first() if self._shared.count else None
+        if first is None:
+            return None
+        if len(workers) == 1 or not self._tenants.are_several:
+            worker = _find_room(workers, first.size, reserved)
+            return None if worker is None else (first, worker)
+        if not any(worker.free for worker in workers):
+            return None
+        for job in self._shared:
+            worker = _find_room(_leave_one(workers, job.tenant), job.size, reserved)
+            if worker is not None:
+                return job, worker
+        return None
+
+
+def _leave_one(workers: Collection[W], tenant: Tenant) -> Collection[W]:
+    """The workers that a tenant may use while others send mail, too: not that with the fewest of its jobs, once it has
+    jobs in all others. One with a large message counts as none, or the rest of that tenant's mail would wait for it."""
+    used = [worker for worker in workers if not worker.taken_alone and worker.count_of(tenant)]
+    if len(used) < len(workers) - 1:
+        return workers
+    return sorted(used, key=lambda worker: worker.count_of(tenant), reverse=True)[: len(workers) - 1]
+
+
+def _may_be_alone(workers: Collection[WorkerCapacity], job: ReadyJob) -> bool:
+    """All workers but one may hold a large message; a second attempt, which is short or killed, may take any."""
+    taken = sum(worker.taken_alone for worker in workers)
+    return taken < (len(workers) if job.size <= LARGE else max(1, len(workers) - 1))
+
+
+def _load(worker: WorkerCapacity) -> tuple[bool, int]:
+    return not worker.free, worker.suspended
+
+
+def _find_room(workers: Collection[W], size: int, reserved: W | None) -> W | None:
+    """The worker with room for so many bytes that holds the fewest others."""
+    best, fewest = None, MAX_SUSPENDED
+    for worker in workers:
+        room = worker.suspended < fewest and worker.suspended_bytes + size <= MAX_SUSPENDED_BYTES
+        if room and worker.free and worker is not reserved and not worker.taken_alone:
+            best, fewest = worker, worker.suspended
+            if not fewest:
+                break
+    return best

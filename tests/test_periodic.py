@@ -1,0 +1,177 @@
+"""Periodic work: when it runs, what it survives, and how it ends. A pause ends when the test says so."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from gatepost.periodic import PeriodicWork
+from gatepost.store.errors import StorageError
+
+log = structlog.get_logger("gatepost")
+
+
+class Time:
+    """Pauses that were asked for. The work goes on when `pass_on` is called."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self._over = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._over.clear()
+        await self._over.wait()
+
+    async def pass_on(self) -> None:
+        """End the pause, and let what it held up run as far as it gets."""
+        self._over.set()
+        await let_run()
+
+
+async def let_run() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Work:
+    """Counts its runs. A run raises the next of `faults`, and waits for `gate` where that is closed."""
+
+    def __init__(self, *faults: Exception | None) -> None:
+        self.begun = self.ended = 0
+        self._faults = list(faults)
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self) -> None:
+        self.begun += 1
+        await self.gate.wait()
+        if self._faults and (fault := self._faults.pop(0)):
+            raise fault
+        self.ended += 1
+
+
+def running(test: Callable[[Time], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await test(Time())
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("waits_first", "at_once"), [(False, 1), (True, 0)])
+def test_the_first_run_comes_at_once_or_after_a_period(*, waits_first: bool, at_once: int) -> None:
+    async def test(time: Time) -> None:
+        work = Work()
+        periodic = PeriodicWork(work, 30.0, "it failed", log, waits_first=waits_first, sleep=time.sleep)
+        periodic.start()
+        await let_run()
+        assert (work.ended, time.pauses) == (at_once, [30.0])
+        await time.pass_on()
+        await time.pass_on()
+        assert (work.ended, time.pauses) == (at_once + 2, [30.0] * 3)
+        await periodic.stop()
+
+    running(test)
+
+
+def test_the_period_may_be_another_after_each_run() -> None:
+    async def test(time: Time) -> None:
+        work = Work()
+        periodic = PeriodicWork(work, lambda: 10.0 * work.ended, "it failed", log, sleep=time.sleep)
+        periodic.start()
+        await let_run()
+        await time.pass_on()
+        assert time.pauses == [10.0, 20.0]
+        await periodic.stop()
+
+    running(test)
+
+
+def test_no_fault_ends_the_work() -> None:
+    async def test(time: Time) -> None:
+        work = Work(StorageError("locked"), ZeroDivisionError("by nothing"))
+        with capture_logs() as lines:
+            periodic = PeriodicWork(work, 1.0, "the pantry could not be tidied", log, sleep=time.sleep)
+            periodic.start()
+            await let_run()
+            await time.pass_on()
+            await time.pass_on()
+        assert (work.begun, work.ended) == (3, 1)
+        storage, unexpected = lines
+        assert storage == {
+            "event": "the pantry could not be tidied",
+            "log_level": "warning",
+            "reason": "locked",
+        }
+        assert (unexpected["event"], unexpected["log_level"]) == ("the pantry could not be tidied", "error")
+        assert isinstance(unexpected["exc_info"], ZeroDivisionError)
+        assert unexpected["reference"]
+        await periodic.stop()
+
+    running(test)
+
+
+@pytest.mark.parametrize("end", [PeriodicWork.stop, PeriodicWork.finish])
+def test_it_ends_in_a_pause(end: Callable[[PeriodicWork], Awaitable[None]]) -> None:
+    async def test(time: Time) -> None:
+        work = Work()
+        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
+        periodic.start()
+        await let_run()
+        await end(periodic)
+        await time.pass_on()
+        assert work.begun == 1
+
+    running(test)
+
+
+def test_stopping_cancels_a_run() -> None:
+    async def test(time: Time) -> None:
+        work = Work()
+        work.gate.clear()
+        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
+        periodic.start()
+        await let_run()
+        await periodic.stop()
+        work.gate.set()
+        await let_run()
+        assert (work.begun, work.ended) == (1, 0)
+
+    running(test)
+
+
+def test_finishing_waits_for_a_run() -> None:
+    async def test(time: Time) -> None:
+        work = Work()
+        work.gate.clear()
+        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
+        periodic.start()
+        await let_run()
+        finishing = asyncio.create_task(periodic.finish())
+        await let_run()
+        assert not finishing.done()
+        work.gate.set()
+        await finishing
+        assert (work.begun, work.ended, time.pauses) == (1, 1, [])
+
+    running(test)
+
+
+def test_what_has_not_begun_ends_and_what_has_ended_begins_again() -> None:
+    async def test(time: Time) -> None:
+        work = Work()
+        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
+        periodic.cancel()
+        await periodic.stop()
+        await periodic.finish()
+        periodic.start()
+        await let_run()
+        await periodic.finish()
+        periodic.start()
+        await let_run()
+        assert work.ended == 2
+        await periodic.stop()
+
+    running(test)

@@ -1,0 +1,68 @@
+"""What follows for a message when a worker dies under it."""
+
+import pytest
+
+from gatepost.mail.message import Envelope
+from gatepost.questions import Dns, DnsAnswer
+from gatepost.report import Outcome, Report
+from gatepost.scanning.spool import BytesBody
+from gatepost.stages import INDISPENSABLE, STAGES
+from gatepost.workers.fair_queue import LARGE
+from gatepost.workers.jobs import MAX_RESTARTS, WHAT_HAPPENED, Job, Reason
+from gatepost.workers.protocol import JUDGE
+from gatepost.workers.status_page import StageNames
+
+
+def job(size: int = 10) -> Job[Report]:
+    return Job(JUDGE, "x", Envelope(), BytesBody(bytes(size)), 0.0)
+
+
+@pytest.mark.parametrize("reason", ["stall", "crash", "memory"])
+def test_the_first_death_skips_its_stage_and_the_second_ends_it(reason: Reason) -> None:
+    one = job()
+    assert one.blame("files", reason, can_skip=True) is None
+    assert one.alone
+    assert one.skip == {"files": WHAT_HAPPENED[reason]}
+    end = one.blame("check:eicar", "crash", can_skip=True)
+    assert end is not None
+    assert (end.verdict, end.decision) == ("unscannable", "undecided")
+    assert end.outcomes == (
+        Outcome("files", "failed", WHAT_HAPPENED[reason]),
+        Outcome("check:eicar", "failed", WHAT_HAPPENED["crash"]),
+    )
+
+
+@pytest.mark.parametrize("stage", ["parse", "judge", "receive", "idle"])
+def test_without_these_there_is_nothing_to_judge(stage: str) -> None:
+    end = job().blame(stage, "stall", can_skip=StageNames(STAGES, INDISPENSABLE).can_skip(stage))
+    assert end is not None
+    assert end.decision == "undecided"
+
+
+def test_a_bystander_starts_again_uncounted_but_not_for_ever() -> None:
+    one = job()
+    one.learn((Dns("a.example", "A"),), (DnsAnswer("no-name"),))
+    assert one.restart() is None
+    assert (one.skip, one.alone) == ({}, False)
+    assert [one.restart() for _ in range(MAX_RESTARTS - 1)] == [None] * (MAX_RESTARTS - 1)
+    assert (one.skip, one.alone) == ({}, True)
+    assert one.known == {Dns("a.example", "A"): DnsAnswer("no-name")}
+    end = one.restart()
+    assert end is not None
+    assert end.decision == "undecided"
+
+
+def test_large_messages_are_alone_from_the_start() -> None:
+    assert not job(LARGE).alone
+    assert job(LARGE + 1).alone
+
+
+def test_answers_must_match_their_questions() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        job().learn((Dns("a.example", "A"),), ())
+
+
+def test_a_deadline_names_the_stage_that_was_executing() -> None:
+    assert job().expire("files").outcomes == (Outcome("files", "failed", WHAT_HAPPENED["deadline"]),)
+    assert job().expire("idle").outcomes == ()
+    assert job().expire(None).outcomes == ()
