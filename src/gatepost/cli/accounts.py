@@ -42,7 +42,7 @@ def create_tenant(
     from gatepost.store.errors import NameTaken
 
     stated = _require_name(name)
-    tenant = place.with_store(lambda store: store.create_tenant(stated))
+    tenant = place.with_store(lambda store: store.tenants.create(stated))
     if isinstance(tenant, NameTaken):
         raise StartError(f"A tenant named {tenant.name} already exists.")
     output.show(_describe_tenant(tenant), tenant.uid)
@@ -51,7 +51,7 @@ def create_tenant(
 @tenants.command("list")
 def show_tenants(*, place: Deployment, output: Output) -> None:
     """Print all tenants."""
-    found = place.with_store(lambda store: store.tenants())
+    found = place.with_store(lambda store: store.tenants.all())
     lines = [
         (
             *(tenant.uid, tenant.name, render_time(tenant.created)),
@@ -92,7 +92,7 @@ def set_retention(
             history or (None if default else tenant.history_days),
             quarantine or (None if default else tenant.quarantine_days),
         )
-        found = place.with_store(lambda store: store.set_tenant_retention(tenant.uid, *days))
+        found = place.with_store(lambda store: store.tenants.set_retention(tenant.uid, *days))
         tenant = require_found(found, tenant.uid)
     shown = f"history: {_render_days(tenant.history_days)}, quarantine: {_render_days(tenant.quarantine_days)}"
     output.show(_describe_tenant(tenant), shown)
@@ -113,7 +113,7 @@ def delete_tenant(
     wanted = parse_tenant_uid(uid) or ""
     if not yes and sys.stdin.isatty():
         confirm(f"Delete tenant {wanted} with its lists, keys, domains and results?")
-    tenant = require_found(place.with_store(lambda store: store.delete_tenant(wanted)), wanted)
+    tenant = require_found(place.with_store(lambda store: store.tenants.delete(wanted)), wanted)
     output.show(_describe_tenant(tenant), f"Deleted {tenant.name}.")
 
 
@@ -132,7 +132,7 @@ def set_domains(
     normal = _normalise_domains(names or ())
     tenant = _find_tenant(uid, place)
     if names or none:
-        changed = place.with_store(lambda store: store.set_tenant_domains(tenant.uid, normal))
+        changed = place.with_store(lambda store: store.tenants.set_domains(tenant.uid, normal))
         if isinstance(changed, NameTaken):
             raise StartError(f"{changed.name} belongs to another tenant.")
         tenant = require_found(changed, tenant.uid)
@@ -143,7 +143,7 @@ def _find_tenant(uid: str, place: Deployment) -> "Tenant":
     from gatepost.store.errors import NotFound
 
     wanted = parse_tenant_uid(uid) or ""
-    return require_found(place.with_store(lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted)
+    return require_found(place.with_store(lambda store: store.tenants.find(wanted)) or NotFound("tenant"), wanted)
 
 
 def _normalise_domains(names: Sequence[str]) -> list[str]:
@@ -195,7 +195,7 @@ def create_user(
     uid = parse_tenant_uid(tenant) if tenant else None
     password, invented = _read_password(name)
     kept = _hash_password(password)
-    user = place.with_store(lambda store: store.create_user(stated, role, uid, kept, CLI, must_change=not final))
+    user = place.with_store(lambda store: store.users.create(stated, role, uid, kept, CLI, must_change=not final))
     if isinstance(user, NotFound):
         raise StartError(f"There is no tenant {uid}.")
     if isinstance(user, NameTaken):
@@ -208,7 +208,7 @@ def create_user(
 @users.command("list")
 def show_users(*, place: Deployment, output: Output) -> None:
     """Print all users."""
-    found = [_describe_user(user) for user in place.with_store(lambda store: store.users())]
+    found = [_describe_user(user) for user in place.with_store(lambda store: store.users.all())]
     columns = ("name", "role", "tenant", "state", "password", "second factor", "keys", "last sign-in")
     output.show_table(found, columns, [tuple(map(str, each.values())) for each in found])
 
@@ -227,7 +227,7 @@ def set_password(name: UserArgument, *, final: FinalOption = False, place: Deplo
         raise StartError(f"{user.name} signs in through OpenID Connect and has no password here.")
     password, invented = _read_password(user.name)
     kept = _hash_password(password)
-    place.with_store(lambda store: store.set_password(user.uid, kept, CLI, must_change=not final))
+    place.with_store(lambda store: store.users.set_password(user.uid, kept, CLI, must_change=not final))
     _show_password(output, {"name": user.name}, f"The password of {user.name} was changed.", password, invented)
 
 
@@ -244,7 +244,7 @@ def disable_user(
     from gatepost.store.errors import LastAdministrator
 
     user = _find_user(name, place)
-    outcome = place.with_store(lambda store: store.change_user(user.uid, by=CLI, disabled=not enable))
+    outcome = place.with_store(lambda store: store.users.update(user.uid, by=CLI, disabled=not enable))
     if isinstance(outcome, LastAdministrator):
         raise StartError(f"{user.name} is the last administrator; create another one first.")
     state = "enabled" if enable else "disabled"
@@ -257,13 +257,13 @@ def forget_second_factor(name: UserArgument, *, place: Deployment, output: Outpu
     from gatepost.store.audit import CLI
 
     user = _find_user(name, place)
-    place.with_store(lambda store: store.forget_second_factors(user.uid, CLI))
+    place.with_store(lambda store: store.second_factors.forget(user.uid, CLI))
     output.show({"name": user.name, "secondFactor": "off"}, f"{user.name} signs in without a second factor.")
 
 
 def _find_user(name: str, place: Deployment) -> "User":
     async def find(store: "Store") -> "User | None":
-        known = await store.credentials(name)
+        known = await store.users.credentials(name)
         return known.user if known else None
 
     user = place.with_store(find)
@@ -338,7 +338,7 @@ def create_key(
     stated, uid, until = _require_name(name), parse_tenant_uid(tenant), parse_moment(expires, "--expires", end=True)
     if until is not None and until <= now():
         raise BadParameter("is in the past", "--expires")
-    made = place.with_store(lambda store: store.create_api_key(stated, uid, read_only, until))
+    made = place.with_store(lambda store: store.api_keys.create(stated, uid, read_only, until))
     if isinstance(made, TenantFull):
         raise StartError(f"The key was not created: {made.explanation}.")
     secret, key = require_found(made, uid or "")
@@ -354,7 +354,7 @@ def show_keys(
 ) -> None:
     """Print all keys, without their secrets."""
     uid = parse_tenant_uid(tenant)
-    found = place.with_store(lambda store: store.api_keys(uid))
+    found = place.with_store(lambda store: store.api_keys.all(uid))
     columns = ("id", "name", "tenant", "may", "created", "expires", "last used", "revoked")
     output.show_table([_describe_key(key) for key in found], columns, [_render_key(key) for key in found])
 
@@ -367,7 +367,7 @@ def revoke_key(
     output: Output,
 ) -> None:
     """Revoke a key. It is refused from the next call on and cannot be restored."""
-    key = require_found(place.with_store(lambda store: store.revoke_api_key(key_id)), key_id)
+    key = require_found(place.with_store(lambda store: store.api_keys.revoke(key_id)), key_id)
     output.show(_describe_key(key), f"Revoked {key.name}.")
 
 

@@ -73,14 +73,14 @@ def publish(*, reason: ReasonOption, wait: WaitOption = False, place: Deployment
     from gatepost.service.publishing import digest_content, read_content
 
     async def run(store: "Store") -> "VersionInfo":
-        history = await store.version_history(1)
-        last = await store.find_version(history[0].number) if history else None
+        history = await store.publishing.history(1)
+        last = await store.publishing.find(history[0].number) if history else None
         content = read_content(place.config_folder, place.data_folder, last.content if last else None)
         digest = digest_content(content)
-        rollout = await store.rollout()
+        rollout = await store.publishing.rollout()
         if last and last.info.digest == digest and rollout.wanted == last.info.number:
             raise StartError(f"Nothing has changed since version {last.info.number}, which all nodes shall run.")
-        return await store.publish_version(content, digest, reason, find_actor())
+        return await store.publishing.publish(content, digest, reason, find_actor())
 
     _finish(place.with_store(run, any_node=True), wait, place, output)
 
@@ -90,8 +90,8 @@ def show_history(*, place: Deployment, output: Output) -> None:
     """List the versions, newest first: who, when and why, and which one is in force."""
 
     async def run(store: "Store") -> tuple[tuple["VersionInfo", ...], int, int]:
-        rollout = await store.rollout()
-        return await store.version_history(), rollout.wanted, rollout.failed
+        rollout = await store.publishing.rollout()
+        return await store.publishing.history(), rollout.wanted, rollout.failed
 
     versions, wanted, failed = place.with_store(run, any_node=True)
     states = {wanted: "wanted", failed: "failed"} if failed else {wanted: "wanted"}
@@ -118,7 +118,7 @@ def diff(
     empty = VersionContent({}, {})
 
     async def run(store: "Store") -> "list[Difference]":
-        versions = await store.version_history()
+        versions = await store.publishing.history()
         if number is None:
             last = (await _require_version(store, versions[0].number)).content if versions else empty
             return compare(last, read_content(place.config_folder, place.data_folder, last))
@@ -164,13 +164,13 @@ def roll_back(
     async def run(store: "Store") -> "VersionInfo":
         found = await _require_version(store, number)
         why = reason or f"back to version {number}"
-        return await store.publish_version(found.content, found.info.digest, why, find_actor(), number)
+        return await store.publishing.publish(found.content, found.info.digest, why, find_actor(), number)
 
     _finish(place.with_store(run, any_node=True), wait, place, output)
 
 
 async def _require_version(store: "Store", number: int) -> "Version":
-    found = await store.find_version(number)
+    found = await store.publishing.find(number)
     if found is None:
         raise StartError(f"There is no version {number}.")
     return found
@@ -204,12 +204,12 @@ async def _wait_for(store: "Store", number: int) -> str:
 
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
-        rollout = await store.rollout()
+        rollout = await store.publishing.rollout()
         if rollout.failed == number:
             return f"Version {number} failed on {rollout.failed_node}: {rollout.failed_reason}"
         if rollout.wanted != number:
             return f"Version {rollout.wanted} was published meanwhile."
-        nodes = [each for each in await store.node_records() if each.health(now()) != "silent"]
+        nodes = [each for each in await store.publishing.nodes() if each.health(now()) != "silent"]
         if nodes and not rollout.holder and all(each.detail.version == number for each in nodes):
             return ""
         await asyncio.sleep(0.5)
@@ -225,9 +225,9 @@ def nodes(
     """Show every node: the version that it runs and the one that is wanted, its health, slots and last error."""
 
     async def run(store: "Store") -> "tuple[Rollout, tuple[NodeRecord, ...]]":
-        if forget is not None and not await store.forget_node(forget, find_actor()):
+        if forget is not None and not await store.publishing.forget_node(forget, find_actor()):
             raise StartError(f"There is no node {forget}.")
-        return await store.rollout(), await store.node_records()
+        return await store.publishing.rollout(), await store.publishing.nodes()
 
     rollout, found = place.with_store(run, any_node=True)
     described = {
@@ -293,5 +293,5 @@ def restart(
     """Restart every node, each only after the one before is healthy; ports stay open."""
     if not all_nodes:
         raise BadParameter("is needed; one node is restarted by its service manager", "--all")
-    number = place.with_store(lambda store: store.restart_all(find_actor()), any_node=True)
+    number = place.with_store(lambda store: store.publishing.restart_all(find_actor()), any_node=True)
     output.show({"restart": number}, "All nodes restart, one after the other; gatepost nodes shows them.")

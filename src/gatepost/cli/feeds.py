@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gatepost.feeds.run import FeedBusy, FeedOutcome, RunOptions
     from gatepost.settings.feeds import FeedSettings
     from gatepost.store.feeds import FeedState
-    from gatepost.store.look_backs import MessageLine
+    from gatepost.store.message_records import MessageLine
     from gatepost.store.store import Store
 
 group = Group("Feeds: lists that are filled from elsewhere.")
@@ -122,11 +122,11 @@ def clear(
     from gatepost.policy.layers import unchanged_policies
 
     async def work(store: "Store") -> int | None:
-        state = await store.feed_state(name)
+        state = await store.feeds.state(name)
         if not state.record.list_name:
             return None
         removed = await FeedRunner(store, unchanged_policies()).clear(name, state.record.scope, state.record.list_name)
-        await store.forget_feed(name)
+        await store.feeds.forget(name)
         return removed
 
     removed = place.with_store(work)
@@ -155,7 +155,7 @@ def _run(
     async def work(store: "Store") -> "tuple[FeedOutcome | FeedBusy, Sequence[MessageLine]]":
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(feed.name, total=None)
-            in_force = await with_stored_rules(policies, store)
+            in_force = await with_stored_rules(policies, store.own_rules)
             runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
             if wanted is None:
                 outcome = await runner.run(feed, options)
@@ -163,7 +163,7 @@ def _run(
                 with open_file(wanted) as stream:
                     outcome = await runner.run(feed, options, stream)
         found = None if isinstance(outcome, FeedBusy) else outcome.look_back
-        return outcome, await store.message_lines([ggrid for ggrid, _ in found.hits]) if found else ()
+        return outcome, await store.messages.lines([ggrid for ggrid, _ in found.hits]) if found else ()
 
     return place.with_store(work)
 
@@ -172,7 +172,7 @@ def _load(place: Deployment) -> tuple[list["FeedSettings"], dict[str, "FeedState
     from gatepost.store.feeds import FeedState
 
     feeds = _load_settings(place)
-    found = {state.name: state for state in place.with_store(lambda store: store.feed_states())}
+    found = {state.name: state for state in place.with_store(lambda store: store.feeds.states())}
     return feeds, {feed.name: found.get(feed.name, FeedState(feed.name)) for feed in feeds}
 
 

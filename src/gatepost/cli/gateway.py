@@ -83,7 +83,7 @@ def flow(*, place: Deployment, output: Output) -> None:
     from gatepost.times import now
 
     async def run(store: "Store") -> "tuple[tuple[LimitedNow, ...], int]":
-        return await store.limited_now(now()), await store.greylist_size(MAX_COUNTED)
+        return await store.flow_counts.limited_now(now()), await store.flow_counts.greylist_size(MAX_COUNTED)
 
     found, entries = place.with_store(run, any_node=True)
     if output.json:

@@ -12,9 +12,8 @@ from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.learning.run import LearningOutcome
-    from gatepost.store.learnt_models import StoredModel
+    from gatepost.store.learning import StoredModel, TaughtMessage
     from gatepost.store.store import Store
-    from gatepost.store.training_pools import TaughtMessage
 
 group = Group("Learning from reports: pools, and the models that they teach.")
 
@@ -62,10 +61,10 @@ def _teach(files: list[Path], tenant: str | None, place: Deployment, *, unwanted
 
     from gatepost.cli.scanners import messages_in
     from gatepost.cli.sealed_analysis import open_extractor
-    from gatepost.store.training_pools import TaughtMessage
+    from gatepost.store.learning import TaughtMessage
 
     async def check_tenant(store: Any) -> bool:
-        return tenant is None or await store.tenant(tenant) is not None
+        return tenant is None or await store.tenants.find(tenant) is not None
 
     if not place.with_store(check_tenant):
         raise StartError(f"There is no tenant {tenant}.")
@@ -87,7 +86,7 @@ def _teach(files: list[Path], tenant: str | None, place: Deployment, *, unwanted
 async def _add_reports(tenant: str | None, rows: list["TaughtMessage"], unwanted: bool, store: "Store") -> int:
     from gatepost.store.audit import CLI
 
-    return await store.add_reports(tenant, CLI, rows, unwanted=unwanted)
+    return await store.learning.add_reports(tenant, CLI, rows, unwanted=unwanted)
 
 
 @group.command("now")
@@ -110,7 +109,7 @@ def learn_now(
     uid, settings, policies = parse_tenant_uid(tenant), place.load_guard_if_any().learning, place.load_policies()
 
     async def work(store: "Store") -> "LearningOutcome | PoolBusy":
-        in_force = await with_stored_rules(policies, store)
+        in_force = await with_stored_rules(policies, store.own_rules)
         return await learn_pool(store, in_force, settings, uid, only_due=scheduled)
 
     outcome = place.with_store(work)
@@ -143,8 +142,8 @@ def list_models(*, tenant: TenantOption = None, place: Deployment, output: Outpu
     uid = parse_tenant_uid(tenant)
 
     async def work(store: Any) -> Any:
-        pools = await store.training_pools()
-        models = await store.learnt_models(uid, every=uid is None)
+        pools = await store.learning.pools()
+        models = await store.learning.models(uid, every=uid is None)
         return [pool for pool in pools if uid in (None, pool.tenant)], models
 
     pools, models = place.with_store(work)
@@ -175,9 +174,9 @@ def show_model(version: VersionArgument, *, place: Deployment, output: Output) -
     """Print one model: the figures of its training, and the delivered mail that it would have held."""
 
     async def work(store: Any) -> Any:
-        model = await store.learnt_model(version)
+        model = await store.learning.find_model(version)
         hits = model.look_back.hits if model and model.look_back else ()
-        return model, await store.message_lines(hits)
+        return model, await store.messages.lines(hits)
 
     model, lines = place.with_store(work)
     if model is None:
@@ -214,7 +213,7 @@ def roll_back(*, tenant: TenantOption = None, place: Deployment, output: Output)
     from gatepost.store.audit import CLI
 
     uid = parse_tenant_uid(tenant)
-    withdrawn, restored = place.with_store(lambda store: store.roll_back_model(uid, CLI))
+    withdrawn, restored = place.with_store(lambda store: store.learning.roll_back(uid, CLI))
     if withdrawn is None:
         raise StartError("No learnt model of this pool takes part.")
     then = f"model {restored} takes part again" if restored else "no learnt model of this pool takes part"

@@ -37,7 +37,8 @@ from gatepost.client import Client
 from gatepost.client.exchange import ApiError
 from gatepost.lists import catalogue
 from gatepost.service.data_folder import StartError
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 
 STANDARD_INPUT = Path("-")
 _REFUSED = re.compile(r"entries\[(\d+)\]\.(?:entry|expires: the entry) ([^;]*)")

@@ -214,7 +214,7 @@ def create(
         option = "NAME" if definition.field == "name" else f"--{definition.field.replace('_', '-')}"
         raise BadParameter(definition.reason, option)
     uid = parse_tenant_uid(tenant)
-    made = place.with_store(lambda store: store.create_list(uid, definition, CLI))
+    made = place.with_store(lambda store: store.lists.create(uid, definition, CLI))
     if isinstance(made, NameTaken):
         raise StartError(f"A list named {name} already exists in this scope.")
     if isinstance(made, TooManyLists):
@@ -242,7 +242,7 @@ def drop(name: ListArgument, *, tenant: TenantOption = None, place: Deployment, 
     from gatepost.store.audit import CLI
 
     uid = parse_tenant_uid(tenant)
-    found = place.with_store(lambda store: store.delete_list(uid, name, CLI))
+    found = place.with_store(lambda store: store.lists.delete(uid, name, CLI))
     count = require_found(found, f"of your own named {name}")
     described = {"listName": name, "tenantUid": uid, "deletedEntries": count}
     output.show(described, f"Deleted {name} with {count:,} entries.")

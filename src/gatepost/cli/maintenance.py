@@ -113,7 +113,7 @@ def restore(
     url, folder = place.find_storage(), place.data_folder.path
     taken = file.expanduser().absolute()
     _show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
-    count = place.with_store(lambda store: store.encrypt_totp_secrets())
+    count = place.with_store(lambda store: store.second_factors.encrypt_totp_secrets())
     text = f"Restored from {taken}."
     if count:
         text += f"\n{count} second factors of an older version are encrypted now."

@@ -36,7 +36,7 @@ from gatepost.questions import Answer, Answers, Dns, DnsAnswer, Question, Questi
 from gatepost.report import undecided
 from gatepost.settings import files
 from gatepost.settings.keys import GuardSettings
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 from gatepost.workers.jobs import Job
 

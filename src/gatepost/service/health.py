@@ -138,7 +138,7 @@ class ConditionWatch:
 async def check_storage(store: Store) -> str | None:
     """Return why the service is not ready; None if storage answers."""
     try:
-        await store.tenant(_NO_TENANT)
+        await store.tenants.find(_NO_TENANT)
     except StorageError:
         return "storage cannot be read"
     return None
@@ -337,7 +337,7 @@ class HealthWarnings:
         if plan is None or plan.guard is None:
             return ""
         try:
-            used = await self._store.held_size()
+            used = await self._store.quarantine.size()
         except StorageError:
             # That is a fault of its own, which the condition has.
             return ""

@@ -59,11 +59,11 @@ async def _count_sightings(
 
     store = open_store(url, data.path)
     try:
-        scopes = [None, *(tenant.uid for tenant in await store.tenants())][:MAX_TENANTS]
+        scopes = [None, *(tenant.uid for tenant in await store.tenants.all())][:MAX_TENANTS]
         keys = ready = 0
         for scope in scopes:
-            keys += await store.count_sightings(scope)
-            all_mail = (await store.sightings(scope, (ALL_MAIL,))).get(ALL_MAIL)
+            keys += await store.sightings.count(scope)
+            all_mail = (await store.sightings.find(scope, (ALL_MAIL,))).get(ALL_MAIL)
             if all_mail and all_mail.delivered >= settings.min_messages:
                 ready += today - all_mail.first >= settings.min_days
         return keys, ready, len(scopes)
@@ -86,8 +86,8 @@ def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> 
     async def count() -> tuple[int, int]:
         store = open_store(url, data.path)
         try:
-            limited = await store.limited_now(int(now.timestamp() * 1_000))
-            return len(limited), await store.greylist_size(MAX_ENTRIES)
+            limited = await store.flow_counts.limited_now(int(now.timestamp() * 1_000))
+            return len(limited), await store.flow_counts.greylist_size(MAX_ENTRIES)
         finally:
             await store.close()
 
@@ -117,7 +117,7 @@ def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     async def load_states() -> dict[str, FeedState]:
         store = open_store(url, data.path)
         try:
-            return {state.name: state for state in await store.feed_states()}
+            return {state.name: state for state in await store.feeds.states()}
         finally:
             await store.close()
 
@@ -156,7 +156,7 @@ def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     async def load_nodes() -> "tuple[Rollout, tuple[NodeRecord, ...]]":
         store = open_store(read.storage, data.path)
         try:
-            return await store.rollout(), await store.node_records()
+            return await store.publishing.rollout(), await store.publishing.nodes()
         finally:
             await store.close()
 
@@ -218,7 +218,7 @@ def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
     async def count_tenants() -> int:
         store = open_store(url, data.path)
         try:
-            return len(await store.tenants())
+            return len(await store.tenants.all())
         finally:
             await store.close()
 
