@@ -128,7 +128,7 @@ class Deployment(Options, frozen=True):
         place.make()
 
         async def run() -> T:
-            store = open_store(url, place.path)
+            store = open_store(url, place.path, at_once=False)
             try:
                 with self.emit_changes(store):
                     return await use(store)
