@@ -66,10 +66,10 @@ def find_queue_id(reply: SmtpReply) -> str:
     return ""
 
 
-class NotesDeliveries(Protocol):
-    """Where replies of next hops are kept; `DeliveryLog` is one."""
+class KeepsDeliveries(Protocol):
+    """The store, as far as the log needs it."""
 
-    def note(self, delivery: Delivery) -> None: ...
+    async def record_deliveries(self, deliveries: Sequence[Delivery]) -> None: ...
 
 
 class DeliveryLog:
