@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from gatepost.questions import Hit
-from gatepost.settings.flow_control import FlowControlSettings
+from gatepost.settings.scan_sources import FlowControlSettings
 from gatepost.smtp import flow_control
 from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.flow_control import (

@@ -8,7 +8,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.settings.flow_control import FlowControlSettings
+from gatepost.settings.scan_sources import FlowControlSettings
 from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.flow_control import Attempt, FlowControl
 from gatepost.store import open_store

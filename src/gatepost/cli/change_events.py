@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gatepost.service.data_folder import DataFolder
-from gatepost.settings.event_keys import EventsSettings
+from gatepost.settings.events import EventsSettings
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings

@@ -33,7 +33,7 @@ def key(
 
     from gatepost.cli.printing import print_json
     from gatepost.service.signing import make_record, render_record, write_key
-    from gatepost.settings.signing import Selector
+    from gatepost.settings.delivery import Selector
     from gatepost.settings.values import Domain
 
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from gatepost.events.output import Output
-    from gatepost.settings.event_keys import EventFileSettings
+    from gatepost.settings.events import EventFileSettings
 
 app = typer.Typer(help="The event stream.", no_args_is_help=True)
 

@@ -20,7 +20,7 @@ from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.learning.run import LearningOutcome
-    from gatepost.settings.learning import LearningSettings
+    from gatepost.settings.keys import LearningSettings
     from gatepost.store.learning import StoredModel, TaughtMessage
     from gatepost.store.store import Store
 
@@ -278,7 +278,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 def _load_settings(config: Path | None, data: Path | None) -> "LearningSettings":
     from gatepost.settings.files import GUARD_FILE, load_guard
-    from gatepost.settings.learning import LearningSettings
+    from gatepost.settings.keys import LearningSettings
 
     folder = config_folder(config, data_folder(data))
     return load_guard(folder).learning if (folder / GUARD_FILE).exists() else LearningSettings()

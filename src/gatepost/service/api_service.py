@@ -20,13 +20,13 @@ from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing import NodePublisher
 from gatepost.service.schedules import FeedSchedule, LookBackSchedule, try_feed
-from gatepost.settings.agreement import is_own_core
+from gatepost.settings.consistency import is_own_core
+from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
-from gatepost.settings.web_alerts import WebAlert
 from gatepost.web.context import FeedLine, Installation, SignInRules
 from gatepost.web.openid import OpenidClient
 from gatepost.web.registry import build_site

@@ -27,7 +27,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.heap import limit_heap
 from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
-from gatepost.settings.agreement import ANY
+from gatepost.settings.consistency import ANY
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_written
 from gatepost.settings.keys import AbbySettings, GuardSettings

@@ -22,9 +22,8 @@ from gatepost.events.sources import describe_scan
 from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.event_keys import AlertMailSettings, AlertSettings
+from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.web_alerts import WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.store.alerts import AlertDefinition
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store

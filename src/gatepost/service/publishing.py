@@ -1,6 +1,6 @@
 """The content of a version: read and checked from the files of one machine, and written out as files for another.
 
-A version has the two files without their local keys (`settings/key_scopes.py`), and the policies, rules and models that
+A version has the two files without their local keys (`settings/section.py`), and the policies, rules and models that
 they name. It holds no secret: a secret key must be a reference (`${env:…}`, `${file:…}`), which each node resolves.
 On a node, the files of a version and the local keys of the node's own files make a folder that is read as any other.
 
@@ -38,9 +38,8 @@ from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key
 from gatepost.settings.in_force import SECRET_KEYS
-from gatepost.settings.key_scopes import is_local
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, is_local
 from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
 from gatepost.store.publishing import VersionContent
 

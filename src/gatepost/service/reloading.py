@@ -17,8 +17,8 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
 from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
-from gatepost.settings.key_scopes import keep_restart_keys, list_changes
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
+from gatepost.settings.section import keep_restart_keys, list_changes
 
 MAX_RULE_FILES = 10_000
 

@@ -40,10 +40,8 @@ from gatepost.digests.run import DigestBusy, DigestSender
 from gatepost.periodic import PeriodicWork
 from gatepost.service.plan import SharedParts
 from gatepost.service.routes import hostname
-from gatepost.settings.feeds import FeedSettings
-from gatepost.settings.keys import GuardSettings
-from gatepost.settings.learning import LearningSettings
-from gatepost.settings.web_feeds import WebFeedError, build_feed
+from gatepost.settings.feeds import FeedSettings, WebFeedError, build_feed
+from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
 from gatepost.store.digests import DigestRun

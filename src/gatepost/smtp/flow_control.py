@@ -47,7 +47,7 @@ from gatepost.lists.addresses import SENDER, list_sender_keys
 from gatepost.lists.entries import NETWORK, list_network_keys
 from gatepost.names import normal_address, normal_domain
 from gatepost.periodic import PeriodicWork
-from gatepost.settings.flow_control import FlowControlSettings, FlowRulesSettings, GreylistingSettings
+from gatepost.settings.scan_sources import FlowControlSettings, FlowRulesSettings, GreylistingSettings
 from gatepost.smtp.client import SmtpClient, parse_networks
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply, reply
 from gatepost.store.errors import StorageError
