@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gatepost.feeds.run import FeedBusy, FeedOutcome, RunOptions
     from gatepost.settings.feeds import FeedSettings
     from gatepost.store.feeds import FeedState
+    from gatepost.store.store import Store
 
 app = typer.Typer(help="Feeds: lists that are filled from elsewhere.", no_args_is_help=True)
 
@@ -112,7 +113,7 @@ def clear(
     from gatepost.feeds.run import FeedRunner
     from gatepost.policy.layers import unchanged_policies
 
-    async def work(store: Any) -> int | None:
+    async def work(store: "Store") -> int | None:
         state = await store.feeds.state(name)
         if not state.record.list_name:
             return None
@@ -144,10 +145,10 @@ def _run(
     wanted = input_file or (None if feed.is_scheduled else STANDARD_INPUT)
     console = Console(stderr=True)
 
-    async def work(store: Any) -> tuple["FeedOutcome | FeedBusy", Any]:
+    async def work(store: "Store") -> tuple["FeedOutcome | FeedBusy", Any]:
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(feed.name, total=None)
-            in_force = await with_stored_rules(policies, store)
+            in_force = await with_stored_rules(policies, store.own_rules)
             runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
             if wanted is None:
                 outcome = await runner.run(feed, options)

@@ -76,7 +76,7 @@ def _teach(
     from gatepost.cli.sealed_analysis import open_extractor
     from gatepost.store.learning import TaughtMessage
 
-    async def check_tenant(store: Any) -> bool:
+    async def check_tenant(store: "Store") -> bool:
         return tenant is None or await store.tenants.find(tenant) is not None
 
     if not with_store(config, data, check_tenant):
@@ -165,7 +165,7 @@ def list_models(
 
     uid = parse_tenant_uid(tenant)
 
-    async def work(store: Any) -> Any:
+    async def work(store: "Store") -> Any:
         pools = await store.learning.pools()
         models = await store.learning.models(uid, every=uid is None)
         return [pool for pool in pools if uid in (None, pool.tenant)], models
@@ -200,7 +200,7 @@ def show_model(
     """Print one model: the figures of its training, and the delivered mail that it would have held."""
     from gatepost.cli.printing import console, print_json, rows, table
 
-    async def work(store: Any) -> Any:
+    async def work(store: "Store") -> Any:
         model = await store.learning.find_model(version)
         hits = model.look_back.hits if model and model.look_back else ()
         return model, await store.messages.lines(hits)
