@@ -18,7 +18,7 @@ from gatepost.digests.links import DigestLink, sign_link
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
-from gatepost.settings.web_alerts import WebAlert
+from gatepost.settings.events import WebAlert
 from gatepost.store.audit import Actor
 from gatepost.store.digests import DigestPreferences, DigestRecord
 from gatepost.store.errors import NameTaken, NotFound

@@ -9,8 +9,7 @@ from tools.licences import read_pins
 from tools.reference import main, render_pages
 
 from gatepost.api.errors import BY_CODE
-from gatepost.api.openapi import Interface, document
-from gatepost.api.operations import LISTS_API, SCANNING
+from gatepost.api.openapi import LISTS_API, SCANNING, Interface, document
 from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import LISTS
 from gatepost.settings.keys import AbbySettings, GuardSettings

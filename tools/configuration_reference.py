@@ -7,10 +7,9 @@ from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
 from gatepost.service.commands import ABBY_YML, GUARD_YML
-from gatepost.settings.event_keys import EventKind
-from gatepost.settings.key_scopes import is_local, needs_restart
+from gatepost.settings.events import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, is_local, needs_restart
 from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
 
 

@@ -13,8 +13,7 @@ import msgspec
 from tests.files.coverage import FORMATS
 from tests.files.letter_formats import LETTER_FORMATS
 
-from gatepost.api.openapi import Interface, document
-from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
+from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, Interface, document
 from gatepost.checks.registry import CHECKS
 from gatepost.composites import load_composites
 from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA

@@ -1,6 +1,5 @@
 from gatepost.abby.docs_page import render_docs
-from gatepost.api.openapi import document
-from gatepost.api.operations import SCANNING
+from gatepost.api.openapi import SCANNING, document
 
 DOCUMENT = document(SCANNING)
 PAGE = bytes(render_docs([DOCUMENT]).body).decode()

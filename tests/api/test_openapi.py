@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from gatepost.api.errors import ERRORS
-from gatepost.api.openapi import MESSAGES, document
-from gatepost.api.operations import LISTS_API, SCANNING
+from gatepost.api.examples import MESSAGES
+from gatepost.api.openapi import LISTS_API, SCANNING, document
 from gatepost.api.scanning import Ledger, encode_scanning
 
 DOCUMENT = document(SCANNING)

@@ -19,8 +19,7 @@ from schemathesis.core.result import Ok
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.openapi.checks import RejectedPositiveData
 
-from gatepost.api.openapi import Interface, document
-from gatepost.api.operations import LISTS_API, SCANNING
+from gatepost.api.openapi import LISTS_API, SCANNING, Interface, document
 
 READER = "6a" * 32
 SOME = [HypothesisTestMode.EXAMPLES, HypothesisTestMode.FUZZING]

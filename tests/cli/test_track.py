@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 from tests.command_line import run_command
 
-from gatepost.api import openapi
+from gatepost.api import examples
 from gatepost.api.messages import FoundMessage, Timeline
 from gatepost.cli.api_client import MessageService
 from gatepost.store import open_store
@@ -32,10 +32,10 @@ class Client:
 
     def messages(self, **filters: Any) -> Iterator[FoundMessage]:
         self.asked.append(filters)
-        yield from openapi.FOUND.messages[:1] * self.found
+        yield from examples.FOUND.messages[:1] * self.found
 
     def message_timeline(self, _ggrid: str) -> Timeline:
-        return openapi.TIMELINE
+        return examples.TIMELINE
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_message_is_tracked_by_what_is_known(client: Client) -> None:
     assert code == 0
     assert client.asked == [{"anywhere": "4XyZ", "recipient": "bob@example.com"}]
     lines = out.splitlines()
-    assert lines[0] == f"{openapi.TIMELINE.ggrid}  Your account"
+    assert lines[0] == f"{examples.TIMELINE.ggrid}  Your account"
     assert lines[1] == "  from ann@example.org to bob@example.com"
     assert lines[2].startswith("  2026-11-15T10:00:00.000Z  Received over SMTP by the node mx1")
     code, out, _ = run_command("messages", "track", "--next-hop-id", "4AbC", "--json")

@@ -17,7 +17,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.service.schedules import DigestSchedule
-from gatepost.settings.digests import DigestSettings
+from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing

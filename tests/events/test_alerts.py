@@ -14,7 +14,7 @@ from gatepost.events.alerts import AlertLimit, AlertOutput, build_alert_mail, de
 from gatepost.events.output import DeliveryError
 from gatepost.events.schema import EncodedEvent, EventFields, HealthChanged, NodeState, UserSignInFailed, encode_event
 from gatepost.service.event_stream import build_alert_mailer
-from gatepost.settings.event_keys import AlertSettings
+from gatepost.settings.events import AlertSettings
 from gatepost.settings.keys import GuardSettings
 
 DOWN = HealthChanged(component="storage", before="ok", after="failed", reason="storage cannot be read")

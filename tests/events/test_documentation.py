@@ -16,7 +16,7 @@ from tests.events.receivers import eventually, make_events
 
 from gatepost.events.schema import EVENTS, Event, describe_schema
 from gatepost.events.webhook import SIGNATURE, WebhookOutput, build_body, sign
-from gatepost.settings.event_keys import WebhookSettings
+from gatepost.settings.events import WebhookSettings
 from gatepost.settings.files import GUARD_FILE, load_guard
 
 PAGE = (Path(__file__).parents[2] / "docs/events.md").read_text("utf-8")

@@ -29,7 +29,7 @@ from gatepost.ids import id_time, new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, Report
-from gatepost.settings.event_keys import EventKind
+from gatepost.settings.events import EventKind
 from gatepost.store.audit import Actor, AuditRecord
 from gatepost.store.message_records import MessageRecord
 from gatepost.times import milliseconds

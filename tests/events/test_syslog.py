@@ -17,7 +17,7 @@ from gatepost.events import output as output_module
 from gatepost.events.schema import EncodedEvent, HealthChanged, UserSignInFailed, bound, encode_event
 from gatepost.events.syslog import SyslogOutput, format_syslog
 from gatepost.service.certificates import sign_certificate
-from gatepost.settings.event_keys import SyslogSettings
+from gatepost.settings.events import SyslogSettings
 
 # RFC 5424 section 6, with nil structured data.
 MESSAGE = re.compile(

@@ -18,7 +18,7 @@ from gatepost.events import output as output_module
 from gatepost.events.output import next_wait
 from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookOutput, read_segment, spool_name
 from gatepost.service.certificates import sign_certificate
-from gatepost.settings.event_keys import WebhookSettings
+from gatepost.settings.events import WebhookSettings
 from gatepost.settings.keys import LogSettings
 
 SECRET = "0123456789abcdef" * 4
@@ -93,7 +93,7 @@ def test_what_was_on_disk_at_a_kill_is_sent_after_it(tmp_path: Path, receiver: R
     code = (
         "import sys; from pathlib import Path\n"
         "from tests.events.receivers import make_events\n"
-        "from gatepost.settings.event_keys import WebhookSettings\n"
+        "from gatepost.settings.events import WebhookSettings\n"
         "from gatepost.events.webhook import WebhookOutput\n"
         "settings = lambda url: WebhookSettings(url=url, secret='x')\n"
         "hook = WebhookOutput('webhook-1', settings(sys.argv[1]), Path(sys.argv[2]), sends=False)\n"

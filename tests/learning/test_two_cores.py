@@ -18,8 +18,7 @@ from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.core import build_guard
-from gatepost.settings.keys import GuardSettings
-from gatepost.settings.learning import LearningSettings
+from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor

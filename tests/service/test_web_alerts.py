@@ -16,9 +16,17 @@ from gatepost.events.sources import describe_scan
 from gatepost.events.stream import EventStream
 from gatepost.events.webhook import WebhookCaller
 from gatepost.service.event_stream import WebAlerts, _note_wanted, build_alert_mailer, try_alert
-from gatepost.settings.event_keys import AlertMailSettings, AlertSettings, WebhookTarget
+from gatepost.settings.events import (
+    ALERT_KINDS,
+    AlertMailSettings,
+    AlertSettings,
+    WebAlert,
+    WebAlertError,
+    WebhookTarget,
+    build_alert,
+    leave_out,
+)
 from gatepost.settings.keys import GuardSettings
-from gatepost.settings.web_alerts import ALERT_KINDS, WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.store import open_store
 from gatepost.store.alerts import AlertDefinition
 from gatepost.store.audit import CLI, AuditFilter

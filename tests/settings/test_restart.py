@@ -2,16 +2,16 @@
 
 import pytest
 
-from gatepost.settings.key_scopes import (
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.section import (
     LOCAL_KEYS,
     RESTART_KEYS,
+    Section,
     is_local,
     keep_restart_keys,
     list_changes,
     needs_restart,
 )
-from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
 
 MODELS: dict[str, type[Section]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
 

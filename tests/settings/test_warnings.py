@@ -16,9 +16,9 @@ from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 from gatepost.service.doctor.rows import read_files
+from gatepost.settings.consistency import describe_weakness
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, find_warnings, load, load_abby
-from gatepost.settings.warnings import describe_weakness
 
 GOOD = secrets.token_hex(32)
 CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.settings.web_feeds import CREDENTIALS, WebFeed, WebFeedError, build_feed
+from gatepost.settings.feeds import CREDENTIALS, WebFeed, WebFeedError, build_feed
 
 FEED = WebFeed(list_name="blocked-urls", url="https://feeds.example/list.txt")
 

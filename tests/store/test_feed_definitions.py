@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.service.schedules import load_web_feeds
-from gatepost.settings.web_feeds import WebFeed
+from gatepost.settings.feeds import WebFeed
 from gatepost.store import feeds
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.feeds import FeedDefinition

@@ -15,8 +15,8 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import OwnRule
 from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
-from gatepost.settings.web_alerts import WebAlert
-from gatepost.settings.web_feeds import WebFeed
+from gatepost.settings.events import WebAlert
+from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.deliveries import Delivery
 from gatepost.store.digests import DigestPreferences

@@ -6,7 +6,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.scanning.request import Condition, Load
-from gatepost.settings.web_alerts import ALERT_KINDS
+from gatepost.settings.events import ALERT_KINDS
 from gatepost.web.pages.alerts import MEANINGS
 from gatepost.web.rendering import HealthNote, note_for, worst_of_cores
 

@@ -30,8 +30,7 @@ from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import Failure
 from gatepost.api.http import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport, UnreadBodies
-from gatepost.api.openapi import document
-from gatepost.api.operations import LISTS_API, LISTS_BASE, SCANNING
+from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, document
 from gatepost.api.scanning import encode_scanning
 from gatepost.background_work import background
 from gatepost.node_memory import Tally

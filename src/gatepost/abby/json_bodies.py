@@ -20,7 +20,8 @@ from gatepost.api.errors import (
     ErrorCode,
     Failure,
 )
-from gatepost.api.http import ClientLeft, decode_json, find_repeated_key
+from gatepost.api.http import ClientLeft
+from gatepost.api.strict_json import decode_json, find_repeated_key
 from gatepost.ids import canonical
 from gatepost.times import milliseconds
 

@@ -51,7 +51,7 @@ from gatepost.api.lists import (
     encode_lines,
     encode_lists,
 )
-from gatepost.api.operations import NDJSON
+from gatepost.api.openapi import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import ListRefusal

@@ -22,15 +22,7 @@ from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import LARGE_BODY, kind_of, list_faults, wrong_kind
 from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
-from gatepost.api.http import (
-    ClientLeft,
-    ConnectedClient,
-    JsonResponse,
-    content_length,
-    decode_json,
-    find_repeated_key,
-    parse_boundary,
-)
+from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse, content_length, parse_boundary
 from gatepost.api.scanning import (
     MAX_BODY,
     MAX_RECIPIENTS,
@@ -38,6 +30,7 @@ from gatepost.api.scanning import (
     MessageAnalysisResult,
     encode_scanning,
 )
+from gatepost.api.strict_json import decode_json, find_repeated_key
 from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest, ScanResult

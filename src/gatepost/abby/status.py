@@ -16,8 +16,9 @@ from gatepost.api.errors import (
     PAYLOAD_TOO_LARGE,
     Failure,
 )
-from gatepost.api.http import JsonResponse, decode_json, is_from_this_machine
+from gatepost.api.http import JsonResponse, is_from_this_machine
 from gatepost.api.scanning import SystemStatus, encode_scanning
+from gatepost.api.strict_json import decode_json
 
 MAX_BODY = 64 << 10
 BODY_SECONDS = 10.0

@@ -1,14 +1,13 @@
-"""Accepting connections where several processes share a listening socket, so that each gets its part of them.
+"""Connections of a port: how they are accepted where several processes share the socket, and how many there may be.
 
 The kernel wakes every process and gives a connection to the quickest. A client that keeps its connections open would
 have most of them with one process, for as long as it runs. Therefore a process that has more connections than another
 one that accepts lets it go first for a few milliseconds. A process that works hardly ever waits: it is only the
 difference that counts.
 
-How many connections a port takes: in all, from one address, and what is kept free for listed hosts.
-
-A connection counts from the moment it is accepted, before TLS: a client that says nothing holds a descriptor and memory
-as well. A connection above a limit is closed without an answer; nothing has been read from it.
+A port takes so many connections in all and from one address, and some are kept free for listed hosts. A connection
+counts from the moment it is accepted, before TLS: a client that says nothing holds a descriptor and memory as well. A
+connection above a limit is closed without an answer; nothing has been read from it.
 
 Where a service runs as several processes, the limits are those of the port over all of them: `tally` is then one that
 they share.

@@ -1,4 +1,4 @@
-"""Reading HTTP requests, as both services do it: how fast a body must arrive, and what becomes of one that is unread.
+"""HTTP requests and responses, as both services read and send them.
 
 A client earns time with bytes: it may pause for `IDLE_SECONDS`, and after a first minute must have kept up `SLOWEST`
 bytes per second.
@@ -8,21 +8,18 @@ that then closes its socket with bytes unread makes the kernel send a reset, and
 section 9.6). `UnreadBodies` writes the response first, reads and drops what still arrives for a while, and only then
 lets the connection end.
 
-HTTP responses, as both services send them: JSON bodies, and the one place where failures become responses.
-
-Handlers return a `Response`, or a `Failure` as a value. The client gets the failure's code and sentence, the log gets
-the cause of an exception. Below `/v1` and `/api` the response to a failure is always JSON; elsewhere a browser that
-asks for text/html gets a page, if the service has given `HttpErrors` a function that renders one.
+Here is the one place where failures become responses. Handlers return a `Response`, or a `Failure` as a value. The
+client gets the failure's code and sentence, the log gets the cause of an exception. Below `/v1` and `/api` the response
+to a failure is always JSON; elsewhere a browser that asks for text/html gets a page, if the service has given
+`HttpErrors` a function that renders one.
 """
 
 import asyncio
 import errno
-import json
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
-from itertools import pairwise
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import msgspec
 import structlog
@@ -45,6 +42,8 @@ from gatepost.api.errors import (
 from gatepost.api.scanning import encode_scanning
 from gatepost.ids import new_id
 from gatepost.store.errors import StorageError
+
+log = structlog.get_logger("gatepost.api")
 
 IDLE_SECONDS = 30.0
 FIRST_SECONDS = 60.0
@@ -139,50 +138,6 @@ def parse_boundary(headers: list[tuple[bytes, bytes]]) -> str | Failure:
     if not (0 < len(boundary) <= MAX_BOUNDARY and boundary.isascii() and boundary.isprintable()):
         return Failure(MALFORMED_REQUEST, "multipart/form-data needs a boundary of 1 to 200 printable characters")
     return boundary
-
-
-class _RepeatedKey(Exception):  # noqa: N818  an outcome, not a fault
-    """Ends the decoding of an object that has a key twice."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key or '""'
-
-
-def _refuse_repeats(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) < len(pairs):
-        names = sorted(key for key, _ in pairs)
-        raise _RepeatedKey(next(key for key, following in pairwise(names) if key == following))
-
-
-# Numbers are not converted: an integer of thousands of digits is no reason to stop here.
-_KEYS = json.JSONDecoder(object_pairs_hook=_refuse_repeats, parse_int=len, parse_float=len)
-
-
-def find_repeated_key(data: bytes | bytearray) -> str:
-    """Return a key that stands twice in one object of a JSON text, "" where there is none.
-
-    RFC 8259 section 4 leaves open which of the two counts, and readers differ: what a proxy or a log took for a
-    tenant's call could be a global one here. For JSON that msgspec has decoded; raises `RecursionError` where it is
-    nested too deeply.
-    """
-    try:
-        _KEYS.decode(data.decode("utf-8-sig"))
-    except _RepeatedKey as found:
-        return found.key
-    return ""
-
-
-def decode_json(what: str, data: bytes | bytearray) -> Any:
-    """Return the values of a JSON text, or the failure that says why it cannot be read; `what` begins the sentence."""
-    try:
-        found = msgspec.json.decode(data)
-        repeated = find_repeated_key(data)
-    except RecursionError:
-        return Failure(MALFORMED_REQUEST, f"{what} is nested too deeply")
-    except ValueError:
-        return Failure(MALFORMED_REQUEST, f"{what} is not valid JSON in UTF-8")
-    return Failure(MALFORMED_REQUEST, f"{what} has the key {repeated[:100]} twice in one object") if repeated else found
 
 
 def content_length(headers: list[tuple[bytes, bytes]]) -> int:
@@ -283,8 +238,6 @@ def _announced_body(scope: Scope) -> int:
             expects = True
     return -1 if expects and size else size
 
-
-log = structlog.get_logger("gatepost.api")
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Handler: TypeAlias = Callable[[Request], Awaitable[Response | Failure | None]]

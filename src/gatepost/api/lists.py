@@ -3,10 +3,9 @@
 Requests are strict: a field that is not known is refused, for a misspelt `tenantUid` must not turn a tenant's entry
 into a global one. Answers may gain fields, so clients must ignore fields that they do not know.
 
-Entries in files: one a line, CSV, or lines of JSON; read as they come, and each with the line that it stands on.
-
-A cell of CSV that a spreadsheet would take for a formula is written with an apostrophe before it, and read without it:
-comments may come from people who are not trusted by those that open the file.
+Entries also stand in files: one a line, CSV, or lines of JSON; they are read as they come, and each with the line that
+it stands on. A cell of CSV that a spreadsheet would take for a formula is written with an apostrophe before it, and
+read without it: comments may come from people who are not trusted by those that open the file.
 """
 
 import csv
@@ -18,8 +17,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gatepost.api.http import find_repeated_key
 from gatepost.api.scanning import DateTime, Uuid
+from gatepost.api.strict_json import find_repeated_key
 from gatepost.lists.entries import MAX_ENTRY
 
 MAX_BODY = 8 << 20

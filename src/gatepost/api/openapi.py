@@ -1,19 +1,15 @@
-"""OpenAPI 3.1 documents, generated from the types that validate requests and write answers.
+"""Both HTTP interfaces as tables of operations, and the OpenAPI 3.1 documents that are generated from them.
 
-An interface is a table of operations; what it says about itself cannot fall behind what it does.
-
-Examples for the OpenAPI documents: a request and a response of every operation, and a message of every error code.
-
-They are values of the wire types, so they cannot fall behind them, and `tests/api/test_openapi.py` validates each one
-against its schema.
+An operation names the types that validate its requests and write its answers: what an interface says about itself, in
+`openapi.json`, in `/docs` and on the reference pages, cannot fall behind what it does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
 
+from gatepost.api import errors, examples
 from gatepost.api.errors import (
     ERRORS,
     INTERNAL_ERROR,
@@ -25,248 +21,22 @@ from gatepost.api.errors import (
     Error,
     ErrorCode,
 )
+from gatepost.api.examples import EMAIL, MESSAGES, to_json
 from gatepost.api.lists import (
     AddEntriesRequest,
     DeleteEntriesRequest,
     GetListsRequest,
-    ListChange,
     ListEntriesRequest,
-    ListFileInfo,
-    ListInfo,
-    ListsOfScope,
-    NewListEntry,
-    PublicListsEntry,
-    encode_lists,
 )
 from gatepost.api.messages import (
-    ActionResult,
-    ActionResults,
-    FoundHeldMessage,
-    FoundHeldMessages,
-    FoundMessage,
-    FoundMessages,
     HeldMessagesRequest,
-    MessageDeletion,
-    MessageReport,
-    MessageText,
     ReportMessageRequest,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
-    TextHeader,
-    TextLink,
-    TextPart,
-    TextPassage,
-    Timeline,
-    TimelineStep,
 )
 from gatepost.api.scanning import (
-    AnalysedMessage,
-    ArcOutcome,
-    AuthenticationOutcome,
-    BorderMtaData,
-    DmarcOutcome,
-    IprevOutcome,
-    Ledger,
-    LedgerLine,
     MessageAnalysisRequest,
-    MessageAnalysisResult,
-    MessageRelease,
-    RecordedEnvelope,
-    SpfOutcome,
-    SystemStatus,
-    encode_scanning,
 )
-from gatepost.kinds import URL_TEXT_MISMATCH
-
-_GGRID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
-_TENANT = "0198c5a2-7c11-7d3e-9f00-00000000bb02"
-_CREATED, _COMPLETED = "2026-11-15T09:12:00.000Z", "2026-11-15T09:12:00.087Z"
-_TAG = URL_TEXT_MISMATCH.id
-
-PARAMETERS = MessageAnalysisRequest(
-    BorderMtaData("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"), _TENANT
-)
-EMAIL = (
-    "From: ann@example.org\r\nTo: bob@example.com\r\nSubject: Minutes\r\n\r\nThe minutes are on the shared drive.\r\n"
-)
-RESULT = MessageAnalysisResult(_GGRID, _CREATED, _COMPLETED, "quarantine", "phishing", (_TAG,))
-STATUS = SystemStatus("GREEN")
-_LINE = LedgerLine(
-    tag=_TAG,
-    title=URL_TEXT_MISMATCH.title,
-    where="link 1",
-    facts={"shown": "bank.example", "actual": "evil.example"},
-    weight=Decimal("5.00"),
-    counted=Decimal("5.00"),
-    verdict="phishing",
-    conclusive=False,
-    group="",
-    note="",
-)
-MESSAGE = AnalysedMessage(
-    ggrid=_GGRID,
-    created=_CREATED,
-    completed=_COMPLETED,
-    decision="quarantine",
-    verdict="phishing",
-    tags=(_TAG,),
-    border_mta_data=RecordedEnvelope("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"),
-    tenant_uid=_TENANT,
-    size=2_048,
-    sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    subject="Your account",
-    senders=("ann@example.org",),
-    ledger=Ledger(Decimal("5.00"), "phishing: 5.00 of 5.00 points", (_LINE,), ()),
-    authentication=AuthenticationOutcome(
-        host="192.0.2.17",
-        host_source="border",
-        spf=SpfOutcome("pass", "example.org", "mfrom", ""),
-        dkim=(),
-        dmarc=DmarcOutcome("pass", "example.org", "reject", True, False, ""),
-        arc=ArcOutcome("none", 0, (), ""),
-        iprev=IprevOutcome("pass", "mx.example.org", ""),
-    ),
-    files=(),
-)
-RELEASE = MessageRelease(_GGRID, "2026-11-15T10:00:00.000Z", "token:border-mta", ("bob@example.com",))
-
-_OTHER = "0198c5a2-7c11-7d3e-9f00-00000000aa02"
-SEARCH = SearchMessagesRequest(link_host="evil.example", since="2026-11-14T00:00:00Z", limit=100)
-FOUND = FoundMessages(
-    (
-        FoundMessage(
-            ggrid=_GGRID,
-            completed=_COMPLETED,
-            decision="quarantine",
-            verdict="phishing",
-            tags=(_TAG,),
-            score=Decimal("5.00"),
-            tenant_uid=_TENANT,
-            envelope_from="ann@example.org",
-            envelope_recipients=("bob@example.com",),
-            subject="Your account",
-            size=2_048,
-        ),
-    ),
-    "1794733920087.4711",
-)
-SEARCH_HELD = SearchHeldMessagesRequest(recipient="bob@example.com", tenant_uid=_TENANT)
-FOUND_HELD = FoundHeldMessages(
-    (
-        FoundHeldMessage(
-            ggrid=_GGRID,
-            held_since=_COMPLETED,
-            state="held",
-            verdict="phishing",
-            tags=(_TAG,),
-            score=Decimal("5.00"),
-            tenant_uid=_TENANT,
-            envelope_from="ann@example.org",
-            envelope_recipients=("bob@example.com",),
-            subject="Your account",
-            size=2_048,
-        ),
-    ),
-)
-TEXT = MessageText(
-    ggrid=_GGRID,
-    headers=(TextHeader("From", "ann@example.org"), TextHeader("Subject", "Your account")),
-    passages=(TextPassage("1", "Sign in at bank.example", "", False, 0),),
-    links=(TextLink("bank.example", "https://evil.example/login", "evil.example", False),),
-    parts=(TextPart("1", "text/html", 1_024, ()),),
-    left_out=(),
-)
-TIMELINE = Timeline(
-    ggrid=_GGRID,
-    message_id="<1@example.org>",
-    tenant_uid=None,
-    envelope_from="ann@example.org",
-    envelope_recipients=("bob@example.com",),
-    subject="Your account",
-    steps=(
-        TimelineStep(
-            "2026-11-15T10:00:00.000Z",
-            "received",
-            "Received over SMTP by the node mx1 from 192.0.2.10 with the queue id 4XyZ.",
-            node="mx1",
-            queue_id="4XyZ",
-        ),
-        TimelineStep(
-            "2026-11-15T10:00:00.210Z",
-            "delivered",
-            "Accepted by the next hop smtp://127.0.0.1:10026: 250 2.0.0 Ok: queued as 4AbC. Its id there is 4AbC.",
-            next_hop="smtp://127.0.0.1:10026",
-            code=250,
-            reply="2.0.0 Ok: queued as 4AbC",
-            queue_id="4AbC",
-        ),
-    ),
-)
-REPORTING = ReportMessageRequest(should_have_been="held")
-REPORT = MessageReport(_GGRID, "held", "2026-11-15T10:00:00.000Z", True)
-DELETION = MessageDeletion(_GGRID, "2026-11-15T10:00:00.000Z")
-ACTION = HeldMessagesRequest(ggrids=(_GGRID, _OTHER))
-_NOT_HELD = ActionResult(_OTHER, "failed", "message_not_found", "no message with this ggrid is held")
-RELEASED = ActionResults((ActionResult(_GGRID, "released", release=RELEASE), _NOT_HELD))
-DELETED = ActionResults((ActionResult(_GGRID, "deleted"), _NOT_HELD))
-
-ADD = AddEntriesRequest(
-    "blocked-urls", (NewListEntry("evil.example/login", "INC-1234", "2030-06-30T00:00:00Z"),), _TENANT
-)
-DELETE = DeleteEntriesRequest("blocked-urls", ("evil.example/login",), _TENANT)
-GET = GetListsRequest(_TENANT)
-LIST = ListEntriesRequest("blocked-urls", _TENANT)
-CHANGE = ListChange(1)
-LISTS = ListsOfScope(
-    (
-        ListFileInfo(
-            "blocked-urls",
-            ListInfo("Blocked links", "block", "A link to one of these gives at least the verdict policy", 10_000_000),
-        ),
-    )
-)
-ENTRY = PublicListsEntry(
-    "evil.example/login", "INC-1234", _CREATED, _CREATED, "key:playbook", "2030-06-30T00:00:00.000Z", 3, _COMPLETED
-)
-
-# What a person reads with each error code.
-MESSAGES: dict[str, str] = {
-    "malformed_request": "the body is not valid JSON in UTF-8",
-    "missing_part": "there is no part email",
-    "duplicate_part": "the part email is there twice",
-    "wrong_part_type": "the part parameters must have application/json as its own content type",
-    "invalid_parameters": "borderMtaData.envelopeRecipients is missing",
-    "invalid_request": "listName is missing; tenantUID is not a known field",
-    "empty_email": "the part email has no bytes",
-    "too_many_entries": "entries has 501 items; a call takes at most 500",
-    "invalid_entry": "entries[0].entry is too wide: com is a public suffix, not one owner's domain",
-    "unauthorized": "the credential is missing or not valid",
-    "forbidden": "the key is read-only; with dryRun it may try changes",
-    "not_found": "there is nothing at this path",
-    "list_not_found": "listName: there is no list blocked-url in this scope",
-    "tenant_not_found": f"tenantUid: there is no tenant {_TENANT}",
-    "message_not_found": "no analysis with this ggrid is on record",
-    "method_not_allowed": "GET is not possible here; use POST",
-    "list_full": "the list has 100,000 of at most 100,000 entries; nothing of the call was applied",
-    "payload_too_large": "the request body is larger than 50 MiB (52,428,800 bytes)",
-    "unsupported_media_type": "the content type must be application/json, in UTF-8",
-    "internal_error": f"something broke on our side; the log has it as {_GGRID}",
-    "storage_unavailable": f"storage cannot be used now, try again; the log has it as {_GGRID}",
-    "scanning_disabled": "no core has restApi under scanSources",
-    "core_unavailable": "no core answers",
-    "message_not_shown": "the message cannot be shown: it could not be read in time",
-    "rate_limited": "8 streams of this key are running; try again when one has ended",
-    "overloaded": "32 lists are being read at this moment; try again soon",
-    "delivery_failed": "the message is still held: the next hop refused the connection",
-    "analysis_timeout": "there was no result within longRequestTimeout",
-}
-
-
-def to_json(value: Any) -> Any:
-    """Return an example as plain JSON values, in the form in which it goes over the wire."""
-    lists = type(value).__module__ == "gatepost.api.lists"
-    return msgspec.json.decode(encode_lists(value) if lists else encode_scanning(value))
-
 
 REF = "#/components/schemas/{name}"
 Schema = dict[str, Any]
@@ -277,8 +47,8 @@ CALL_ERRORS = (MALFORMED_REQUEST, UNAUTHORIZED, *PATH_ERRORS, INTERNAL_ERROR, ST
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One method of one path. `body` is the `requestBody` object as it stands, `answer` the type of a success, and
-    `example` a value of that type. `tag` groups operations; generated clients make a module or class of each group."""
+    """One method of one path. `body` is the `requestBody` object as it stands, `example` a value of the type that a
+    success has. `tag` groups operations; generated clients make a module or class of each group."""
 
     method: Literal["get", "post"]
     path: str
@@ -286,13 +56,17 @@ class Operation(msgspec.Struct, frozen=True):
     tag: str
     summary: str
     description: str
-    answer: Any
+    example: Any
     errors: tuple[ErrorCode, ...]
     body: Mapping[str, Any] | None = None
     parameters: tuple[Mapping[str, Any], ...] = ()
     media_type: str = "application/json"
     secured: bool = True
-    example: Any = None
+
+    @property
+    def answer(self) -> type | None:
+        """The type of a success; None for an object that has no type of its own."""
+        return None if isinstance(self.example, dict) else type(self.example)
 
 
 class Interface(msgspec.Struct, frozen=True):
@@ -306,6 +80,465 @@ class Interface(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...]
     tags: Mapping[str, str]
     types: tuple[type, ...] = ()
+
+
+def ref(named: type) -> dict[str, str]:
+    """A reference to a described type."""
+    return {"$ref": REF.format(name=named.__name__)}
+
+
+def message_upload(parameters: type, example: Any, summary: str, description: str) -> dict[str, Any]:
+    """The content of a request that carries a raw message beside its parameters, as multipart/form-data."""
+    return {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["parameters", "email"],
+                "properties": {
+                    "parameters": {
+                        **ref(parameters),
+                        "description": "The part's own content type must be explicitly set to `application/json`.",
+                    },
+                    "email": {
+                        "type": "string",
+                        "format": "binary",
+                        "contentMediaType": "message/rfc822",
+                        "minLength": 1,
+                        "description": description,
+                    },
+                },
+            },
+            "examples": {"message": {"summary": summary, "value": {"parameters": to_json(example), "email": EMAIL}}},
+            "encoding": {
+                "parameters": {"contentType": "application/json"},
+                "email": {"contentType": "message/rfc822, application/octet-stream"},
+            },
+        }
+    }
+
+
+def json_body(example: Any, summary: str) -> dict[str, Any]:
+    """The `requestBody` object of a JSON body, by an example of its type."""
+    shown = {"request": {"summary": summary, "value": to_json(example)}}
+    return {"required": True, "content": {"application/json": {"schema": ref(type(example)), "examples": shown}}}
+
+
+MESSAGE_REQUESTS: tuple[type, ...] = (
+    SearchMessagesRequest,
+    SearchHeldMessagesRequest,
+    HeldMessagesRequest,
+    ReportMessageRequest,
+)
+
+_GGRID: dict[str, Any] = {
+    "name": "ggrid",
+    "in": "path",
+    "required": True,
+    "description": "The id that the scan answered, in any case",
+    "schema": {"type": "string", "format": "uuid"},
+    "example": examples.RESULT.ggrid,
+}
+_ONE_MESSAGE = (*CALL_ERRORS, errors.FORBIDDEN, errors.MESSAGE_NOT_FOUND)
+_HELD_MESSAGE = (*_ONE_MESSAGE, errors.CORE_UNAVAILABLE)
+_WITH_BODY = (
+    *CALL_ERRORS,
+    errors.FORBIDDEN,
+    errors.INVALID_REQUEST,
+    errors.TENANT_NOT_FOUND,
+    errors.PAYLOAD_TOO_LARGE,
+    errors.UNSUPPORTED_MEDIA_TYPE,
+    errors.RATE_LIMITED,
+    errors.OVERLOADED,
+)
+_PAGING = (
+    "Pages come newest first. A page ends at `limit` messages, or where the work of one call ends; `next` leads on, "
+    "and is null after the last page. Mail that arrives meanwhile is newer than every page, so no message is lost or "
+    "repeated. An unknown field is refused: a filter that is misspelt would find everything."
+)
+_MANY = (
+    "At most 100 messages a call, four of them at a time. The answer has a result for each; one that fails does not "
+    "stop the others. A call can be repeated."
+)
+
+_REPORT_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        **json_body(examples.REPORTING, "A message that should have been held")["content"],
+        **message_upload(
+            ReportMessageRequest, examples.REPORTING, "A report with the message", "The raw message that is reported."
+        ),
+    },
+}
+
+MESSAGE_OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="post",
+        path="/v1/messages/search",
+        id="searchMessages",
+        tag="Messages",
+        example=examples.FOUND,
+        summary="Search results",
+        description=f"Needs the permission `messages.search`. {_PAGING}",
+        body=json_body(examples.SEARCH, "Messages with a link to one host"),
+        errors=_WITH_BODY,
+    ),
+    Operation(
+        method="get",
+        path="/v1/messages/{ggrid}",
+        id="getMessage",
+        tag="Messages",
+        example=examples.MESSAGE,
+        summary="Read one analysis with its ledger",
+        description="Needs the permission `messages.read`. The `counted` points of all findings add up to `score`.",
+        parameters=(_GGRID,),
+        errors=_ONE_MESSAGE,
+    ),
+    Operation(
+        method="get",
+        path="/v1/messages/{ggrid}/timeline",
+        id="getMessageTimeline",
+        tag="Messages",
+        example=examples.TIMELINE,
+        summary="Read the way of one message",
+        description=(
+            "Needs the permission `messages.read`. How the message came, what was decided, what next hops answered, "
+            "what people did with it since, and other attempts to send it. The replies of next hops are written within "
+            "a second; a node that is killed loses those of its last second, and the timeline then says that nothing "
+            "is on record."
+        ),
+        parameters=(_GGRID,),
+        errors=(*_ONE_MESSAGE, errors.RATE_LIMITED, errors.OVERLOADED),
+    ),
+    Operation(
+        method="get",
+        path="/v1/messages/{ggrid}/text",
+        id="getMessageText",
+        tag="Messages",
+        example=examples.TEXT,
+        summary="Read the text of a held message",
+        description=(
+            "Needs the permission `messages.read`. A sealed worker turns the message into plain text in which nothing "
+            "acts; pictures are left out. The audit trail records who read it."
+        ),
+        parameters=(_GGRID,),
+        errors=(*_HELD_MESSAGE, errors.MESSAGE_NOT_SHOWN, errors.RATE_LIMITED, errors.OVERLOADED),
+    ),
+    Operation(
+        method="post",
+        path="/v1/messages/{ggrid}/release",
+        id="releaseMessage",
+        tag="Messages",
+        example=examples.RELEASE,
+        summary="Send a held message on, once",
+        description=(
+            "Needs the permission `messages.release`, and for malware and phishing `messages.releaseDangerous`. "
+            "Sends a message that is in the quarantine, or was kept with "
+            "`restApi: {keep: held}`, to the next hop for its own recipients. It is not analysed again. Asking "
+            "again answers the same and sends nothing. The decision on record stays what it was; the release is "
+            "added to the record. A body is not read."
+        ),
+        parameters=(_GGRID,),
+        errors=(*_HELD_MESSAGE, errors.DELIVERY_FAILED),
+    ),
+    Operation(
+        method="post",
+        path="/v1/messages/{ggrid}/delete",
+        id="deleteMessage",
+        tag="Messages",
+        example=examples.DELETION,
+        summary="Delete a held message for good",
+        description=(
+            "Needs the permission `messages.delete`. The result stays on record. A message that is not held, was "
+            "released or is deleted already is 404. A body is not read."
+        ),
+        parameters=(_GGRID,),
+        errors=(*_HELD_MESSAGE, errors.DELIVERY_FAILED),
+    ),
+    Operation(
+        method="post",
+        path="/v1/messages/{ggrid}/report",
+        id="reportMessage",
+        tag="Messages",
+        example=examples.REPORT,
+        summary="Report that a decision was wrong",
+        description=(
+            "Needs the permission `messages.report`. The report is written to the audit trail. Within seconds, all "
+            "nodes take near-copies of a message that should have been held for unwanted, and no longer take those of "
+            "a message that should have been delivered for a campaign. The latest report on a message counts. The "
+            "decision on record stays what it was. A report also teaches: with `tenantUid` the models of that tenant, "
+            "without it those of the deployment. A report that confirms a decision teaches as well. Delivered mail "
+            "leaves no bytes behind, so a report may carry the message, as in `submitEmail`: a sealed worker reads it, "
+            "and only its features are kept."
+        ),
+        parameters=(_GGRID,),
+        body=_REPORT_BODY,
+        errors=(
+            *_WITH_BODY,
+            errors.MESSAGE_NOT_FOUND,
+            errors.MISSING_PART,
+            errors.DUPLICATE_PART,
+            errors.WRONG_PART_TYPE,
+            errors.INVALID_PARAMETERS,
+            errors.EMPTY_EMAIL,
+            errors.MESSAGE_NOT_SHOWN,
+            errors.SCANNING_DISABLED,
+            errors.CORE_UNAVAILABLE,
+            errors.ANALYSIS_TIMEOUT,
+        ),
+    ),
+    Operation(
+        method="post",
+        path="/v1/heldMessages/search",
+        id="searchHeldMessages",
+        tag="Messages",
+        example=examples.FOUND_HELD,
+        summary="Search held mail",
+        description=f"Needs the permission `messages.search`. {_PAGING}",
+        body=json_body(examples.SEARCH_HELD, "Held mail for one recipient"),
+        errors=_WITH_BODY,
+    ),
+    Operation(
+        method="post",
+        path="/v1/heldMessages/release",
+        id="releaseMessages",
+        tag="Messages",
+        example=examples.RELEASED,
+        summary="Send many held messages on, each once",
+        description=(
+            "Needs the permission `messages.release`, and for malware and phishing `messages.releaseDangerous`. "
+            f"{_MANY}"
+        ),
+        body=json_body(examples.ACTION, "Two messages"),
+        errors=_WITH_BODY,
+    ),
+    Operation(
+        method="post",
+        path="/v1/heldMessages/delete",
+        id="deleteMessages",
+        tag="Messages",
+        example=examples.DELETED,
+        summary="Delete many held messages for good",
+        description=f"Needs the permission `messages.delete`. {_MANY}",
+        body=json_body(examples.ACTION, "Two messages"),
+        errors=_WITH_BODY,
+    ),
+)
+
+
+SCANNING_VERSION = "1.1.0"
+
+_UPLOAD: dict[str, Any] = {
+    "required": True,
+    "content": message_upload(
+        MessageAnalysisRequest,
+        examples.PARAMETERS,
+        "A message and its envelope",
+        "The raw email as transported over the wire (an .eml file).",
+    ),
+}
+_EMPTY: dict[str, Any] = {
+    "required": False,
+    "content": {
+        "application/json": {
+            "schema": {"type": "object"},
+            "examples": {"empty": {"summary": "An empty object; no body at all means the same", "value": {}}},
+        }
+    },
+}
+
+SCANNING = Interface(
+    title="Gatepost Email Scanning API",
+    version=SCANNING_VERSION,
+    description=(
+        "Takes a raw email over HTTP and returns the analysis result synchronously, instead of receiving the mail "
+        "over SMTP. Every answer that is not a success, on every path and method, is a JSON `Error`. `v1` only ever "
+        "gains optional fields, tags and error codes."
+    ),
+    security={
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `staticApiTokens`. It may submit and ask for the status without any permission; its "
+        "permissions hold for the mail of all tenants.",
+    },
+    tags={
+        "Scanning": "Submit messages and wait for the result.",
+        "Status": "The state of the message queue.",
+        "Messages": "Results on record, and messages that are held.",
+        "Description": "This description of the interface.",
+    },
+    types=(MessageAnalysisRequest, *MESSAGE_REQUESTS),
+    operations=(
+        Operation(
+            method="post",
+            path="/v1/messageQueue/submitEmail",
+            id="submitEmail",
+            tag="Scanning",
+            example=examples.RESULT,
+            summary="Submit a message and wait for its analysis",
+            description=(
+                "Submits a message to the analysis queue and waits for the analysis to complete. The request body may "
+                "hold 52,428,800 bytes (50 MiB), announced by Content-Length or chunked. The parts come in either "
+                "order; other parts are ignored, and so are unknown fields of `parameters`. Where every core is full "
+                "the scan waits for a slot, first come first served."
+            ),
+            body=_UPLOAD,
+            errors=(
+                *CALL_ERRORS,
+                errors.MISSING_PART,
+                errors.DUPLICATE_PART,
+                errors.WRONG_PART_TYPE,
+                errors.INVALID_PARAMETERS,
+                errors.EMPTY_EMAIL,
+                errors.TENANT_NOT_FOUND,
+                errors.PAYLOAD_TOO_LARGE,
+                errors.UNSUPPORTED_MEDIA_TYPE,
+                errors.SCANNING_DISABLED,
+                errors.CORE_UNAVAILABLE,
+                errors.OVERLOADED,
+                errors.ANALYSIS_TIMEOUT,
+            ),
+        ),
+        Operation(
+            method="post",
+            path="/v1/admin/status",
+            id="getStatus",
+            tag="Status",
+            example=examples.STATUS,
+            summary="Ask for the system status",
+            description="Takes no body, an empty body or `{}`; unknown fields are ignored.",
+            body=_EMPTY,
+            errors=(*CALL_ERRORS, errors.INVALID_PARAMETERS, errors.PAYLOAD_TOO_LARGE),
+        ),
+        *MESSAGE_OPERATIONS,
+        Operation(
+            method="get",
+            path="/v1/openapi.json",
+            id="getOpenApi",
+            tag="Description",
+            example={"openapi": "3.1.0", "info": {"title": "Gatepost Email Scanning API", "version": SCANNING_VERSION}},
+            summary="This document",
+            description="Needs no credential.",
+            errors=(errors.MALFORMED_REQUEST, *PATH_ERRORS, errors.INTERNAL_ERROR),
+            secured=False,
+        ),
+    ),
+)
+
+
+LISTS_VERSION = "1.0.0"
+LISTS_BASE = "/api/public/lists/v1"
+NDJSON = "application/x-ndjson"
+
+_LISTS_ERRORS = (
+    errors.MALFORMED_REQUEST,
+    errors.INVALID_REQUEST,
+    errors.UNAUTHORIZED,
+    errors.FORBIDDEN,
+    errors.TENANT_NOT_FOUND,
+    *PATH_ERRORS,
+    errors.PAYLOAD_TOO_LARGE,
+    errors.UNSUPPORTED_MEDIA_TYPE,
+    errors.INTERNAL_ERROR,
+    errors.STORAGE_UNAVAILABLE,
+)
+_ONE_LIST = (*_LISTS_ERRORS, errors.LIST_NOT_FOUND)
+_BUSY = (errors.RATE_LIMITED, errors.OVERLOADED)
+
+
+def _body(example: Any) -> dict[str, Any]:
+    return json_body(example, "A request for one tenant")
+
+
+LISTS_API = Interface(
+    title="Gatepost List API",
+    version=LISTS_VERSION,
+    description=(
+        "Reads and changes named lists. Each call works on one scope: one tenant's, selected by `tenantUid`, or the "
+        "deployment-global one. A change holds for the next message scanned, on every node. Unknown fields are "
+        "refused. Every answer that is not a success is a JSON `Error`. `v1` only ever gains optional fields, list "
+        "names and error codes."
+    ),
+    security={
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "`apikey <API_KEY>`. A key made for one tenant may act on that tenant only.",
+    },
+    tags={
+        "Lists": "The lists of a scope.",
+        "Entries": "The entries of one list.",
+        "Description": "This description of the interface.",
+    },
+    types=(AddEntriesRequest, DeleteEntriesRequest, GetListsRequest, ListEntriesRequest),
+    operations=(
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/addEntries",
+            id="addEntries",
+            tag="Entries",
+            example=examples.CHANGE,
+            summary="Add list entries in bulk",
+            description=(
+                "At most 500 entries a call, all of them or, on any error, none. An entry that the list has already "
+                "is updated and counts: comment and expiry become what the call says, `created` and `hits` stay. The "
+                "same entry twice counts once, and the last one wins. A refused entry is named by its index."
+            ),
+            body=_body(examples.ADD),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL, *_BUSY),
+        ),
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/deleteEntries",
+            id="deleteEntries",
+            tag="Entries",
+            example=examples.CHANGE,
+            summary="Delete list entries in bulk",
+            description=(
+                "At most 500 entries a call, all of them or, on any error, none. An entry that the list does not have "
+                "is ignored and does not count."
+            ),
+            body=_body(examples.DELETE),
+            errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, *_BUSY),
+        ),
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/getLists",
+            id="getLists",
+            tag="Lists",
+            example=examples.LISTS,
+            summary="List available lists",
+            description="All lists of the chosen scope, whether they have entries or not.",
+            body=_body(examples.GET),
+            errors=_LISTS_ERRORS,
+        ),
+        Operation(
+            method="post",
+            path=f"{LISTS_BASE}/listEntries",
+            id="listEntries",
+            tag="Entries",
+            example=examples.ENTRY,
+            summary="List all entries of one list",
+            description=(
+                "One `PublicListsEntry` per line, ordered by entry: one consistent snapshot. A stream that fails "
+                "midway ends without the final chunk."
+            ),
+            media_type=NDJSON,
+            body=_body(examples.LIST),
+            errors=(*_ONE_LIST, *_BUSY),
+        ),
+        Operation(
+            method="get",
+            path=f"{LISTS_BASE}/openapi.json",
+            id="getListsOpenApi",
+            tag="Description",
+            example={"openapi": "3.1.0", "info": {"title": "Gatepost List API", "version": LISTS_VERSION}},
+            summary="This document",
+            description="Needs no credential.",
+            errors=(errors.MALFORMED_REQUEST, *PATH_ERRORS, errors.INTERNAL_ERROR),
+            secured=False,
+        ),
+    ),
+)
 
 
 def document(interface: Interface) -> dict[str, Any]:
@@ -361,51 +594,9 @@ def _describe_operation(operation: Operation) -> dict[str, Any]:
 
 def _success(operation: Operation) -> dict[str, Any]:
     schema = {"type": "object"} if operation.answer is None else ref(operation.answer)
-    content: dict[str, Any] = {"schema": schema}
-    if operation.example is not None:
-        content["examples"] = {"success": {"summary": operation.summary, "value": to_json(operation.example)}}
+    shown = {"success": {"summary": operation.summary, "value": to_json(operation.example)}}
+    content = {"schema": schema, "examples": shown}
     return {"description": "Success", "content": {operation.media_type: content}}
-
-
-def ref(named: type) -> dict[str, str]:
-    """A reference to a described type."""
-    return {"$ref": REF.format(name=named.__name__)}
-
-
-def message_upload(parameters: type, example: Any, summary: str, description: str) -> dict[str, Any]:
-    """The content of a request that carries a raw message beside its parameters, as multipart/form-data."""
-    return {
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["parameters", "email"],
-                "properties": {
-                    "parameters": {
-                        **ref(parameters),
-                        "description": "The part's own content type must be explicitly set to `application/json`.",
-                    },
-                    "email": {
-                        "type": "string",
-                        "format": "binary",
-                        "contentMediaType": "message/rfc822",
-                        "minLength": 1,
-                        "description": description,
-                    },
-                },
-            },
-            "examples": {"message": {"summary": summary, "value": {"parameters": to_json(example), "email": EMAIL}}},
-            "encoding": {
-                "parameters": {"contentType": "application/json"},
-                "email": {"contentType": "message/rfc822, application/octet-stream"},
-            },
-        }
-    }
-
-
-def json_body(example: Any, summary: str) -> dict[str, Any]:
-    """The `requestBody` object of a JSON body, by an example of its type."""
-    shown = {"request": {"summary": summary, "value": to_json(example)}}
-    return {"required": True, "content": {"application/json": {"schema": ref(type(example)), "examples": shown}}}
 
 
 def _failures(errors: Iterable[ErrorCode]) -> Iterator[tuple[str, Any]]:

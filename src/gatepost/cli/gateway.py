@@ -38,7 +38,7 @@ def make_key(
     from pydantic import TypeAdapter, ValidationError
 
     from gatepost.service.signing import make_record, render_record, write_key
-    from gatepost.settings.signing import Selector
+    from gatepost.settings.delivery import Selector
     from gatepost.settings.values import Domain
 
     try:

@@ -23,7 +23,7 @@ from gatepost.service.core import name_core, open_quarantine
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
 from gatepost.service.routes import open_outbound_routing, open_routing
-from gatepost.settings.agreement import is_own_core
+from gatepost.settings.consistency import is_own_core
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings, LogSettings

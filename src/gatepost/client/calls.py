@@ -37,7 +37,7 @@ from gatepost.api.messages import (
     ShouldHaveBeen,
     Timeline,
 )
-from gatepost.api.operations import LISTS_BASE
+from gatepost.api.openapi import LISTS_BASE
 from gatepost.api.scanning import (
     AnalysedMessage,
     BorderMtaData,

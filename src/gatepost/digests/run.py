@@ -14,7 +14,7 @@ import structlog
 from gatepost.digests.mail import DigestPlan, build_digest
 from gatepost.ids import new_id
 from gatepost.names import normal_domain, unicode_domain
-from gatepost.settings.digests import DigestSettings
+from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.routing import Routing

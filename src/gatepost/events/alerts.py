@@ -16,8 +16,8 @@ from email.utils import formatdate
 import msgspec
 
 from gatepost.events.output import (
+    DeliveryCounter,
     DeliveryError,
-    DeliveryLog,
     OutputCounters,
     SendingThread,
     WaitingEvents,
@@ -25,7 +25,7 @@ from gatepost.events.output import (
 )
 from gatepost.events.schema import EncodedEvent
 from gatepost.events.webhook import WebhookCaller
-from gatepost.settings.event_keys import AlertSettings, Severity
+from gatepost.settings.events import AlertSettings, Severity
 from gatepost.settings.values import hide_path
 
 HOUR = 3_600.0
@@ -98,12 +98,12 @@ class AlertOutput:
         self._caller = WebhookCaller(settings.webhook, public_only=public_only) if settings.webhook else None
         self._limit = AlertLimit(settings.max_per_hour, clock)
         self._waiting = WaitingEvents(MAX_WAITING)
-        self._deliveries = DeliveryLog(self.name)
+        self._deliveries = DeliveryCounter(self.name)
         self._next: Alert | None = None
         self._done: set[str] = set()
         self._attempts = 0
         self._stopping = threading.Event()
-        self._thread = SendingThread("alerts", self, self._deliveries)
+        self._thread = SendingThread("alerts", self.send_some, self._deliveries)
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
         """Take the events that people want to hear of."""
@@ -111,8 +111,7 @@ class AlertOutput:
         chosen = [event for event in of_kinds(events, self._settings.kinds) if _RANKS[event.severity] >= least]
         chosen = [event for event in chosen if self._limit.passes(event.kind)]
         if chosen:
-            if dropped := self._waiting.add(chosen):
-                self._deliveries.drop(dropped)
+            self._deliveries.drop(self._waiting.add(chosen))
             self._thread.wake()
 
     def send_some(self) -> bool:

@@ -4,12 +4,11 @@ An output gets batches from one thread of the stream and must not block it: file
 over a network waits in memory or on disk for the output's own thread. A send that fails is repeated after a wait that
 doubles from one second to five minutes. While a process stops, each output has some seconds to send what is left.
 
-Events as JSON lines in a file, which only its owner can read.
-
-Several processes may write one file (guard, abby, a command): each batch is one `write` to a file that was
-opened for appending.
-A process whose file was moved away or deleted, by another one or by logrotate, opens the path again before the next
-batch. At `maxSize` a file is renamed to `NAME.1`, that to `NAME.2`, and so on. A lock lets one process write at a time.
+The output that needs no thread is here too: events as JSON lines in a file, which only its owner can read. Several
+processes may write one file (guard, abby, a command): each batch is one `write` to a file that was opened for
+appending. A process whose file was moved away or deleted, by another one or by logrotate, opens the path again before
+the next batch. At `maxSize` a file is renamed to `NAME.1`, that to `NAME.2`, and so on. A lock lets one process write
+at a time.
 
 Nothing waits for the disk (no fsync): a kill of the process loses nothing that was written, a power cut may lose the
 last seconds. While the file cannot be written, events wait in memory; beyond eight MiB the oldest are dropped.
@@ -23,7 +22,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -86,7 +85,7 @@ class DeliveryError(Exception):
     """A send failed; the text is the end of a sentence that starts with the output."""
 
 
-class DeliveryLog:
+class DeliveryCounter:
     """Counts attempts, and logs when an output begins to fail and when it works again."""
 
     def __init__(self, name: str) -> None:
@@ -107,7 +106,7 @@ class DeliveryLog:
         self._failing = True
 
     def drop(self, count: int) -> None:
-        if not self.dropped:
+        if count and not self.dropped:
             log.error("events are dropped: too many wait", output=self._name)
         self.dropped += count
 
@@ -158,19 +157,12 @@ class WaitingEvents:
         return self.add(())
 
 
-class SendsSome(Protocol):
-    """The work of a sending thread."""
-
-    def send_some(self) -> bool:
-        """Send the next events that wait; False where there are none. Raises `DeliveryError`."""
-        ...
-
-
 class SendingThread:
-    """Calls `send_some` again and again, with growing waits after failures."""
+    """Calls `send_some` again and again, with growing waits after failures. It sends the next events that wait; returns
+    False where there are none, and raises `DeliveryError`."""
 
-    def __init__(self, name: str, sender: SendsSome, deliveries: DeliveryLog) -> None:
-        self._sender, self._deliveries = sender, deliveries
+    def __init__(self, name: str, send_some: Callable[[], bool], deliveries: DeliveryCounter) -> None:
+        self._send_some, self._deliveries = send_some, deliveries
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"events-{name}", daemon=True)
         self._thread.start()
@@ -189,7 +181,7 @@ class SendingThread:
         failed = 0
         while True:
             try:
-                sent = self._sender.send_some()
+                sent = self._send_some()
             except (DeliveryError, OSError) as fault:
                 self._deliveries.fail(str(fault))
                 failed += 1
@@ -235,16 +227,13 @@ class FileOutput:
         self.address = str(path)
         self._kinds = frozenset(kinds)
         self._waiting = WaitingEvents()
-        self._deliveries = DeliveryLog(self.name)
+        self._deliveries = DeliveryCounter(self.name)
         self._file: int | None = None
         self._size = 0
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
         """Append a batch, and what waits from before."""
-        wanted = of_kinds(events, self._kinds)
-        dropped = self._waiting.add(wanted)
-        if dropped:
-            self._deliveries.drop(dropped)
+        self._deliveries.drop(self._waiting.add(of_kinds(events, self._kinds)))
         while batch := self._waiting.take(BATCH):
             try:
                 self._append(b"".join([event.line + b"\n" for event in batch]))
@@ -280,11 +269,7 @@ class FileOutput:
             if self._size and self._size + len(data) > self._max_size:
                 self._rotate()
                 file = self._open_current()
-            written = os.write(file, data)
-            if written < len(data):
-                # A full disk takes a part; that is taken back, so that no line is cut.
-                os.ftruncate(file, self._size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            append_whole(file, data)
 
     def _open_current(self) -> int:
         """Return the file that has the path now."""
@@ -324,17 +309,30 @@ def lock_file(path: Path, seconds: float) -> Iterator[None]:
     lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     end = until(seconds)
     try:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not time_left(end):
-                    raise OSError(errno.EAGAIN, "another process does not let go of it") from None
-                time.sleep(LOCK_PAUSE)
+        while not try_lock(lock):
+            if not time_left(end):
+                raise OSError(errno.EAGAIN, "another process does not let go of it")
+            time.sleep(LOCK_PAUSE)
         yield
     finally:
         os.close(lock)
+
+
+def try_lock(file: int) -> bool:
+    """Return whether the lock of an open file is held now; it ends with the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def append_whole(file: int, data: bytes) -> None:
+    """Append to a file. A full disk takes a part; that is taken back, so that no line is cut. Raises `OSError`."""
+    before = os.fstat(file).st_size
+    if os.write(file, data) < len(data):
+        os.ftruncate(file, before)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def describe_error(fault: OSError) -> str:

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from gatepost.ids import id_time, new_id
 from gatepost.policy.rules import Decision, Verdict
-from gatepost.settings.event_keys import EventKind, Severity
+from gatepost.settings.events import EventKind, Severity
 from gatepost.store.engine import storable
 from gatepost.times import date_time
 

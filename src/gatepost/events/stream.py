@@ -4,9 +4,8 @@
 thread empties the queue ten times a second. So a kill loses the events of the last tenth of a second, and a stop loses
 none that an output could take.
 
-Open the event stream that the settings describe: for a service, for a command, or for a test of the outputs.
-
-What the event stream tells Prometheus.
+`open_stream` and its like build the outputs that the settings describe, for a service, for a command or for a test, and
+`EventMetrics` tells Prometheus what became of events.
 """
 
 import socket
@@ -29,7 +28,7 @@ from gatepost.events.schema import EventFields, encode_event
 from gatepost.events.sources import describe_change
 from gatepost.events.syslog import SyslogOutput
 from gatepost.events.webhook import WebhookOutput
-from gatepost.settings.event_keys import EventsSettings
+from gatepost.settings.events import EventsSettings
 from gatepost.store.audit import AuditRecord
 
 BATCH_SECONDS = 0.1

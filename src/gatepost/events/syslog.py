@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gatepost.events.output import (
+    DeliveryCounter,
     DeliveryError,
-    DeliveryLog,
     OutputCounters,
     SendingThread,
     WaitingEvents,
@@ -23,7 +23,7 @@ from gatepost.events.output import (
     of_kinds,
 )
 from gatepost.events.schema import EncodedEvent
-from gatepost.settings.event_keys import Facility, Severity, SyslogSettings
+from gatepost.settings.events import Facility, Severity, SyslogSettings
 
 SEND_SECONDS = 10.0
 BATCH = 100
@@ -139,13 +139,12 @@ class SyslogOutput:
         self._facility, self._kinds, self._node = settings.facility, frozenset(settings.kinds), node
         self._connection = SyslogConnection(settings)
         self._waiting = WaitingEvents()
-        self._deliveries = DeliveryLog(self.name)
-        self._thread = SendingThread("syslog", self, self._deliveries) if sends else None
+        self._deliveries = DeliveryCounter(self.name)
+        self._thread = SendingThread("syslog", self.send_some, self._deliveries) if sends else None
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
         """Let a batch wait for the thread that sends."""
-        if dropped := self._waiting.add(of_kinds(events, self._kinds)):
-            self._deliveries.drop(dropped)
+        self._deliveries.drop(self._waiting.add(of_kinds(events, self._kinds)))
         if self._thread:
             self._thread.wake()
 
@@ -157,8 +156,7 @@ class SyslogOutput:
         try:
             self._connection.send([format_syslog(event, self._facility, self._node) for event in batch])
         except DeliveryError:
-            if dropped := self._waiting.put_back(batch):
-                self._deliveries.drop(dropped)
+            self._deliveries.drop(self._waiting.put_back(batch))
             raise
         self._deliveries.succeed(len(batch))
         return True

@@ -7,19 +7,17 @@ again later: an event arrives at least once, and its `id` tells a repeated one.
 
 Only the address that the operator wrote is called: no redirect is followed and no proxy of the environment is used.
 
-Events on disk that wait for a webhook: a folder of segments, each a file of JSON lines.
-
-A writer appends to a segment of its own, `ID.open`, whose lock it holds; a complete segment is `ID.jsonl`. Segments
-that a killed process left open have no lock any more and are taken over. So any number of processes may write into one
-spool, and a command that ends at once leaves its events to the service. One process sends: the one that has the lock
-of the folder. A segment is deleted when all of it was delivered; a kill in between lets it be delivered again.
+Events wait on disk for a webhook, in a folder of segments, each a file of JSON lines. A writer appends to a segment of
+its own, `ID.open`, whose lock it holds; a complete segment is `ID.jsonl`. Segments that a killed process left open have
+no lock any more and are taken over. So any number of processes may write into one spool, and a command that ends at
+once leaves its events to the service. One process sends: the one that has the lock of the folder. A segment is deleted
+when all of it was delivered; a kill in between lets it be delivered again.
 
 Beyond `limit` bytes the oldest segments are deleted, and their events counted as dropped. Segments are not synced to
 the disk one by one: a kill of the process loses nothing that was written, a power cut may lose the last seconds.
 """
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import hmac
@@ -38,23 +36,26 @@ import httpx
 
 from gatepost import __version__
 from gatepost.events.output import (
+    FILE_MODE,
+    FOLDER_MODE,
+    DeliveryCounter,
     DeliveryError,
-    DeliveryLog,
     OutputCounters,
     SendingThread,
     WaitingEvents,
+    append_whole,
     describe_error,
     of_kinds,
     time_left,
+    try_lock,
     until,
 )
 from gatepost.events.schema import EncodedEvent
 from gatepost.ids import new_id
-from gatepost.settings.event_keys import WebhookSettings, WebhookTarget
+from gatepost.settings.events import WebhookSettings, WebhookTarget
 from gatepost.settings.feeds import is_public_address
 from gatepost.settings.values import hide_path
 
-FILE_MODE, FOLDER_MODE = 0o600, 0o700
 SEGMENT_BYTES = 256 << 10
 OPEN, COMPLETE = ".open", ".jsonl"
 
@@ -81,7 +82,7 @@ class EventSpool:
                 path, file = self._writing or self._start_segment()
                 room = self._segment_bytes - os.fstat(file).st_size
                 data, count = _join(events[done:], room)
-                _write_whole(file, data)
+                append_whole(file, data)
                 done += count
                 self.bytes += len(data)
                 if done < len(events) or len(data) >= room:
@@ -99,7 +100,7 @@ class EventSpool:
         if self._sender is not None:
             return True
         lock = os.open(self._folder / "sender.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        if not _try_lock(lock):
+        if not try_lock(lock):
             os.close(lock)
             return False
         self._sender = lock
@@ -159,7 +160,7 @@ class EventSpool:
         try:
             file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
-                if not _try_lock(file):
+                if not try_lock(file):
                     return None
                 path.rename(complete)
             finally:
@@ -212,22 +213,6 @@ def _join(events: Sequence[EncodedEvent], room: int) -> tuple[bytes, int]:
             break
         lines.append(event.line + b"\n")
     return b"".join(lines), len(lines)
-
-
-def _write_whole(file: int, data: bytes) -> None:
-    before = os.fstat(file).st_size
-    written = os.write(file, data)
-    if written < len(data):
-        os.ftruncate(file, before)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _try_lock(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 SIGNATURE = "Gatepost-Signature"
@@ -307,10 +292,10 @@ class WebhookOutput:
         self._kinds, self._batch = frozenset(settings.kinds), settings.batch
         self._spool = EventSpool(folder / spool_name(settings.url), settings.max_spool)
         self._caller = WebhookCaller(settings)
-        self._deliveries = DeliveryLog(self.name)
+        self._deliveries = DeliveryCounter(self.name)
         self._unwritten = WaitingEvents()
         self._part: tuple[Path, list[bytes]] | None = None
-        self._thread = SendingThread(name, self, self._deliveries) if sends else None
+        self._thread = SendingThread(name, self.send_some, self._deliveries) if sends else None
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
         """Put a batch on disk, and wake the thread that sends."""
@@ -322,8 +307,7 @@ class WebhookOutput:
         except OSError as fault:
             self._deliveries.fail(f"has a spool that cannot be written: {describe_error(fault)}")
             dropped += self._unwritten.put_back(batch)
-        if dropped:
-            self._deliveries.drop(dropped)
+        self._deliveries.drop(dropped)
         if self._thread and batch:
             self._thread.wake()
 

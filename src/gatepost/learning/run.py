@@ -23,7 +23,7 @@ from gatepost.learning.sealed_training import WALL_SECONDS, Trained, TrainingFai
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.report import Report
-from gatepost.settings.learning import LearningSettings
+from gatepost.settings.keys import LearningSettings
 from gatepost.store.audit import Actor
 from gatepost.store.learning import ModelLookBack, PoolReport
 from gatepost.store.look_backs import MAX_HITS

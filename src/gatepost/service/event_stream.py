@@ -1,7 +1,4 @@
-"""The event stream of a service: its outputs opened and closed, and the mail of alerts.
-
-Alerts of the web interface as an output of the event stream: followed in storage, and rebuilt when they change.
-"""
+"""The event stream of a service: its outputs, the alerts of the web interface among them, and the mail of alerts."""
 
 import asyncio
 import threading
@@ -22,9 +19,8 @@ from gatepost.events.sources import describe_scan
 from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.event_keys import AlertMailSettings, AlertSettings
+from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.web_alerts import WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.store.alerts import AlertDefinition
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
@@ -43,8 +39,9 @@ MakesMailer = Callable[[AlertSettings], SendsMail | None]
 
 
 class WebAlerts:
-    """The alerts of the web interface; `file` are those of a file, whose receivers are left out. `is_wanted` says
-    whether there are any, and `changed` is called when that may be another."""
+    """The alerts of the web interface as an output: followed in storage, and rebuilt when they change. `file` are those
+    of a file, whose receivers are left out. `is_wanted` says whether there are any, and `changed` is called when that
+    may be another."""
 
     name, address = "web-alerts", "alerts of the web interface"
 

@@ -17,8 +17,8 @@ from gatepost.guard.answers.dns import Resolver
 from gatepost.questions import Dns
 from gatepost.service.data_folder import StartError
 from gatepost.service.routes import hostname
+from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.keys import GuardSettings
-from gatepost.settings.signing import SigningKeySettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.signing import KeyFile, KeyFileError, Signer, SigningKeys, read_private_key
 

@@ -1,7 +1,8 @@
-"""Keys of delivery in `guard.yml`: next hops, routes, and how a next hop is reached.
+"""Keys of `guard.yml` on mail that leaves: next hops and routes, signatures, and digests of held mail.
 
 A route inherits nothing from `delivery`: credentials that are meant for one server are not shown to another. Files
-stand once, in `delivery`, since they belong to the machine and not to a route.
+stand once, in `delivery`, since they belong to the machine and not to a route. The same holds for the private keys of
+DKIM and ARC. How digests are sent is set here; whether a tenant wants them is set in the web interface.
 """
 
 from typing import Annotated, Literal
@@ -9,7 +10,18 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from gatepost.settings.section import Section
-from gatepost.settings.values import FilePath, Milliseconds, NextHop, RouteDomain, Secret, TenantUid
+from gatepost.settings.values import (
+    Count,
+    Domain,
+    FilePath,
+    MailAddress,
+    Milliseconds,
+    NextHop,
+    RouteDomain,
+    Secret,
+    TenantUid,
+    UpToThousand,
+)
 
 MAX_HOPS, MAX_ROUTES, MAX_NAMES = 16, 200, 1_000
 
@@ -95,3 +107,60 @@ def list_hops(next_hop: NextHops) -> tuple[tuple[str, ...], tuple[int, ...]]:
     if isinstance(next_hop, dict):
         return tuple(next_hop), tuple(next_hop.values())
     return ((next_hop,) if isinstance(next_hop, str) else tuple(next_hop)), ()
+
+
+MAX_KEYS = 1_000
+
+Selector = Annotated[
+    str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?){0,3}$")
+]
+
+
+class SigningKeySettings(Section):
+    """A private key of a domain. `gatepost dkim key` writes one."""
+
+    domain: Domain = Field(description="domain that signs (d=)")
+    selector: Selector = Field(description="name under which the public key is published (s=)")
+    file: FilePath = Field(
+        description="PEM file with the private key, RSA or Ed25519, that other users of the machine cannot read"
+    )
+
+
+class DkimSettings(Section):
+    """DKIM signatures of mail that leaves."""
+
+    keys: Annotated[list[SigningKeySettings], Field(max_length=MAX_KEYS)] = Field(
+        [],
+        description="keys; outbound mail is signed with all keys of the domain in From, or else of the nearest domain"
+        " above it",
+    )
+    sign_changed: bool = Field(
+        False,
+        description="sign inbound mail of these domains, too, where an action has changed it and broken its signatures",
+    )
+
+
+class ArcSettings(Section):
+    """ARC sets on inbound mail, for those who receive it after us."""
+
+    key: SigningKeySettings = Field(description="the key that seals")
+    seal: Literal["changed", "always"] = Field(
+        "changed", description="`changed` seals mail that an action has changed, `always` all inbound mail"
+    )
+
+
+LinkDays = Annotated[int, Field(ge=1, le=60)]
+
+
+class DigestSettings(Section):
+    """Daily mail to recipients about what is held for them; each tenant switches it on for itself."""
+
+    sender: MailAddress | None = Field(
+        None, description="address in From and in the envelope; by default `postmaster@` and the host name of guard"
+    )
+    link_lifetime: LinkDays = Field(14, description="days for which the links of a digest work")
+    max_messages: UpToThousand = Field(50, description="maximum number of messages that one digest lists")
+    max_recipients: Count = Field(
+        5_000, description="maximum number of digests that one run sends for one tenant; the rest follows after an hour"
+    )
+    per_minute: Count = Field(300, description="maximum number of digests that are sent in a minute")

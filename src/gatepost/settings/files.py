@@ -9,14 +9,17 @@ import msgspec
 from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
 from gatepost.policy.layers import OUTBOUND, Effective, Layer, Level, Policies, lay_over
 from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
-from gatepost.settings import agreement
-from gatepost.settings.certificates import find_certificate_faults, find_guard_certificate_faults
-from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys
+from gatepost.settings import consistency
+from gatepost.settings.consistency import (
+    find_abby_warnings,
+    find_certificate_faults,
+    find_guard_certificate_faults,
+    find_guard_warnings,
+)
+from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys, resolve_references
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.references import resolve_references
 from gatepost.settings.section import Section
-from gatepost.settings.warnings import find_abby_warnings, find_guard_warnings
 
 GUARD_FILE = Path("guard/core/guard.yml")
 ABBY_FILE = Path("abby/abby/abby.yml")
@@ -40,7 +43,7 @@ class _File(msgspec.Struct, frozen=True):
     def faults(self, mistakes: Iterable[SettingsMistake]) -> list[Fault]:
         return [Fault(self.name, mistake.line, render_key(mistake.key), mistake.sentence) for mistake in mistakes]
 
-    def disagreements(self, found: Iterable[agreement.Disagreement]) -> list[Fault]:
+    def disagreements(self, found: Iterable[consistency.Disagreement]) -> list[Fault]:
         return self.faults(SettingsMistake(self.document.line_of(key), key, sentence) for key, sentence in found)
 
 
@@ -58,7 +61,7 @@ def load(folder: Path, *, certificates: bool = False) -> Configuration:
     if abby:
         faults += _find_abby_faults(abby_file, abby, certificates)
     if guard and abby:
-        faults += abby_file.disagreements(agreement.find_shared_faults(guard, abby))
+        faults += abby_file.disagreements(consistency.find_shared_faults(guard, abby))
     if faults or guard is None or abby is None:
         raise ConfigError(faults)
     return Configuration(guard, abby)
@@ -85,13 +88,13 @@ def load_abby(folder: Path, *, certificates: bool = False) -> AbbySettings:
 
 
 def _find_guard_faults(file: _File, guard: GuardSettings, certificates: bool) -> list[Fault]:
-    faults = file.disagreements(agreement.find_guard_faults(guard))
+    faults = file.disagreements(consistency.find_guard_faults(guard))
     faults += find_policy_faults(guard.policy)
     return faults + (file.disagreements(find_guard_certificate_faults(guard)) if certificates else [])
 
 
 def _find_abby_faults(file: _File, abby: AbbySettings, certificates: bool) -> list[Fault]:
-    faults = file.disagreements(agreement.find_abby_faults(abby))
+    faults = file.disagreements(consistency.find_abby_faults(abby))
     faults += find_policy_faults(abby.policy)
     return faults + (file.disagreements(find_certificate_faults(abby)) if certificates else [])
 

@@ -1,7 +1,7 @@
 """Every key of both configuration files, with its default and its description.
 
 The reference page is generated from here. Keys are written in camelCase in the files (`mainWorkerCount`) and as Python
-names here (`main_worker_count`).
+names here (`main_worker_count`). Larger sections have modules of their own.
 """
 
 import hashlib
@@ -13,23 +13,20 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
 from gatepost.policy.layers import OUTBOUND
-from gatepost.settings.delivery import DeliverySettings
-from gatepost.settings.digests import DigestSettings
-from gatepost.settings.event_keys import EventsSettings
+from gatepost.settings.delivery import ArcSettings, DeliverySettings, DigestSettings, DkimSettings
+from gatepost.settings.events import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
-from gatepost.settings.flow_control import FlowControlSettings
-from gatepost.settings.learning import LearningSettings, LookBackDays
 from gatepost.settings.reputation import ReputationSettings
 from gatepost.settings.scan_sources import (
     LISTEN,
     ConnectionSettings,
+    FlowControlSettings,
     ListeningSection,
     ScanSourcesSettings,
     TlsSettings,
 )
 from gatepost.settings.section import Section
 from gatepost.settings.sign_in import SignInSettings
-from gatepost.settings.signing import ArcSettings, DkimSettings
 from gatepost.settings.values import (
     Bytes,
     ClamdAddress,
@@ -41,8 +38,10 @@ from gatepost.settings.values import (
     FolderPath,
     Hosts,
     ListenAddress,
+    MailAddress,
     Milliseconds,
     Nameserver,
+    Network,
     Port,
     Processes,
     PublicUrl,
@@ -51,6 +50,36 @@ from gatepost.settings.values import (
     StorageUrl,
     TenantUid,
 )
+
+Hours = Annotated[int, Field(ge=1, le=8_760)]
+LookBackDays = Annotated[int, Field(ge=0, le=365)]
+
+
+class ReportAddressSettings(Section):
+    """An address to which people of a tenant forward messages."""
+
+    address: MailAddress = Field(description="mail to this address is a report of the tenant of its domain; SMTP only")
+    says: Literal["unwanted", "wanted"] = Field(description="what a report says of the messages attached to it")
+
+
+class LearningSettings(Section):
+    """Models that reports on mail teach, for each tenant and for the deployment."""
+
+    enabled: bool = Field(True, description="whether learnt models take part, and pools are trained in the background")
+    interval: Hours = Field(24, description="hours after which a pool with new reports is trained again")
+    retention: Days = Field(180, description="days after which a report is forgotten")
+    look_back: LookBackDays = Field(
+        7, description="days of delivered mail in which a new model looks for what it would have held; 0 for none"
+    )
+    report_addresses: Annotated[list[ReportAddressSettings], Field(max_length=1_000)] = Field(
+        [], description="addresses to which people forward messages as attachments, to report them"
+    )
+    report_hosts: list[Network] = Field(
+        [],
+        description="addresses and networks of inside hosts from which reports are taken without proof; others must be"
+        " authenticated as a domain of the tenant",
+    )
+
 
 _FRONTS = "number of processes that take connections; by default one for every three cores of the machine"
 

@@ -1,13 +1,16 @@
-"""Keys of the scan sources in `guard.yml`: the HTTPS source of abby, SMTP, milter, and what ports have in common."""
+"""Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, and milter; what all
+of them have in common; and the limits of flow control on SMTP clients, which are off by default.
+"""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gatepost.settings.outbound import OutboundSettings
+from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
 from gatepost.settings.section import Section
 from gatepost.settings.values import (
     Count,
+    Days,
     FilePath,
     Host,
     Hosts,
@@ -16,9 +19,41 @@ from gatepost.settings.values import (
     Port,
     Secret,
     SocketMode,
+    TenantUid,
     UpToThousand,
     split_address,
 )
+
+PerHour = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class SenderLimitSettings(Section):
+    """What one sender may send in an hour: the user that XCLIENT names, else the address of MAIL FROM. 0: no limit."""
+
+    messages: PerHour = Field(500, description="messages")
+    recipients: PerHour = Field(2_000, description="recipients of all messages together")
+    refused_recipients: PerHour = Field(100, description="recipients that the next hop refuses for good")
+    over_limit: Literal["defer", "hold"] = Field(
+        "defer", description="`defer` answers 451 until the hour is over, `hold` puts the messages into the quarantine"
+    )
+
+
+class OutboundSettings(HopSettings):
+    """Mail that own servers send to the world."""
+
+    hosts: Annotated[list[Network], Field(max_length=MAX_NAMES)] = Field(
+        [], description="addresses and networks of own servers: all mail that they send here is outbound"
+    )
+    port: Port | None = Field(
+        None,
+        description="further port of the SMTP source on which all mail is outbound, for `hosts`, `xclientHosts` and"
+        " this machine; none by default",
+    )
+    next_hop: NextHops | None = Field(
+        None, description=f"{FORMS}; by default outbound mail takes the routes of `delivery`"
+    )
+    sender_limits: SenderLimitSettings = Field(SenderLimitSettings(), description="limits that show a captured account")
+
 
 # The scanning interface takes no larger message, and every budget of the analysis is made for it.
 MAX_MESSAGE = 52_428_800
@@ -175,3 +210,86 @@ class TlsSettings(Section):
 
     certificate: FilePath = Field(description="PEM file with the certificate and its chain")
     key: FilePath = Field(description="PEM file with the private key")
+
+
+# A day at most: counters that live longer would be a record of who writes to whom.
+WindowMinutes = Annotated[int, Field(ge=1, le=1_440)]
+DelayMinutes = Annotated[int, Field(ge=1, le=360)]
+RetryHours = Annotated[int, Field(ge=1, le=168)]
+Successes = Annotated[int, Field(ge=1, le=1_000)]
+
+_WINDOW = "minutes after which counting starts anew"
+
+
+class RateLimitSettings(Section):
+    """How much mail is taken in a window of time; what is not set has no limit."""
+
+    messages: Count | None = Field(None, description="maximum number of messages")
+    recipients: Count | None = Field(None, description="maximum number of recipients of those messages together")
+    window_minutes: WindowMinutes = Field(60, description=_WINDOW)
+
+
+class RecipientLimitSettings(Section):
+    """How much mail is taken for one recipient in a window of time."""
+
+    messages: Count = Field(description="maximum number of messages")
+    window_minutes: WindowMinutes = Field(60, description=_WINDOW)
+
+
+class RateLimitsSettings(Section):
+    """Rate limits by whom mail is from and for; mail above one is answered with 450."""
+
+    host: RateLimitSettings | None = Field(None, description="for each sending host (an IPv6 /64); off if not set")
+    sender: RateLimitSettings | None = Field(
+        None, description="for each envelope sender, bounces excepted; off if not set"
+    )
+    sender_domain: RateLimitSettings | None = Field(
+        None, description="for each domain of envelope senders; off if not set"
+    )
+    recipient: RecipientLimitSettings | None = Field(None, description="for each recipient; off if not set")
+
+
+class UnknownRecipientsSettings(Section):
+    """A limit on recipients that the next hop refuses: whoever tries names one after the other is stopped."""
+
+    maximum: Count = Field(
+        description="number of unknown recipients of one host (an IPv6 /64) from which it is answered with 421"
+    )
+    window_minutes: WindowMinutes = Field(60, description=_WINDOW)
+
+
+class GreylistingSettings(Section):
+    """Greylisting: the first attempt of an unknown sender from an unknown network is answered with 450."""
+
+    delay_minutes: DelayMinutes = Field(5, description="minutes after which the next attempt is accepted")
+    retry_hours: RetryHours = Field(48, description="hours within which that attempt must come")
+    pass_days: Days = Field(36, description="days for which a sender, or a network, that passed is known")
+    pass_after: Successes = Field(
+        5, description="number of senders of a network (IPv4 /24, IPv6 /64) that must pass before all of it may"
+    )
+
+
+class FlowRulesSettings(Section):
+    """Limits on what SMTP clients send; each is off if it is not set."""
+
+    rate_limits: RateLimitsSettings = Field(RateLimitsSettings(), description="rate limits")
+    greylisting: GreylistingSettings | None = Field(None, description="greylisting; off if not set")
+
+
+class FlowControlSettings(FlowRulesSettings):
+    """Limits on what SMTP clients send, counted over all nodes; all are off by default."""
+
+    unknown_recipients: UnknownRecipientsSettings | None = Field(
+        None, description="limit on recipients that the next hop does not know; off if not set"
+    )
+    exempt_hosts: list[Network] = Field([], description="addresses and networks of sending hosts without limits")
+    tenants: dict[TenantUid, FlowRulesSettings] = Field(
+        {}, description="tenant uid to the limits for mail of that tenant, instead of those above"
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is any limit."""
+        rules: tuple[FlowRulesSettings, ...] = (self, *self.tenants.values())
+        any_rule = any(each.greylisting or each.rate_limits != RateLimitsSettings() for each in rules)
+        return bool(self.unknown_recipients or any_rule)

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gatepost.settings.events import MAX_ALERTS, WebAlert
 from gatepost.settings.values import hide_path
-from gatepost.settings.web_alerts import MAX_ALERTS, WebAlert
 from gatepost.store.audit import Actor, ChangedValue, write_audit
 from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
 

@@ -18,8 +18,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.settings.feeds import MAX_FEEDS
-from gatepost.settings.web_feeds import WebFeed
+from gatepost.settings.feeds import MAX_FEEDS, WebFeed
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import (
     Many,

@@ -27,8 +27,8 @@ from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
+from gatepost.settings.events import WebAlert
 from gatepost.settings.sign_in import SignInSettings
-from gatepost.settings.web_alerts import WebAlert
 from gatepost.store.feeds import FeedDefinition
 from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.store import Store

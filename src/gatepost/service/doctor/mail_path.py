@@ -16,7 +16,7 @@ import msgspec
 from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
-from gatepost.settings.agreement import leads_to
+from gatepost.settings.consistency import leads_to
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import hide_credentials

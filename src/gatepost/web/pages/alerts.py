@@ -11,8 +11,8 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.settings.events import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAlert, WebAlertError, build_alert
 from gatepost.settings.values import hide_path
-from gatepost.settings.web_alerts import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAlert, WebAlertError, build_alert
 from gatepost.store.alerts import AlertDefinition
 from gatepost.web.context import WebContext
 from gatepost.web.forms import Form

@@ -11,8 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.settings.feeds import MAX_FEEDS, FeedFormat
-from gatepost.settings.web_feeds import CREDENTIALS, MAX_URL, WebFeed, WebFeedError, build_feed
+from gatepost.settings.feeds import CREDENTIALS, MAX_FEEDS, MAX_URL, FeedFormat, WebFeed, WebFeedError, build_feed
 from gatepost.store.feeds import FeedDefinition
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import Form

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from gatepost.abby.lists import EntryLineEncoder
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.api.lists import FORMATS, MAX_COMMENT, ListFileFormat, heading, lines_of
-from gatepost.api.operations import NDJSON
+from gatepost.api.openapi import NDJSON
 from gatepost.lists.addresses import PERSON
 from gatepost.lists.catalogue import (
     KINDS,

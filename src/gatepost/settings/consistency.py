@@ -1,19 +1,30 @@
-"""Faults that no single key shows: keys, files and machines that contradict each other."""
+"""What no single key shows: settings that contradict each other, files that cannot be used, and what is unwise.
 
+A contradiction between keys, files and machines is a fault, and nothing starts on it. So is a certificate or key that
+cannot be loaded: a service that reads it only when it starts would refuse to start at the worst moment. An expired
+certificate is a warning: clients will refuse it, but everything else works. So are weak or missing tokens and a gateway
+that cannot deliver: `gatepost config check`, `gatepost doctor` and every start name them, and nothing is refused.
+"""
+
+import re
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gatepost.settings.delivery import NextHops, list_hops
+from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.document import Key
-from gatepost.settings.event_keys import EventsSettings
+from gatepost.settings.events import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
+from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import hide_credentials, split_address
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, not bound
 
+# A key and the rest of a sentence that begins with it.
 Disagreement = tuple[Key, str]
 
 
@@ -238,3 +249,212 @@ def _resolve_files(policy: PolicySettings) -> dict[str, Path]:
 def _overlap(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
     """Return whether two services would listen on the same address."""
     return bool(set(some) & set(others) or ANY & set(some) or ANY & set(others))
+
+
+SOON_DAYS = 14
+
+_TLS, _DELIVERY = ("tls",), ("delivery",)
+_CERTIFICATE, _CA = ("tls", "certificate"), ("serviceProviders", "core", "ca")
+
+
+def find_certificate_faults(abby: AbbySettings) -> Iterator[Disagreement]:
+    """Yield why a certificate or key of `abby.yml` cannot be used."""
+    if isinstance(abby.tls, TlsSettings):
+        yield from _find_pair_faults(_TLS, Path(abby.tls.certificate), Path(abby.tls.key))
+    ca = abby.service_providers.core.ca
+    if ca is not None and (fault := _find_ca_fault(Path(ca))):
+        yield _CA, fault
+
+
+def find_guard_certificate_faults(guard: GuardSettings) -> Iterator[Disagreement]:
+    """Yield why a certificate, key or CA file of `guard.yml` cannot be used."""
+    delivery = guard.delivery
+    if guard.tls:
+        yield from _find_pair_faults(_TLS, Path(guard.tls.certificate), Path(guard.tls.key))
+    if delivery.certificate and delivery.key:
+        yield from _find_pair_faults(_DELIVERY, Path(delivery.certificate), Path(delivery.key))
+    if delivery.ca and (fault := _find_ca_fault(Path(delivery.ca))):
+        yield (*_DELIVERY, "ca"), fault
+
+
+def find_expired_certificates(abby: AbbySettings, now: datetime | None = None) -> Iterator[Disagreement]:
+    """Yield certificates of `abby.yml` that are not valid now, or not for long."""
+    named: list[tuple[Key, str]] = []
+    if isinstance(abby.tls, TlsSettings):
+        named.append((_CERTIFICATE, abby.tls.certificate))
+    if ca := abby.service_providers.core.ca:
+        named.append((_CA, ca))
+    yield from _find_expired(named, now)
+
+
+def find_expired_guard_certificates(guard: GuardSettings, now: datetime | None = None) -> Iterator[Disagreement]:
+    """Yield certificates of `guard.yml` that are not valid now, or not for long."""
+    named: list[tuple[Key, str]] = []
+    if guard.tls:
+        named.append((_CERTIFICATE, guard.tls.certificate))
+    if guard.delivery.certificate:
+        named.append(((*_DELIVERY, "certificate"), guard.delivery.certificate))
+    yield from _find_expired(named, now)
+
+
+def _find_expired(named: Iterable[tuple[Key, str]], now: datetime | None) -> Iterator[Disagreement]:
+    moment = now or datetime.now(UTC)
+    for key, file in named:
+        if validity := _read_validity(Path(file)):
+            yield from ((key, sentence) for sentence in _describe_validity(*validity, moment))
+
+
+def _find_pair_faults(above: Key, certificate: Path, key: Path) -> Iterator[Disagreement]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+    certificate_key, key_key = (*above, "certificate"), (*above, "key")
+    pem, secret = _read(certificate), _read(key)
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    shown = private = b""
+    if isinstance(pem, str):
+        yield certificate_key, pem
+    else:
+        try:
+            shown = x509.load_pem_x509_certificates(pem)[0].public_key().public_bytes(*form)
+        except ValueError:
+            yield certificate_key, f"is no PEM file with a certificate: {certificate}"
+    if isinstance(secret, str):
+        yield key_key, secret
+    else:
+        try:
+            private = load_pem_private_key(secret, None).public_key().public_bytes(*form)
+        except TypeError:
+            yield (
+                key_key,
+                f"is encrypted, and a service cannot ask for its passphrase; decrypt it with openssl pkey: {key}",
+            )
+        except ValueError:
+            yield key_key, f"is no PEM file with a private key: {key}"
+    if shown and private:
+        if shown != private:
+            yield key_key, f"does not belong to the first certificate in {certificate}"
+        elif fault := _find_server_fault(certificate, key):
+            yield certificate_key, fault
+
+
+def _find_server_fault(certificate: Path, key: Path) -> str:
+    """Return why a TLS server cannot use the pair, such as for a key that is too short."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as fault:
+        return f"cannot be used: {getattr(fault, 'reason', None) or fault}"
+    return ""
+
+
+def _find_ca_fault(path: Path) -> str:
+    pem = _read(path)
+    if isinstance(pem, str):
+        return pem
+    try:
+        ssl.create_default_context(cadata=pem.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        return f"is no PEM file with certificates: {path}"
+    return ""
+
+
+def _read(path: Path) -> bytes | str:
+    """Return the content of a file, or why it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as fault:
+        return f"cannot be read: {path}: {(fault.strerror or 'unknown error').lower()}"
+
+
+def _read_validity(path: Path) -> tuple[datetime, datetime] | None:
+    from cryptography import x509
+
+    try:
+        first = x509.load_pem_x509_certificates(path.read_bytes())[0]
+    except (OSError, ValueError):
+        return None
+    return first.not_valid_before_utc, first.not_valid_after_utc
+
+
+def _describe_validity(start: datetime, end: datetime, now: datetime) -> Iterator[str]:
+    if now > end:
+        yield f"expired on {end:%Y-%m-%d}: clients refuse it"
+    elif now < start:
+        yield f"is not valid before {start:%Y-%m-%d}: clients refuse it"
+    elif (end - now).days < SOON_DAYS:
+        yield f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
+
+
+# Half of what is recommended: 16 random bytes in hexadecimal, or 24 letters and digits, cannot be guessed.
+MIN_LENGTH, MIN_DISTINCT = 24, 9
+
+_PLACEHOLDER = re.compile(
+    r"[<>{}\s…]|\.\.\.|hex.?digits|change.?me|replace.?(?:me|this)|your.?|example|placeholder|insert|todo|"
+    r"access.?token|api.?key|password|secret|token|xxx|test|dummy|default",
+    re.IGNORECASE,
+)
+_ADVICE = "generate one with: openssl rand -hex 32"
+
+
+def find_guard_warnings(guard: GuardSettings) -> Iterator[Disagreement]:
+    """Yield what `gatepost config check` warns of in `guard.yml`."""
+    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
+    if rest and rest.secret and (weakness := describe_weakness(rest.secret)):
+        yield ("scanSources", "restApi", "secret"), f"{weakness}; {_ADVICE}"
+    if smtp and not guard.delivery.has_next_hop:
+        yield ("scanSources", "smtp"), "has no delivery.nextHop: mail that is to be delivered is answered with 451"
+    milter = guard.scan_sources.milter
+    if milter and milter.quarantine == "gatepost" and not guard.delivery.has_next_hop:
+        yield ("scanSources", "milter"), "has no delivery.nextHop: mail that is held can be exported, but not released"
+    yield from _find_auth_warnings(guard)
+    if rest is None and smtp is None and milter is None:
+        yield ("scanSources",), "has neither restApi nor smtp nor milter, so no mail reaches this core"
+    yield from _find_event_warnings(guard.events)
+    yield from find_expired_guard_certificates(guard)
+    if guard.unsealed:
+        yield ("unsealed",), "is set: workers that parse hostile mail may reach files and network"
+
+
+def _find_auth_warnings(guard: GuardSettings) -> Iterator[Disagreement]:
+    several: list[tuple[Key, HopSettings]] = [(("delivery",), guard.delivery)]
+    several += [(("delivery", "routes", index), route) for index, route in enumerate(guard.delivery.routes)]
+    for key, settings in several:
+        if settings.auth and settings.tls != "verified":
+            risk = "whoever gets between the two servers can take the password"
+            yield (*key, "auth"), f"is used with tls: {settings.tls}, so {risk}; verified prevents that"
+
+
+def find_abby_warnings(abby: AbbySettings, guard: GuardSettings | None) -> Iterator[Disagreement]:
+    """Yield what `gatepost config check` warns of in `abby.yml`; `guard` is the core beside it, if there is one."""
+    if not abby.static_api_tokens and (guard is None or guard.scan_sources.rest_api):
+        yield ("staticApiTokens",), f"has no token, so nobody can use the Email Scanning API; {_ADVICE}"
+    for index, entry in enumerate(abby.static_api_tokens):
+        if entry.token and (weakness := describe_weakness(entry.token)):
+            yield ("staticApiTokens", index, "token"), f"of {entry.name} {weakness}; {_ADVICE}"
+    secret = abby.service_providers.core.secret
+    if secret and (weakness := describe_weakness(secret)):
+        yield ("serviceProviders", "core", "secret"), f"{weakness}; {_ADVICE}"
+    yield from _find_event_warnings(abby.events)
+    yield from find_expired_certificates(abby)
+
+
+def _find_event_warnings(events: EventsSettings) -> Iterator[Disagreement]:
+    for index, webhook in enumerate(events.webhooks):
+        if weakness := describe_weakness(webhook.secret):
+            yield ("events", "webhooks", index, "secret"), f"{weakness}; {_ADVICE}"
+    target = events.alerts.webhook if events.alerts else None
+    if target and (weakness := describe_weakness(target.secret)):
+        yield ("events", "alerts", "webhook", "secret"), f"{weakness}; {_ADVICE}"
+
+
+def describe_weakness(secret: str) -> str:
+    """Return why a secret could be guessed, as the end of a sentence; "" where it could not."""
+    if _PLACEHOLDER.search(secret):
+        return "looks like a placeholder, which anybody could try"
+    if len(secret) < MIN_LENGTH:
+        return f"is weak: it has only {len(secret)} characters"
+    if len(set(secret)) < MIN_DISTINCT:
+        return f"is weak: it has only {len(set(secret))} different characters"
+    if secret in (secret + secret)[1:-1]:
+        return "is weak: it repeats itself"
+    return ""

@@ -1,0 +1,53 @@
+"""JSON of callers, read so that every reader finds the same in it: no key twice in one object."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from gatepost.api.errors import MALFORMED_REQUEST, Failure
+
+
+class _RepeatedKey(Exception):  # noqa: N818  an outcome, not a fault
+    """Ends the decoding of an object that has a key twice."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key or '""'
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        names = sorted(key for key, _ in pairs)
+        raise _RepeatedKey(next(key for key, following in pairwise(names) if key == following))
+
+
+# Numbers are not converted: an integer of thousands of digits is no reason to stop here.
+_KEYS = json.JSONDecoder(object_pairs_hook=_refuse_repeats, parse_int=len, parse_float=len)
+
+
+def find_repeated_key(data: bytes | bytearray) -> str:
+    """Return a key that stands twice in one object of a JSON text, "" where there is none.
+
+    RFC 8259 section 4 leaves open which of the two counts, and readers differ: what a proxy or a log took for a
+    tenant's call could be a global one here. For JSON that msgspec has decoded; raises `RecursionError` where it is
+    nested too deeply.
+    """
+    try:
+        _KEYS.decode(data.decode("utf-8-sig"))
+    except _RepeatedKey as found:
+        return found.key
+    return ""
+
+
+def decode_json(what: str, data: bytes | bytearray) -> Any:
+    """Return the values of a JSON text, or the failure that says why it cannot be read; `what` begins the sentence."""
+    try:
+        found = msgspec.json.decode(data)
+        repeated = find_repeated_key(data)
+    except RecursionError:
+        return Failure(MALFORMED_REQUEST, f"{what} is nested too deeply")
+    except ValueError:
+        return Failure(MALFORMED_REQUEST, f"{what} is not valid JSON in UTF-8")
+    return Failure(MALFORMED_REQUEST, f"{what} has the key {repeated[:100]} twice in one object") if repeated else found
