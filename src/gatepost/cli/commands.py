@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
 
 if TYPE_CHECKING:
+    import inspect
+
     import typer
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -178,8 +180,6 @@ class CommandTree:
         """Return the same commands for Typer; with a `fault`, what they do is to say that."""
         import typer
 
-        from gatepost.cli.typer_commands import declare_group, declare_root
-
         app = typer.Typer(
             name="gatepost",
             help=self.help,
@@ -188,8 +188,22 @@ class CommandTree:
             rich_markup_mode=None,
             add_completion=False,
         )
-        declare_root(app, self.help, self.version)
-        declare_group(app, dict(self.items()), fault)
+        version = self.version
+
+        def print_version(wanted: bool) -> None:
+            if wanted:
+                print(f"gatepost {version}")
+                raise typer.Exit
+
+        @app.callback(help=self.help)
+        def root(
+            version: bool = typer.Option(
+                False, "--version", callback=print_version, is_eager=True, help="Show the version."
+            ),
+        ) -> None:
+            pass
+
+        _add_to_typer(app, dict(self.items()), fault)
         return app
 
 
@@ -292,3 +306,54 @@ def abort() -> NoReturn:
     """Say that the command was ended by the person at the terminal, and end the process."""
     print("Aborted!", file=sys.stderr)
     sys.exit(1)
+
+
+def _add_to_typer(
+    app: "typer.Typer", commands: Mapping[str, Callable[..., None] | Group], fault: BadParameter | None
+) -> None:
+    import typer
+
+    for name, each in commands.items():
+        if isinstance(each, Group):
+            group = typer.Typer(help=each.help, no_args_is_help=True)
+            _add_to_typer(group, each.commands, fault)
+            app.add_typer(group, name=name)
+        else:
+            app.command(name)(_adapt_to_typer(each, fault))
+
+
+def _adapt_to_typer(function: Callable[..., None], fault: BadParameter | None) -> Callable[..., None]:
+    """Return a function with the signature that Typer reads, which calls that of a command."""
+    import inspect
+
+    import typer
+
+    parameters = list_parameters(function)
+
+    def run(**values: Any) -> None:
+        try:
+            if fault:
+                raise fault
+            function(**assemble(parameters, values))
+        except BadParameter as wrong:
+            raise typer.BadParameter(str(wrong), param_hint=wrong.name or None) from None
+
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__signature__ = inspect.Signature([_describe_to_typer(each) for each in parameters])  # type: ignore[attr-defined]
+    return run
+
+
+def _describe_to_typer(parameter: Parameter) -> "inspect.Parameter":
+    import inspect
+
+    import typer
+
+    about = parameter.about
+    bounds: dict[str, Any] = {"min": about.least, "max": about.most}
+    if isinstance(about, Argument):
+        said: Any = typer.Argument(metavar=about.metavar, help=about.help, **bounds)
+    else:
+        said = typer.Option(*about.names, metavar=about.metavar, help=about.help, envvar=about.variable, **bounds)
+    default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(parameter.name, kind, default=default, annotation=Annotated[parameter.kind, said])

@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 # As `settings.files` names them; that module is not loaded for the names.
 GUARD_FILE, ABBY_FILE = Path("guard/core/guard.yml"), Path("abby/abby/abby.yml")
+MAX_CHECKED = 8
 _DAY = 86_400_000
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
@@ -61,12 +62,17 @@ PolicyTenantOption = Annotated[
 
 
 class CheckedFile(msgspec.Struct, frozen=True):
-    """A configuration file that was found to be sound by this version, and where it says that storage is."""
+    """A configuration file that was found to be sound: its digest, and where it says that storage is."""
 
-    version: str
-    file: str
     digest: str
     storage: str
+
+
+class CheckedFiles(msgspec.Struct, frozen=True):
+    """Configuration files that a version found to be sound, by their paths."""
+
+    version: str = __version__
+    files: dict[str, CheckedFile] = {}
 
 
 class Deployment(Options, frozen=True):
@@ -141,14 +147,15 @@ class Deployment(Options, frozen=True):
         """Return the address of storage; raises `ConfigError` where the file that names it has a fault."""
         is_guard = any_node and self.has_guard_file
         file = self.config_folder / (GUARD_FILE if is_guard else ABBY_FILE)
-        seen = _digest(file)
-        known = _read_checked(self.data_folder) if seen else None
-        if known and (known.version, known.file, known.digest) == (__version__, str(file), seen):
+        digest, checked = _digest(file), _read_checked(self.data_folder)
+        known = checked.files.get(str(file))
+        if known and known.digest == digest:
             return known.storage
         url = (self.load_guard() if is_guard else self.load_abby()).storage.url
         # An address that may hold a password is not written anywhere else.
-        if seen and url.startswith("sqlite:"):
-            _write_checked(self.data_folder, CheckedFile(__version__, str(file), seen, url))
+        if digest and url.startswith("sqlite:"):
+            files = {**checked.files, str(file): CheckedFile(digest, url)}
+            _write_checked(self.data_folder, CheckedFiles(files=dict(list(files.items())[-MAX_CHECKED:])))
         return url
 
     @contextmanager
@@ -236,18 +243,19 @@ def _read_reference(kind: str, name: str, folder: Path) -> bytes:
         return b"-"
 
 
-def _read_checked(place: DataFolder) -> CheckedFile | None:
-    """Return what is remembered of a file. What somebody else wrote is not believed."""
+def _read_checked(place: DataFolder) -> CheckedFiles:
+    """Return what is remembered of files. What another user or another version wrote is not believed."""
     try:
         with place.checked_configuration.open("rb") as stream:
             if os.fstat(stream.fileno()).st_uid != os.geteuid():
-                return None
-            return msgspec.json.decode(stream.read(1 << 16), type=CheckedFile)
+                return CheckedFiles()
+            found = msgspec.json.decode(stream.read(1 << 16), type=CheckedFiles)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
+        return CheckedFiles()
+    return found if found.version == __version__ else CheckedFiles()
 
 
-def _write_checked(place: DataFolder, checked: CheckedFile) -> None:
+def _write_checked(place: DataFolder, checked: CheckedFiles) -> None:
     try:
         place.make()
         place.replace(place.checked_configuration, msgspec.json.encode(checked))

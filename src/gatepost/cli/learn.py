@@ -63,7 +63,7 @@ def _teach(files: list[Path], tenant: str | None, place: Deployment, *, unwanted
     from gatepost.cli.sealed_analysis import open_extractor
     from gatepost.store.learning import TaughtMessage
 
-    async def check_tenant(store: Any) -> bool:
+    async def check_tenant(store: "Store") -> bool:
         return tenant is None or await store.tenants.find(tenant) is not None
 
     if not place.with_store(check_tenant):
@@ -141,7 +141,7 @@ def list_models(*, tenant: TenantOption = None, place: Deployment, output: Outpu
     """Print the pools with how much they hold, and the last models. With --tenant, those of one tenant alone."""
     uid = parse_tenant_uid(tenant)
 
-    async def work(store: Any) -> Any:
+    async def work(store: "Store") -> Any:
         pools = await store.learning.pools()
         models = await store.learning.models(uid, every=uid is None)
         return [pool for pool in pools if uid in (None, pool.tenant)], models
@@ -173,7 +173,7 @@ def list_models(*, tenant: TenantOption = None, place: Deployment, output: Outpu
 def show_model(version: VersionArgument, *, place: Deployment, output: Output) -> None:
     """Print one model: the figures of its training, and the delivered mail that it would have held."""
 
-    async def work(store: Any) -> Any:
+    async def work(store: "Store") -> Any:
         model = await store.learning.find_model(version)
         hits = model.look_back.hits if model and model.look_back else ()
         return model, await store.messages.lines(hits)

@@ -62,7 +62,7 @@ class DataFolder(msgspec.Struct, frozen=True):
 
     @property
     def checked_configuration(self) -> Path:
-        """The configuration file that a command found to be sound, by its digest; it may be deleted at any time."""
+        """The configuration files that commands found to be sound, by their digests; it may be deleted at any time."""
         return self.path / "checked-configuration.json"
 
     @property

@@ -11,7 +11,6 @@ While storage is away, replies wait in memory, up to `MAX_WAITING`; the oldest a
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import structlog
 
@@ -64,12 +63,6 @@ def find_queue_id(reply: SmtpReply) -> str:
             if found := form.search(text):
                 return found[1].rstrip(".")
     return ""
-
-
-class KeepsDeliveries(Protocol):
-    """The store, as far as the log needs it."""
-
-    async def record_deliveries(self, deliveries: Sequence[Delivery]) -> None: ...
 
 
 class DeliveryLog:
