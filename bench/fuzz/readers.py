@@ -48,10 +48,10 @@ from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.connection import DotStream, DotStuffer, normalise_line_ends
+from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.replies import ReplyReader, pass_on
-from gatepost.smtp.trace import PIECE, BytesInPieces, read_header
+from gatepost.smtp.trace import read_header
 from gatepost.speedups import native
 from gatepost.stages import Context
 from gatepost.urls import parse_url
@@ -240,8 +240,8 @@ def receive_data(data: bytes) -> object:
     got, left = DotStream().feed(sent)
     assert left == b"", "a message ends before its end"
     assert got in (sound, sound + b"\r\n"), "a message changes on its way"
-    head = read_header(BytesInPieces(data), "b.example")
-    return first, head, b"".join(apply_edits(BytesInPieces(data).chunks(PIECE), head.claims))
+    head = read_header(data, "b.example")
+    return first, head, b"".join(apply_edits([data], head.claims))
 
 
 def find_part_places(data: bytes) -> object:

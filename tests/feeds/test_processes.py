@@ -114,14 +114,14 @@ def test_a_schedule_runs_what_is_due(folder: Path, served: Served, storage_url: 
         schedule = FeedSchedule(store, load_abby(folder).feeds, folder, folder, poll=0.05)
         registry = CollectorRegistry()
         registry.register(schedule)
-        schedule.start()
+        schedule.periodic.start()
         wanted = b'gatepost_feed_runs_total{feed="test",result="changed"} 1.0'
         async with asyncio.timeout(120):
             while wanted not in exposition(registry):  # noqa: ASYNC110  the schedule reports nowhere else
                 await asyncio.sleep(0.05)
         # It is not due again, so nothing more is asked.
         await asyncio.sleep(0.3)
-        await schedule.stop()
+        await schedule.periodic.stop()
         text = exposition(registry).decode()
         assert 'gatepost_feed_entries{feed="test"} 1.0' in text
         assert 'gatepost_feed_invalid{feed="test"} 1.0' in text

@@ -67,7 +67,7 @@ class Pool(WorkerPool):
         return cast("T", self.report)
 
 
-class Names:
+class Names(Resolver):
     closed = False
 
     def known(self, question: Dns) -> DnsAnswer | None:

@@ -83,7 +83,7 @@ def test_a_message_comes_together_byte_for_byte_and_is_accepted_with_fields(hous
             assert milter.intake.services.answers == {"accept": 1}
             server.send(b"Q")
             assert await server.read() == (b"", b"")
-            assert milter.intake.services.spooled == 0
+            assert milter.intake.services.space.used == 0
 
     run(talk())
 
@@ -246,7 +246,7 @@ def test_limits_of_a_message(house: House, run: Run) -> None:
             await server.envelope()
             await server.content([(b"X-Gatepost-%d" % number, b" x") for number in range(2_001)], b"")
             assert (await server.end())[0][1].startswith(b"554 5.6.0 Header")
-            assert milter.intake.services.spooled == 0
+            assert milter.intake.services.space.used == 0
             # The connection goes on.
             assert (await server.message(FIELDS))[-1] == (b"a", b"")
             assert milter.guard.scanned[0].envelope.sender == "a@x.example"
@@ -413,7 +413,7 @@ def test_commands_out_of_order_end_the_connection(house: House, run: Run, frames
             while (await server.read())[0]:
                 pass
             await milter.until(lambda: milter.intake.open == 0)
-            assert (milter.guard.scanned, milter.intake.services.spooled) == ([], 0)
+            assert (milter.guard.scanned, milter.intake.services.space.used) == ([], 0)
 
     run(talk())
 
@@ -447,7 +447,7 @@ def test_time_outs(house: House, run: Run) -> None:
             await server.envelope()
             await server.content(FIELDS, BODY)
             assert await server.read() == (b"", b"")
-            assert milter.intake.services.spooled == 0
+            assert milter.intake.services.space.used == 0
 
     run(talk())
 
@@ -466,7 +466,7 @@ def test_hanging_up_before_the_answer_leaves_the_message_with_its_sender(house: 
             await milter.until(lambda: milter.intake.open == 0)
             milter.guard.may_end.set()
             await asyncio.sleep(0)
-            assert (milter.holding.kept, milter.intake.services.spooled) == ([], 0)
+            assert (milter.holding.kept, milter.intake.services.space.used) == ([], 0)
 
     run(talk())
 
@@ -599,6 +599,6 @@ def test_no_conversation_breaks_a_session(house: House, run: Run, monkeypatch: p
                 while (await server.read())[0]:
                     pass
             await milter.until(lambda: milter.intake.open == 0)
-            assert (broken, milter.intake.services.spooled) == ([], 0)
+            assert (broken, milter.intake.services.space.used) == ([], 0)
 
     run(talk())

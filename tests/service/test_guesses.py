@@ -50,7 +50,7 @@ def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     with capture_logs() as logs:
         asyncio.run(run())
-    refused = [line for line in logs if line["event"] == "secret refused"]
+    refused = [line for line in logs if line["event"] == "secret of a core refused"]
     assert len(refused) == FREE_GUESSES + 6
     assert {line["client"] for line in refused} == {"192.0.2.7"}
     assert "guess" not in str(refused)

@@ -14,8 +14,8 @@ from gatepost.scanning.request import Condition, Load
 from gatepost.service.certificates import read_expiry, sign_certificate
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.health import (
-    LOOKS,
-    REASONS,
+    DEFERRAL_LOOKS,
+    DEFERRAL_REASONS,
     DeferralWatch,
     HealthWarnings,
     HealthWatch,
@@ -116,7 +116,7 @@ def test_mail_that_is_put_off_is_told_by_its_share_of_the_last_minutes() -> None
         " (maxGuardRequestsInProcessing)"
     )
     assert watch.warn(_counts(1_000, slots=6, nextHop=3)) == "", "nine of a thousand delay nobody for long"
-    for _ in range(LOOKS):
+    for _ in range(DEFERRAL_LOOKS):
         watch.warn(_counts(1_000, slots=6, nextHop=3))
     said = watch.warn(_counts(1_010, slots=6, nextHop=3, connections=5))
     assert "5 of 10 messages" in said
@@ -124,7 +124,7 @@ def test_mail_that_is_put_off_is_told_by_its_share_of_the_last_minutes() -> None
     assert "mostly" not in said
     assert watch.warn(_counts(3, slots=3)) == "", "a reload begins to count anew"
     assert "6 of 7" in watch.warn(_counts(10, slots=9))
-    assert set(REASONS) == {*DEFERRALS.values(), "connections"}
+    assert set(DEFERRAL_REASONS) == {*DEFERRALS.values(), "connections"}
 
 
 def test_what_is_told_already_is_not_told_twice(plan: Plan, tmp_path: Path) -> None:

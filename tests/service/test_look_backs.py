@@ -39,7 +39,7 @@ def test_what_waits_is_looked_back_for_by_a_process_of_its_own(tmp_path: Path) -
             await store.record_message(record)
             for key in ("a.example", "b.example"):
                 await store.add_entries(None, URLS, [NewEntry(key, key)], Actor("key", "soar"), look_back=True)
-            schedule.start()
+            schedule.periodic.start()
             # The child process tells nobody but storage.
             while not (kept := await store.look_backs(None, URLS.name)):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -47,7 +47,7 @@ def test_what_waits_is_looked_back_for_by_a_process_of_its_own(tmp_path: Path) -
             while await store.waiting_look_backs():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         finally:
-            await schedule.stop()
+            await schedule.periodic.stop()
             await store.close()
         assert {family.name for family in schedule.collect()} == {
             "gatepost_look_backs_waiting",

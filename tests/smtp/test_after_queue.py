@@ -51,7 +51,7 @@ def test_what_is_refused_is_held_instead(name: str, verb: str, deployment: Any, 
                 else:
                     assert said.startswith("5")
                     assert gate.holding.kept == []
-                assert gate.services.spooled == 0
+                assert gate.services.space.used == 0
 
     run(test())
 
@@ -80,7 +80,7 @@ def test_temporary_replies_stay_temporary_behind_a_queue(
                 await client.up_to_data()
                 assert (await client.say(HEAD + b"x" * size + b"\r\n.\r\n")).startswith("452 4.3.1")
                 monkeypatch.undo()
-                assert gate.services.spooled == 0
+                assert gate.services.space.used == 0
             await client.up_to_data()
             assert (await client.say(HEAD + b".\r\n")).startswith("250")
 

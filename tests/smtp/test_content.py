@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.smtp.connection import DotStream, DotStuffer, LineEnds
+from gatepost.smtp.content import DotStream, DotStuffer, LineEnds
 
 END = b"\r\n.\r\n"
 # Every ending that some server has taken for one, and that is none (CVE-2023-51764, -51765, -51766 and later finds).

@@ -14,7 +14,7 @@ from gatepost.smtp import flow_control
 from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.flow_control import (
     MAX_TOLD,
-    Attempt,
+    DeliveryAttempt,
     FlowControl,
     describe_sender,
     find_host,
@@ -82,13 +82,15 @@ def control(settings: object, store: Store | None = None, **options: Any) -> Flo
     return FlowControl(read, store or Store(), clock=lambda: 1_800_000_000.0, **options)
 
 
-async def codes(flow: FlowControl, *attempts: Attempt) -> list[int]:
+async def codes(flow: FlowControl, *attempts: DeliveryAttempt) -> list[int]:
     said = [await flow.check_recipient(each) for each in attempts]
     return [250 if each is None else each.code for each in said]
 
 
-def attempt(host: str = "192.0.2.1", sender: str = "a@x.example", to: str = "b@y.example", **more: Any) -> Attempt:
-    return Attempt(SmtpClient(host), sender, to, **more)
+def attempt(
+    host: str = "192.0.2.1", sender: str = "a@x.example", to: str = "b@y.example", **more: Any
+) -> DeliveryAttempt:
+    return DeliveryAttempt(SmtpClient(host), sender, to, **more)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +109,15 @@ def attempt(host: str = "192.0.2.1", sender: str = "a@x.example", to: str = "b@y
         ({"recipient": {"messages": 1}}, [attempt(), attempt(to="c@y.example")], [250, 250]),
     ],
 )
-def test_rate_limits(settings: object, attempts: list[Attempt], expected: list[int]) -> None:
+def test_rate_limits(settings: object, attempts: list[DeliveryAttempt], expected: list[int]) -> None:
     assert asyncio.run(codes(control({"rateLimits": settings}), *attempts)) == expected
 
 
 def test_hosts_that_are_exempt_or_not_known() -> None:
     settings = {"rateLimits": {"host": {"messages": 1}}, "greylisting": {}, "exemptHosts": ["192.0.2.0/24"]}
-    unknown = Attempt(SmtpClient("198.51.100.1", listed=True), "a@x.example", "b@y.example")
+    unknown = DeliveryAttempt(SmtpClient("198.51.100.1", listed=True), "a@x.example", "b@y.example")
     assert asyncio.run(codes(control(settings), *[attempt()] * 3, *[unknown] * 3)) == [250] * 6
-    told = Attempt(
+    told = DeliveryAttempt(
         msgspec.structs.replace(unknown.client, xforward={"ADDR": "203.0.113.9"}), "a@x.example", "b@y.example"
     )
     assert asyncio.run(codes(control(settings), told)) == [450]

@@ -41,7 +41,7 @@ def test_decisions(
                 assert answer.endswith(gate.guard.scanned[0].ggrid)
             assert (len(next_hop.messages), len(gate.holding.kept)) == (delivered, held)
             assert gate.guard.raw == [MESSAGE]
-            assert gate.services.spooled == 0
+            assert gate.services.space.used == 0
 
     run(test())
 
@@ -120,7 +120,7 @@ def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(deploym
             gate.guard.may_end.set()
             await asyncio.sleep(0.05)
             assert next_hop.messages == []
-            assert gate.services.spooled == 0
+            assert gate.services.space.used == 0
 
     run(test())
 

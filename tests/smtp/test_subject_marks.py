@@ -5,14 +5,13 @@ from email import message_from_bytes, policy
 import pytest
 
 from gatepost.scanning.edits import apply_edits, order_edits
-from gatepost.smtp.trace import BytesInPieces, mark_subjects, read_header
+from gatepost.smtp.trace import mark_subjects, read_header
 
 LONG = "word " * 14
 
 
 def marked(raw: bytes, mark: str, shown: str = "") -> bytes:
-    body = BytesInPieces(raw)
-    edits, field = mark_subjects(read_header(body, "gate.example"), mark, shown)
+    edits, field = mark_subjects(read_header(raw, "gate.example"), mark, shown)
     ordered = order_edits(edits, len(raw))
     assert ordered is not None
     return field + b"".join(apply_edits([raw], ordered))

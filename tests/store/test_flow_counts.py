@@ -10,7 +10,7 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.settings.scan_sources import FlowControlSettings
 from gatepost.smtp.client import SmtpClient
-from gatepost.smtp.flow_control import Attempt, FlowControl
+from gatepost.smtp.flow_control import DeliveryAttempt, FlowControl
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.entries import NewEntry
@@ -36,7 +36,7 @@ class Node:
         self.store, self.flow = store, FlowControl(settings, store, clock=clock)
 
     async def ask(self, host: str = "192.0.2.1", sender: str = "a@x.example", to: str = "b@y.example") -> str:
-        said = await self.flow.check_recipient(Attempt(SmtpClient(host), sender, to))
+        said = await self.flow.check_recipient(DeliveryAttempt(SmtpClient(host), sender, to))
         return "" if said is None else f"{said.code} {said.lines[0].decode()}"
 
     async def flush(self) -> None:
@@ -197,7 +197,7 @@ def test_a_tenant_has_its_own_limits(storage_url: str, tmp_path: Path) -> None:
         flow = FlowControl(settings, store, clock=Clock())
 
         async def taken(uid: str | None) -> int:
-            asked = Attempt(SmtpClient("192.0.2.1"), "a@x.example", "b@y.example", uid)
+            asked = DeliveryAttempt(SmtpClient("192.0.2.1"), "a@x.example", "b@y.example", uid)
             return [await flow.check_recipient(asked) for _ in range(4)].count(None)
 
         try:

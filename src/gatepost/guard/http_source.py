@@ -168,7 +168,9 @@ class _Source:
             await self._guesses.enter(request, right=right)
         if right:
             return None
-        log.warning("secret refused", client=request.client.host if request.client else "", path=request.url.path)
+        log.warning(
+            "secret of a core refused", client=request.client.host if request.client else "", path=request.url.path
+        )
         return Failure(UNAUTHORIZED, "the shared secret is missing or wrong", (("WWW-Authenticate", "Bearer"),))
 
 

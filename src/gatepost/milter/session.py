@@ -1,16 +1,15 @@
 """One connection of a mail server: it shows the messages of an SMTP session, or of several, and gets an answer to each.
 
 The mail server keeps every message. A message that goes on is accepted with changed fields. One that is held lies in
-the quarantine, on disk, before the mail server is told to discard it; so a kill at any moment leaves it with one of
-the two. Everything that goes wrong is a temporary failure: the sender still has the message and comes again.
+the quarantine, on disk, before the mail server is told to discard it; so a kill at any moment leaves it with one of the
+two. Everything that goes wrong is a temporary failure: the sender still has the message and comes again.
 
 A connection outlives a change of settings: each message is handled by the settings that hold when it begins.
 
-One message as a mail server shows it to a filter: its envelope, its fields one by one, its body in pieces.
-
-The pieces are put together to the raw message again. Mail servers give the lines of a folded field with LF alone; here
-they end with CRLF, as they did on the wire. The body comes as it is. Fields that claim to be ours are noted by their
-number among those of their name, which is how a mail server is told to remove them.
+A mail server shows a message to a filter in pieces: its envelope, its fields one by one, its body. They are put
+together to the raw message again. Mail servers give the lines of a folded field with LF alone; here they end with CRLF,
+as they did on the wire. The body comes as it is. Fields that claim to be ours are noted by their number among those of
+their name, which is how a mail server is told to remove them.
 """
 
 import asyncio
@@ -35,6 +34,7 @@ from gatepost.milter.protocol import (
     pack_removal,
 )
 from gatepost.names import normal_domain
+from gatepost.periodic import PeriodicWork
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
@@ -121,16 +121,8 @@ class MilterMessage:
         services = self._services
         if self.refusal is None and self.body.size + len(content) > services.limits.message:
             self.refusal = replies.TOO_LARGE
-        if self.refusal is None and services.spooled + len(content) > services.limits.spooled:
+        if self.refusal is None and not services.space.write(self.body, content):
             self.refusal = replies.NO_ROOM
-        if self.refusal is not None:
-            return
-        try:
-            self.body.write(content)
-        except StorageError:
-            self.refusal = replies.NO_ROOM
-        else:
-            services.spooled += len(content)
 
     def finish(self) -> None:
         """End writing."""
@@ -166,8 +158,7 @@ class MilterMessage:
 
     def close(self) -> None:
         """Free what it holds."""
-        self._services.spooled -= self.body.size
-        self.body.close()
+        self._services.space.close(self.body)
 
 
 # How often a mail server is told that the analysis goes on; it waits minutes (Postfix: milter_content_timeout).
@@ -452,7 +443,9 @@ class MilterSession:
         )
         leaves_it = part.in_queue and self._has(Action.QUARANTINE)
         outcome = MilterOutcome(request, message.body, part.quarantine, in_queue=leaves_it)
-        timer = self._keep_alive()
+        failed = "the mail server could not be told that the analysis goes on"
+        progress = PeriodicWork(self._show_progress, PROGRESS_SECONDS, failed, log, waits_first=True)
+        progress.start()
         try:
             if message.report and services.reports:
                 answer = await services.reports.take(request, message.body, self._client, message.report)
@@ -460,7 +453,7 @@ class MilterSession:
                 handler = MessageHandler(services.guard, outcome)
                 answer = await handler.handle(request, message.body, message.digest(), outcome.deliver)
         finally:
-            timer.cancel()
+            progress.cancel()
         what, frames = self._carry_out(message, outcome, answer)
         log.info("message answered", ggrid=request.ggrid, answer=what, client=self._client.address, queue_id=queue_id)
         return what, frames
@@ -477,8 +470,8 @@ class MilterSession:
             return "discard", protocol.DISCARD
         return _name_refusal(answer), _refuse(answer)
 
-    def _keep_alive(self) -> "_Repeated":
-        return _Repeated(PROGRESS_SECONDS, lambda: self._connection.write(protocol.PROGRESS))
+    async def _show_progress(self) -> None:
+        self._connection.write(protocol.PROGRESS)
 
     def _has(self, flag: Action | Step) -> bool:
         return self._agreed is not None and self._agreed.has(flag)
@@ -493,22 +486,6 @@ class MilterSession:
         if message is not None:
             message.close()
         self.idle.set()
-
-
-class _Repeated:
-    """Calls something every so many seconds until it is cancelled."""
-
-    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
-        self._seconds, self._call = seconds, call
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._run)
-
-    def _run(self) -> None:
-        self._call()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._run)
-
-    def cancel(self) -> None:
-        """Call it no more."""
-        self._timer.cancel()
 
 
 def _name_refusal(answer: SmtpReply) -> str:

@@ -1,7 +1,6 @@
 """Build abby, the API service, from its settings: the cores behind it, its application and its server."""
 
 import time
-from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing import NodePublisher
-from gatepost.service.schedules import FeedSchedule, LookBackSchedule, try_feed
+from gatepost.service.schedules import try_feed
 from gatepost.settings.consistency import is_own_core
 from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import FeedSettings
@@ -98,31 +97,6 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         look_back=bool(settings.lists.look_back),
     )
     return ApiParts(app, cores, probe_cores(cores), shared.condition)
-
-
-def schedule_feeds(
-    plan: Plan, settings: AbbySettings, shared: SharedParts, stack: AsyncExitStack
-) -> FeedSchedule | None:
-    """Return the schedule of the feeds, of the settings and of the web interface, if this process runs them; the stack
-    stops it."""
-    if plan.config is None or not shared.node.is_first:
-        return None
-    schedule = FeedSchedule(shared.store, settings.feeds, plan.config, plan.data.path)
-    shared.registry.register(schedule)
-    stack.push_async_callback(schedule.stop)
-    return schedule
-
-
-def schedule_look_backs(
-    plan: Plan, settings: AbbySettings, shared: SharedParts, stack: AsyncExitStack
-) -> LookBackSchedule | None:
-    """Return what looks back for entries of the List API, if this process does; the stack stops it."""
-    if plan.config is None or not shared.node.is_first or not settings.lists.look_back:
-        return None
-    schedule = LookBackSchedule(shared.store, plan.config, plan.data.path)
-    shared.registry.register(schedule)
-    stack.push_async_callback(schedule.stop)
-    return schedule
 
 
 def build_cores(

@@ -1,21 +1,21 @@
-"""The self-signed certificate of the first start: HTTPS from the first request, without an authority.
+"""Certificates of a service: the self-signed one of the first start, those that its ports show, and their renewal.
 
-It names itself and signs itself (RFC 5280 section 3.2): a client that trusts this one file trusts this one service.
+A first start signs a certificate for itself (RFC 5280 section 3.2), so that HTTPS works from the first request, without
+an authority: a client that trusts this one file trusts this one service.
 
-Certificates, keys and CA files of a running process, read again when they change.
-
-Certificates are renewed by programs that know nothing of the services that use them. So the files are looked at every
-two seconds. A pair that cannot be used, because it is half written or because only one of the two files is there yet,
-changes nothing and is tried again; connections that stand keep the certificate that they were opened with.
+Certificates are renewed by programs that know nothing of the services that use them. So a running process looks at its
+certificates, keys and CA files every two seconds, and reads again what has changed. A pair that cannot be used, because
+it is half written or because only one of the two files is there yet, changes nothing and is tried again; connections
+that stand keep the certificate that they were opened with.
 """
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -28,11 +28,12 @@ from gatepost.api.server import tls_context
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
-from gatepost.settings.keys import GuardSettings
 
 VALIDITY = timedelta(days=3650)
 # Clocks of clients may be behind.
 GRACE = timedelta(days=1)
+
+log = structlog.get_logger("gatepost")
 
 
 def ensure_certificate(data: DataFolder, hosts: Iterable[str] = ()) -> None:
@@ -93,104 +94,6 @@ def check_pair(certificate: Path, key: Path) -> None:
         raise StartError(f"The certificate {certificate} cannot be used with the key {key}: {reason}.") from None
 
 
-LOOK_SECONDS = 2.0
-
-Signature = tuple[tuple[int, int, int], ...]
-
-log = structlog.get_logger("gatepost")
-
-
-class CertificateWatch:
-    """Looks at the files of the plan in force. `renew_ports` is called when a certificate of a port has changed, with
-    what HTTPS ports show from now on; `renew_delivery` when a file for TLS towards next hops has; `trust` when the CA
-    file of the cores has."""
-
-    def __init__(
-        self,
-        plan: Callable[[], Plan | None],
-        renew_ports: Callable[[Plan, Mapping[str, ssl.SSLContext]], None],
-        renew_delivery: Callable[[], None],
-        trust: Callable[[Path], None],
-    ) -> None:
-        self._plan, self._renew_ports, self._renew_delivery, self._trust = plan, renew_ports, renew_delivery, trust
-        self._seen: dict[str, Signature] = {}
-        self._refused: Signature = ()
-        self.periodic = PeriodicWork(self.look, LOOK_SECONDS, "certificates could not be looked at", log)
-
-    async def look(self) -> None:
-        """Look once, and take over what has changed."""
-        plan = self._plan()
-        if plan is None:
-            return
-        used = (plan.certificate, plan.own_certificate, plan.guard_certificate)
-        pairs = _sign({path for pair in used if pair for path in pair})
-        if self._has_changed("pairs", pairs):
-            await self._take_pairs(plan, pairs)
-        if plan.guard and self._has_changed("delivery", files := _sign(_list_delivery_files(plan.guard))):
-            self._take_delivery_files(files)
-        if plan.abby and self._has_changed("ca", ca := _sign([plan.ca])):
-            await self._take_ca(plan, ca)
-
-    def _has_changed(self, what: str, now: Signature) -> bool:
-        """The first look only notes what the process has started with."""
-        return self._seen.setdefault(what, now) != now
-
-    async def _take_pairs(self, plan: Plan, now: Signature) -> None:
-        try:
-            contexts = await asyncio.to_thread(load_certificates, plan)
-            self._renew_ports(plan, contexts)
-        except StartError as fault:
-            if self._refused != now:
-                log.warning("changed certificate not taken over", reason=str(fault))
-            self._refused = now
-            return
-        self._seen["pairs"] = now
-        shown = plan.smtp_certificate if plan.guard else plan.certificate or plan.own_certificate
-        with contextlib.suppress(OSError, ValueError):
-            expires = f"{read_expiry(shown[0].read_bytes()):%Y-%m-%d}"
-            log.info("certificate taken over", file=str(shown[0]), expires=expires)
-
-    def _take_delivery_files(self, now: Signature) -> None:
-        try:
-            self._renew_delivery()
-        except (OSError, ValueError) as fault:
-            if self._refused != now:
-                log.warning("changed certificate towards next hops not taken over", reason=str(fault))
-            self._refused = now
-            return
-        self._seen["delivery"] = now
-        log.info("certificate and CA file towards next hops taken over")
-
-    async def _take_ca(self, plan: Plan, now: Signature) -> None:
-        try:
-            await asyncio.to_thread(plan.ca.read_bytes)
-            self._trust(plan.ca)
-        except (OSError, ValueError) as fault:
-            if self._refused != now:
-                log.warning("changed CA file not taken over", file=str(plan.ca), reason=str(fault))
-            self._refused = now
-            return
-        self._seen["ca"] = now
-        log.info("CA file taken over", file=str(plan.ca))
-
-
-def _list_delivery_files(guard: GuardSettings) -> list[Path]:
-    delivery = guard.delivery
-    return [Path(file) for file in (delivery.ca, delivery.certificate, delivery.key) if file]
-
-
-def _sign(paths: Iterable[Path]) -> Signature:
-    """Return what tells one state of files from another without reading them; a file that is missing has zeros."""
-    found = []
-    for path in sorted(paths):
-        try:
-            state = path.stat()
-            found.append((state.st_mtime_ns, state.st_size, state.st_ino))
-        except OSError:
-            found.append((0, 0, 0))
-    return tuple(found)
-
-
 def load_pair(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return the context of HTTPS with a certificate; raises `StartError` if it cannot be used with the key."""
     check_pair(certificate, key)
@@ -220,3 +123,95 @@ def smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     return context
+
+
+LOOK_SECONDS = 2.0
+
+# What the log says of files that have changed, by what they are for: that they are in use, or that they cannot be.
+_EVENTS = {
+    "ports": ("certificate taken over", "changed certificate not taken over"),
+    "next hops": (
+        "certificate and CA file towards next hops taken over",
+        "changed certificate towards next hops not taken over",
+    ),
+    "cores": ("CA file taken over", "changed CA file not taken over"),
+}
+
+Signature = tuple[tuple[int, int, int], ...]
+
+
+class CertificateWatch:
+    """Looks at the files of the plan in force. `renew_ports` is called when a certificate of a port has changed, with
+    what HTTPS ports show from now on; `renew_delivery` when a file for TLS towards next hops has; `trust` when the CA
+    file of the cores has."""
+
+    def __init__(
+        self,
+        plan: Callable[[], Plan | None],
+        renew_ports: Callable[[Plan, Mapping[str, ssl.SSLContext]], None],
+        renew_delivery: Callable[[], None],
+        trust: Callable[[Path], None],
+    ) -> None:
+        self._plan, self._renew_ports, self._renew_delivery, self._trust = plan, renew_ports, renew_delivery, trust
+        self._seen: dict[str, Signature] = {}
+        self._refused: dict[str, Signature] = {}
+        self.periodic = PeriodicWork(self.look, LOOK_SECONDS, "certificates could not be looked at", log)
+
+    async def look(self) -> None:
+        """Look once, and take over what has changed."""
+        plan = self._plan()
+        if plan is None:
+            return
+        used = (plan.certificate, plan.own_certificate, plan.guard_certificate)
+        pairs = {path for pair in used if pair for path in pair}
+        await self._renew("ports", pairs, partial(self._show_pairs, plan))
+        if plan.guard:
+            delivery = plan.guard.delivery
+            files = {Path(file) for file in (delivery.ca, delivery.certificate, delivery.key) if file}
+            await self._renew("next hops", files, self._use_delivery_files)
+        if plan.abby:
+            await self._renew("cores", {plan.ca}, partial(self._use_ca, plan.ca))
+
+    async def _renew(self, what: str, files: set[Path], use: Callable[[], Awaitable[dict[str, str]]]) -> None:
+        """Have files used anew if they have changed. The first look only notes what the process has started with."""
+        now, (taken, refused) = _sign(files), _EVENTS[what]
+        if self._seen.setdefault(what, now) == now:
+            return
+        try:
+            used = await use()
+        except (StartError, OSError, ValueError) as fault:
+            if self._refused.get(what) != now:
+                log.warning(refused, reason=str(fault))
+            self._refused[what] = now
+        else:
+            self._seen[what] = now
+            log.info(taken, **used)
+
+    async def _show_pairs(self, plan: Plan) -> dict[str, str]:
+        self._renew_ports(plan, await asyncio.to_thread(load_certificates, plan))
+        certificate, _ = plan.smtp_certificate if plan.guard else plan.certificate or plan.own_certificate
+        try:
+            return {"file": str(certificate), "expires": f"{read_expiry(certificate.read_bytes()):%Y-%m-%d}"}
+        except (OSError, ValueError):
+            return {"file": str(certificate)}
+
+    async def _use_delivery_files(self) -> dict[str, str]:
+        self._renew_delivery()
+        return {}
+
+    async def _use_ca(self, ca: Path) -> dict[str, str]:
+        await asyncio.to_thread(ca.read_bytes)
+        self._trust(ca)
+        return {"file": str(ca)}
+
+
+def _sign(paths: Iterable[Path]) -> Signature:
+    """Return what tells one state of files from another without reading them; a file that is missing has zeros."""
+    found = []
+    for path in sorted(paths):
+        try:
+            state = path.stat()
+            found.append((state.st_mtime_ns, state.st_size, state.st_ino))
+        except OSError:
+            found.append((0, 0, 0))
+    return tuple(found)

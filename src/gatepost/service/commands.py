@@ -1,13 +1,11 @@
 """`gatepost serve`, `guard` and `abby`: prepare and lock the data folder, read the files, and run the plan.
 
+A first start leads from an empty folder to a service that takes mail. Every file is written whole or not at all, and
+only if it is absent. A start that was killed in between is therefore completed by the next one, and a second start
+changes nothing. The administrator's password is the exception: only its hash is kept, so the password is shown first
+and stored afterwards; a start that is interrupted between the two shows a new one.
+
 The services are loaded only after the files were read, so that a fault in a file is reported at once.
-
-The first start: from an empty folder to a service that takes mail.
-
-Every file is written whole or not at all, and only if it is absent. A start that was killed in between is therefore
-completed by the next one, and a second start changes nothing. The administrator's password is the exception: only its
-hash is kept, so the password is shown first and stored afterwards; a start that is interrupted between the two shows a
-new one.
 """
 
 import asyncio
@@ -34,7 +32,7 @@ from gatepost.settings.keys import AbbySettings, GuardSettings
 
 if TYPE_CHECKING:
     from gatepost.service.plan import Bound, Plan
-    from gatepost.service.running import Started as Up
+    from gatepost.service.running import OnStart
     from gatepost.store.store import Store
     from gatepost.store.users import UserStore
 
@@ -230,7 +228,7 @@ def _run(
     folder: Path,
     guard: GuardSettings | None,
     abby: AbbySettings | None,
-    started: "Up",
+    started: "OnStart",
 ) -> None:
     """Run what the settings of `folder` say; `local` is the folder of the node's own files."""
     from gatepost import logs
@@ -273,7 +271,7 @@ def _run(
         systemd.replace_process(kept)
 
 
-def _serve_plan(plan: "Plan", bound: "Bound", fronts: int, started: "Up") -> bool:
+def _serve_plan(plan: "Plan", bound: "Bound", fronts: int, started: "OnStart") -> bool:
     """Serve as one process or as several; returns whether the node is to start again."""
     if fronts > 1:
         from gatepost.service.processes import run_node

@@ -1,9 +1,7 @@
-"""Build guard, the core, from its settings: workers, quarantine, relay and the HTTPS scan source.
+"""Build guard, the core, from its settings: workers, quarantine, routes, and its scan sources: HTTPS, SMTP, milter.
 
 Each part is built in one place. The service builds them once per process; commands that work beside a running service,
 such as `gatepost quarantine`, build the few that they need.
-
-Build the two sources of a core that mail servers use, SMTP and milter, from its settings.
 """
 
 import asyncio
@@ -43,7 +41,6 @@ from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname, open_outbound_routing, open_routing
-from gatepost.service.schedules import LearningSchedule
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import MilterSettings, SmtpSettings
@@ -222,18 +219,6 @@ def _pool_settings(
     )
 
 
-def schedule_learning(
-    plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack
-) -> LearningSchedule | None:
-    """Return the schedule by which pools are trained, if this process trains them; the stack stops it."""
-    if plan.config is None or not shared.node.is_first or not settings.learning.enabled:
-        return None
-    schedule = LearningSchedule(shared.store, settings.learning, plan.config, plan.data.path)
-    shared.registry.register(schedule)
-    stack.push_async_callback(schedule.stop)
-    return schedule
-
-
 class OwnCore(msgspec.Struct, frozen=True):
     """The core of this process, with the operations on the mail that it holds."""
 
@@ -308,7 +293,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     own = OwnCore(settings, guard, quarantine)
     flow = start_flow_control(settings, shared, stack)
     return CoreParts(
-        *(settings, guard, quarantine, routing, own, probe_core(guard)),
+        *(settings, guard, quarantine, routing, own, probe_core(guard.load)),
         deliveries=deliveries,
         flow=flow,
         outbound_routing=outbound_routing,

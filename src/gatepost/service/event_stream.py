@@ -1,7 +1,4 @@
-"""The event stream of a service: its outputs opened and closed, and the mail of alerts.
-
-Alerts of the web interface as an output of the event stream: followed in storage, and rebuilt when they change.
-"""
+"""The event stream of a service: its outputs, the alerts of the web interface among them, and the mail of alerts."""
 
 import asyncio
 import threading
@@ -42,8 +39,9 @@ MakesMailer = Callable[[AlertSettings], SendsMail | None]
 
 
 class WebAlerts:
-    """The alerts of the web interface; `file` are those of a file, whose receivers are left out. `is_wanted` says
-    whether there are any, and `changed` is called when that may be another."""
+    """The alerts of the web interface as an output: followed in storage, and rebuilt when they change. `file` are those
+    of a file, whose receivers are left out. `is_wanted` says whether there are any, and `changed` is called when that
+    may be another."""
 
     name, address = "web-alerts", "alerts of the web interface"
 

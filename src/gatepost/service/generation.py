@@ -10,9 +10,8 @@ Ports, storage, events and the counts of slots and connections belong to the pro
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,18 +25,19 @@ from starlette.applications import Starlette
 from gatepost import logs
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
-from gatepost.service.health import HealthWatch, NodeHealth, Probe, SmtpCounts, count_smtp
+from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_smtp
 from gatepost.service.listeners import Listeners
 from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metrics_app
 from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.schedules import Schedule
+from gatepost.service.schedules import Schedule, build_schedules
 from gatepost.settings.files import load_policies
 
 if TYPE_CHECKING:
     from gatepost.guard.answers.dns import DnsCounters
     from gatepost.milter.session import MilterPart
-    from gatepost.service.core import SmtpPart
+    from gatepost.service.api_service import ApiParts
+    from gatepost.service.core import CoreParts, SmtpPart
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
 PATIENCE_SECONDS = 60.0
@@ -61,23 +61,16 @@ class Generation(msgspec.Struct, eq=False):
     registry: CollectorRegistry
     apps: dict[str, Starlette]
     contexts: dict[str, ssl.SSLContext]
+    core: "CoreParts | None" = None
     smtp: "SmtpPart | None" = None
     milter: "MilterPart | None" = None
-    probe: Probe | None = None
-    feeds: Schedule | None = None
-    learning: Schedule | None = None
-    look_backs: Schedule | None = None
-    digests: Schedule | None = None
-    trust: Callable[[Path], None] | None = None
-    renew_delivery: Callable[[], None] | None = None
-    health: Callable[[], NodeHealth] = NodeHealth
-    dns: "Callable[[], DnsCounters] | None" = None
-    smtp_counts: Callable[[], SmtpCounts] | None = None
+    api: "ApiParts | None" = None
+    schedules: Sequence[Schedule] = ()
 
     @property
-    def schedules(self) -> tuple[Schedule | None, ...]:
-        """What this generation does by itself, as far as it does."""
-        return self.feeds, self.learning, self.look_backs, self.digests
+    def health_source(self) -> "ApiParts | CoreParts | None":
+        """What tells how the process is: the API service, if it runs here, for all of its cores."""
+        return self.api or self.core
 
     async def end(self) -> None:
         """Stop everything that this generation started."""
@@ -130,12 +123,12 @@ class Generations(Collector):
         """Let a generation that was built serve, and the one before finish."""
         before, self._current = self._current, generation
         logs.configure(generation.plan.settings.log)
-        if generation.probe:
-            self._health_watch.watch_queue(generation.probe)
-        for schedule in filter(None, before.schedules if before else ()):
-            schedule.cancel()
-        for schedule in filter(None, generation.schedules):
-            schedule.start()
+        if generation.health_source:
+            self._health_watch.watch_queue(generation.health_source.probe)
+        for schedule in before.schedules if before else ():
+            schedule.periodic.cancel()
+        for schedule in generation.schedules:
+            schedule.periodic.start()
         self._listeners.use_tls(generation.contexts)
         idle = self._listeners.use(generation.plan, generation.apps, generation.smtp, generation.milter)
         if before:
@@ -153,42 +146,30 @@ class Generations(Collector):
     async def _build_services(self, generation: Generation, shared: SharedParts) -> None:
         """Start the core, if there is one, and build an application for every port. A process that runs one of the
         services does not load the other."""
-        plan, own = generation.plan, None
+        plan, core = generation.plan, None
         pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
-            from gatepost.service.core import (
-                build_milter_source,
-                build_rest_source,
-                build_smtp_source,
-                schedule_learning,
-                start_core,
-            )
-            from gatepost.service.schedules import schedule_digests
+            from gatepost.service.core import build_milter_source, build_rest_source, build_smtp_source, start_core
 
-            core = await start_core(plan, plan.guard, shared, generation.stack)
-            own, generation.probe, generation.health = core.own, core.probe, core.describe_health
-            generation.dns = core.guard.dns_counters
+            generation.core = core = await start_core(plan, plan.guard, shared, generation.stack)
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
-            generation.renew_delivery = core.renew_tls
-            generation.learning = schedule_learning(plan, plan.guard, shared, generation.stack)
             generation.milter = build_milter_source(core, shared)
-            generation.digests = schedule_digests(plan.guard, core.routing, shared, generation.stack)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
-                generation.smtp_counts = partial(count_smtp, intake, generation.smtp.services)
                 shared.registry.register(GatewayMetrics(intake, generation.smtp.services))
             if generation.milter:
                 milters = self._listeners.milter_intake(generation.milter)
                 shared.registry.register(MilterMetrics(milters, generation.milter.services))
         if plan.abby:
-            from gatepost.service.api_service import build_api, schedule_feeds, schedule_look_backs
+            from gatepost.service.api_service import build_api
 
-            api = build_api(plan, plan.abby, shared, own)
-            generation.apps["abby"], generation.probe, generation.health = api.app, api.probe, api.describe_health
-            generation.trust = api.cores.trust
-            generation.feeds = schedule_feeds(plan, plan.abby, shared, generation.stack)
-            generation.look_backs = schedule_look_backs(plan, plan.abby, shared, generation.stack)
+            generation.api = build_api(plan, plan.abby, shared, core.own if core else None)
+            generation.apps["abby"] = generation.api.app
+        generation.schedules = build_schedules(plan, shared, core.routing if core else None)
+        for schedule in generation.schedules:
+            shared.registry.register(schedule)
+            generation.stack.push_async_callback(schedule.periodic.stop)
         if pages:
             await pages
         metrics = build_metrics_app(shared.metrics)
@@ -196,9 +177,9 @@ class Generations(Collector):
         for app in generation.apps.values():
             await generation.stack.enter_async_context(app.router.lifespan_context(app))
 
-    async def _finish(self, generation: Generation, idle: Callable[[], object]) -> None:
+    async def _finish(self, generation: Generation, idle: Callable[[], Awaitable[object]]) -> None:
         try:
-            await idle()  # type: ignore[misc]
+            await idle()
         finally:
             await generation.end()
             self._ended = merge([self._ended, _keep_counters(generation.registry)])
@@ -216,7 +197,8 @@ class Generations(Collector):
 
     def health(self) -> NodeHealth:
         """How the generation that serves is."""
-        return self._current.health() if self._current else NodeHealth("failed", "it is starting")
+        source = self._current.health_source if self._current else None
+        return source.describe_health() if source else NodeHealth("failed", "it is starting")
 
     def next_hop_fault(self) -> str:
         """Return why no route of the SMTP source has a next hop that can be reached; "" if one has or there is none."""
@@ -230,21 +212,22 @@ class Generations(Collector):
 
     def dns_counters(self) -> "DnsCounters | None":
         """Return what the resolver of the generation that serves has counted; None without a core."""
-        return self._current.dns() if self._current and self._current.dns else None
+        return self._current.core.guard.dns_counters() if self._current and self._current.core else None
 
     def smtp_counts(self) -> SmtpCounts | None:
         """Return what the SMTP source of the generation that serves has counted; None without one."""
-        return self._current.smtp_counts() if self._current and self._current.smtp_counts else None
+        part = self._current.smtp if self._current else None
+        return count_smtp(self._listeners.intake(part), part.services) if part else None
 
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""
-        if self._current and self._current.renew_delivery:
-            self._current.renew_delivery()
+        if self._current and self._current.core:
+            self._current.core.renew_tls()
 
     def trust(self, ca: Path) -> None:
         """Verify the certificates of the cores with this file, which has changed; raises `OSError`."""
-        if self._current and self._current.trust:
-            self._current.trust(ca)
+        if self._current and self._current.api:
+            self._current.api.cores.trust(ca)
 
 
 def _prepare_pages(stack: AsyncExitStack) -> asyncio.Task[None]:

@@ -1,19 +1,12 @@
-"""What is told of the health of a running service: `health.changed` when one of its parts changes its state.
+"""The health of a running service: what is wrong, what will go wrong, and who is told.
 
-Each part is looked at every two seconds, and a state counts once it was seen twice in a row: a queue that is full for
-the time of one message is no event. This runs only where events have an output.
+`ConditionWatch` looks every two seconds at what all messages need. `HealthWarnings` looks once a minute for what will
+become a fault: a certificate that ends soon, a quarantine that fills, DNS that fails, mail that SMTP puts off; mail
+flows meanwhile, if slowly, so the status of the queue does not change by it. Both write into the condition of the
+process, from which the queue's status, `/readyz`, metrics, pages and `gatepost nodes` are told.
 
-Whether the SMTP source puts mail off for reasons that lie here: its senders keep the mail and come again.
-
-Replies of our own with a 4xx code count (`smtp.replies.DEFERRALS`), and connections for which the port had no room.
-Greylisting, limits of flow control and of outbound senders are what the operator has asked for, a recipient that the
-next hop does not take is the word of that server, and a 5xx reply leaves nothing to wait for.
-
-What will become a fault of a running service: a certificate that ends soon, a quarantine that fills, DNS that fails,
-mail that SMTP puts off.
-
-Each is looked at once a minute and written into the condition of the process, from which pages, events and alerts are
-told (see `health`). Mail flows meanwhile, if slowly, so the queue's status does not change by it.
+`HealthWatch` emits `health.changed` when a part changes its state. It looks every two seconds, and a state counts once
+it was seen twice in a row: a queue that is full for the time of one message is no event.
 """
 
 import asyncio
@@ -22,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 import structlog
@@ -44,20 +37,7 @@ if TYPE_CHECKING:
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.services import Services
 
-
-WATCH_SECONDS = 2.0
-STORAGE_SECONDS = 5.0
-# What spool, quarantine and database need to take anything at all.
-LEAST_FREE = 16 << 20
-SEEN_UNTIL_TOLD = 2
-# A uid that no tenant has: looking it up shows whether storage answers.
-_NO_TENANT = "00000000-0000-0000-0000-000000000000"
-
 log = structlog.get_logger("gatepost")
-
-Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp"]
-Seen: TypeAlias = tuple[HealthState, str]
-Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
 COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
 
@@ -72,10 +52,15 @@ class NodeHealth(msgspec.Struct, frozen=True):
     slowed: str = ""
 
 
-class HasLoad(Protocol):
-    """A core of this process."""
+def state_of(load: "Load") -> HealthState:
+    """Return the health that a load means: a full core takes no message."""
+    return "failed" if load.full or load.fault else "degraded" if load.throttling or load.slowed else "ok"
 
-    def load(self) -> "Load": ...
+
+WATCH_SECONDS = 2.0
+STORAGE_SECONDS = 5.0
+# What spool, quarantine and database need to take anything at all.
+LEAST_FREE = 16 << 20
 
 
 class ConditionWatch:
@@ -135,114 +120,13 @@ class ConditionWatch:
         return ""
 
 
-async def check_storage(store: Store) -> str | None:
-    """Return why the service is not ready; None if storage answers."""
-    try:
-        await store.tenant(_NO_TENANT)
-    except StorageError:
-        return "storage cannot be read"
-    return None
-
-
-def probe_storage(store: Store) -> Probe:
-    """Return a probe of the storage: it fails where it cannot be read, and is degraded where commits failed lately."""
-    known = store.counters().failures
-
-    async def probe() -> Seen:
-        nonlocal known
-        before, known = known, store.counters().failures
-        if reason := await check_storage(store):
-            return "failed", reason
-        return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")
-
-    return probe
-
-
-def state_of(load: "Load") -> HealthState:
-    """Return the health that a load means: a full core takes no message."""
-    return "failed" if load.full or load.fault else "degraded" if load.throttling or load.slowed else "ok"
-
-
-def probe_core(core: HasLoad) -> Probe:
-    """Return a probe of the queue of one core, for a process without the API service."""
-
-    async def probe() -> Seen:
-        load = core.load()
-        if load.fault or load.slowed:
-            return state_of(load), load.fault or load.slowed
-        return state_of(load), f"{load.in_processing} of {load.maximum} slots in use"
-
-    return probe
-
-
-def probe_cores(cores: "Cores") -> Probe:
-    """Return a probe of the queue of all cores: `messageQueueStatus`, as the API answers it."""
-
-    async def probe() -> Seen:
-        status = await cores.status()
-        return COLOURS[status], f"messageQueueStatus is {status}"
-
-    return probe
-
-
-def probe_warning(condition: Condition, component: Component) -> Probe:
-    """Return a probe of something that is well until it is warned of."""
-
-    async def probe() -> Seen:
-        text = condition.warnings.get(component, "")
-        return ("degraded", text) if text else ("ok", "")
-
-    return probe
-
-
-class HealthWatch:
-    """Looks at the parts of a service from `start` to `stop`, and emits what changed."""
-
-    def __init__(self, events: Emits, store: Store, seconds: float = WATCH_SECONDS) -> None:
-        self._events = events
-        self._probes: dict[Component, Probe] = {"storage": probe_storage(store)}
-        self._told: dict[Component, HealthState] = {}
-        self._seen: dict[Component, tuple[HealthState, int]] = {}
-        self._periodic = PeriodicWork(self.look, seconds, "the health of the service could not be seen", log)
-
-    def watch_queue(self, probe: Probe) -> None:
-        """Set the probe of the queue; that of the API service replaces that of a core."""
-        self._probes["messageQueue"] = probe
-
-    def watch_warnings(self, condition: Condition) -> None:
-        """Tell of warnings, too; `health_warnings` looks for them."""
-        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp")
-        for component in warned:
-            self._probes[component] = probe_warning(condition, component)
-
-    def start(self) -> None:
-        """Start to look."""
-        self._periodic.start()
-
-    async def stop(self) -> None:
-        """Stop looking."""
-        await self._periodic.stop()
-
-    async def look(self) -> None:
-        """Look at every part once."""
-        for component, probe in self._probes.items():
-            state, reason = await probe()
-            last, times = self._seen.get(component, (state, 0))
-            times = times + 1 if state == last else 1
-            self._seen[component] = state, times
-            before = self._told.get(component, "ok")
-            if state != before and times >= SEEN_UNTIL_TOLD:
-                self._told[component] = state
-                self._events.emit(HealthChanged, component=component, before=before, after=state, reason=reason)
-
-
 # The last looks, one a minute; so many transactions of that time, and this share of them, are more than an accident.
-LOOKS = 5
-PUT_OFF, SHARE = 5, 0.2
+DEFERRAL_LOOKS = 5
+MIN_DEFERRED, DEFERRED_SHARE = 5, 0.2
 
-Reason: TypeAlias = Deferral | Literal["connections"]
+DeferralReason: TypeAlias = Deferral | Literal["connections"]
 
-REASONS: dict[Reason, str] = {
+DEFERRAL_REASONS: dict[DeferralReason, str] = {
     "slots": "no slot was free (maxGuardRequestsInProcessing)",
     "spool": "the spool had no room",
     "failure": "storage or another part failed, see the log",
@@ -258,23 +142,29 @@ class SmtpCounts(msgspec.Struct, frozen=True):
     were put off."""
 
     attempts: int = 0
-    put_off: Counter[Reason] = msgspec.field(default_factory=Counter)
+    put_off: Counter[DeferralReason] = msgspec.field(default_factory=Counter)
 
 
 def count_smtp(intake: "Intake", services: "Services") -> SmtpCounts:
     """Return what an SMTP source has counted."""
     full = intake.turned_away_full
-    put_off: Counter[Reason] = Counter({"connections": full})
+    put_off: Counter[DeferralReason] = Counter({"connections": full})
     for reason, times in services.deferred.items():
         put_off[reason] = times
     return SmtpCounts(services.attempts + full, put_off)
 
 
 class DeferralWatch:
-    """Compares the counts of the last minutes."""
+    """Whether the SMTP source puts mail off for reasons that lie here, by the counts of the last minutes. Its senders
+    keep the mail and come again.
+
+    Replies of our own with a 4xx code count (`smtp.replies.DEFERRALS`), and connections for which the port had no room.
+    Greylisting, limits of flow control and of outbound senders are what the operator has asked for, a recipient that
+    the next hop does not take is the word of that server, and a 5xx reply leaves nothing to wait for.
+    """
 
     def __init__(self) -> None:
-        self._seen: deque[SmtpCounts] = deque([SmtpCounts()], maxlen=LOOKS + 1)
+        self._seen: deque[SmtpCounts] = deque([SmtpCounts()], maxlen=DEFERRAL_LOOKS + 1)
 
     def warn(self, counts: SmtpCounts | None) -> str:
         """Return what is wrong with the time since the oldest look; "" if nothing is, and without a source."""
@@ -288,14 +178,14 @@ class DeferralWatch:
         self._seen.append(counts)
         reasons = counts.put_off - before.put_off
         attempts, late = counts.attempts - before.attempts, reasons.total()
-        if late < PUT_OFF or late < attempts * SHARE:
+        if late < MIN_DEFERRED or late < attempts * DEFERRED_SHARE:
             return ""
         worst, times = reasons.most_common(1)[0]
-        because = "because" if times == late else "mostly because"
-        return f"SMTP puts mail off: {late:,} of {attempts:,} messages of the last minutes, {because} {REASONS[worst]}"
+        because = f"{'because' if times == late else 'mostly because'} {DEFERRAL_REASONS[worst]}"
+        return f"SMTP puts mail off: {late:,} of {attempts:,} messages of the last minutes, {because}"
 
 
-LOOK_SECONDS = 60.0
+WARNING_SECONDS = 60.0
 CERTIFICATE_DAYS = 14
 QUARANTINE_SHARE = 0.8
 # So many questions of a minute say something about DNS, and this share of them may fail: names of strangers often do.
@@ -317,7 +207,7 @@ class HealthWarnings:
         self._condition, self._store, self._plan, self._dns, self._smtp = condition, store, plan, dns, smtp
         self._deferrals = DeferralWatch()
         self._asked: tuple[int, int] = (0, 0)
-        self.periodic = PeriodicWork(self.look, LOOK_SECONDS, "warnings could not be looked for", log)
+        self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
     async def look(self) -> None:
         """Look once."""
@@ -376,3 +266,91 @@ def warn_of_certificates(plan: Plan, now: datetime) -> str:
         return ""
     ends = "has ended" if days < 0 else "ends today" if days == 0 else f"ends in {days} days"
     return f"the certificate {file.name} {ends}"
+
+
+# A uid that no tenant has: looking it up shows whether storage answers.
+_NO_TENANT = "00000000-0000-0000-0000-000000000000"
+SEEN_UNTIL_TOLD = 2
+
+Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp"]
+Seen: TypeAlias = tuple[HealthState, str]
+Probe: TypeAlias = Callable[[], Awaitable[Seen]]
+
+
+def probe_storage(store: Store) -> Probe:
+    """Return a probe of the storage: it fails where it cannot be read, and is degraded where commits failed lately."""
+    known = store.counters().failures
+
+    async def probe() -> Seen:
+        nonlocal known
+        before, known = known, store.counters().failures
+        try:
+            await store.tenant(_NO_TENANT)
+        except StorageError:
+            return "failed", "storage cannot be read"
+        return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")
+
+    return probe
+
+
+def probe_core(load: "Callable[[], Load]") -> Probe:
+    """Return a probe of the queue of one core, for a process without the API service."""
+
+    async def probe() -> Seen:
+        now = load()
+        return state_of(now), now.fault or now.slowed or f"{now.in_processing} of {now.maximum} slots in use"
+
+    return probe
+
+
+def probe_cores(cores: "Cores") -> Probe:
+    """Return a probe of the queue of all cores: `messageQueueStatus`, as the API answers it."""
+
+    async def probe() -> Seen:
+        status = await cores.status()
+        return COLOURS[status], f"messageQueueStatus is {status}"
+
+    return probe
+
+
+def probe_warning(condition: Condition, component: Component) -> Probe:
+    """Return a probe of something that is well until it is warned of."""
+
+    async def probe() -> Seen:
+        text = condition.warnings.get(component, "")
+        return ("degraded", text) if text else ("ok", "")
+
+    return probe
+
+
+class HealthWatch:
+    """Looks at the parts of a service, and emits what changed."""
+
+    def __init__(self, events: Emits, store: Store) -> None:
+        self._events = events
+        self._probes: dict[Component, Probe] = {"storage": probe_storage(store)}
+        self._told: dict[Component, HealthState] = {}
+        self._seen: dict[Component, tuple[HealthState, int]] = {}
+        self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the health of the service could not be seen", log)
+
+    def watch_queue(self, probe: Probe) -> None:
+        """Set the probe of the queue; that of the API service replaces that of a core."""
+        self._probes["messageQueue"] = probe
+
+    def watch_warnings(self, condition: Condition) -> None:
+        """Tell of warnings, too, which `HealthWarnings` looks for."""
+        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp")
+        for component in warned:
+            self._probes[component] = probe_warning(condition, component)
+
+    async def look(self) -> None:
+        """Look at every part once."""
+        for component, probe in self._probes.items():
+            state, reason = await probe()
+            last, times = self._seen.get(component, (state, 0))
+            times = times + 1 if state == last else 1
+            self._seen[component] = state, times
+            before = self._told.get(component, "ok")
+            if state != before and times >= SEEN_UNTIL_TOLD:
+                self._told[component] = state
+                self._events.emit(HealthChanged, component=component, before=before, after=state, reason=reason)

@@ -1,40 +1,28 @@
-"""The ports of a process, which stay open while what stands behind them is replaced.
+"""The ports of a process: its servers, which stay while what stands behind them is replaced.
 
 HTTP: connections belong to the port, and each request goes to the application that is newest when it begins; so a
 client that keeps its connection open notices nothing. SMTP: a session keeps the services that it began with; when
 others take over, it ends with 421 after its current message (RFC 5321 section 3.8), and the client comes again. Milter:
 a connection stays, and each message is handled by the services that are newest when it begins.
-
-HTTP servers in one event loop, started together and stopped together.
-
-The first SIGINT or SIGTERM lets requests in flight finish, the second ends the process at once. The second loses
-nothing that was answered: an answer is sent only when its record is on disk.
 """
 
 import asyncio
 import contextlib
-import os
-import signal
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 import uvicorn
-import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
 from gatepost.api.server import server_config
-from gatepost.node_memory import Tally
-from gatepost.service.certificates import check_pair, find_pair, load_pair
+from gatepost.service.certificates import check_pair, find_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, allow_reuse
-from gatepost.service.systemd import notify_stopping
 from gatepost.settings.scan_sources import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -46,7 +34,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gatepost")
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 HANDSHAKE_SECONDS = 10.0
 # How long a client may take to answer the end of TLS (RFC 8446 section 6.1); one that is idle may never do.
 FAREWELL_SECONDS = 0.5
@@ -169,86 +156,8 @@ def _listen(sockets: Sequence[socket.socket]) -> Sequence[socket.socket]:
     return sockets
 
 
-def build_server(
-    app: Any,
-    bound: Sequence[socket.socket],
-    pair: tuple[Path, Path] | None = None,
-    connections: ConnectionSettings | None = None,
-    *,
-    tally: Tally | None = None,
-    balance: AcceptBalance | None = None,
-) -> Server:
-    """Build a server for an application on bound sockets, with HTTPS if there is a certificate and key, and with the
-    limits of these settings. `tally` and `balance` are set where several processes serve the port."""
-    certificate, key = pair or (None, None)
-    if certificate and key:
-        load_pair(certificate, key)
-    limits = connections or ConnectionSettings()
-    counted = ConnectionLimits(
-        limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts, trusts_loopback=True, tally=tally
-    )
-    return Server(server_config(app, certificate=certificate, key=key), bound, counted, balance)
-
-
-def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool = False) -> None:
-    """Run a service in a new event loop; `main` gets the event that asks it to stop.
-
-    A process that a parent has started ends at once only when the parent kills it: a service manager may signal both,
-    and a second signal then says nothing.
-    """
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run_until_signal(main, is_child=is_child))
-
-
-async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop.set if is_child else partial(_handle_signal, stop, number))
-    await main(stop)
-
-
-def _handle_signal(stop: asyncio.Event, number: int) -> None:
-    if stop.is_set():
-        log.warning("stopped at once", signal=signal.Signals(number).name)
-        os._exit(128 + number)
-    log.info("stopping", signal=signal.Signals(number).name)
-    notify_stopping()
-    stop.set()
-
-
-async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callable[[], Awaitable[None]]) -> None:
-    """Serve until asked to stop or until one server fails; in either case all of them end."""
-    tasks = [asyncio.create_task(server.run_here()) for server in servers]
-    try:
-        if await _wait_for_first(tasks, _wait_until_ready(servers)):
-            await started()
-            await _wait_for_first(tasks, stop.wait())
-    finally:
-        for server in servers:
-            server.should_exit = True
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-
-
-async def _wait_until_ready(servers: Sequence[Serves]) -> None:
-    for server in servers:
-        await server.ready.wait()
-
-
-async def _wait_for_first(tasks: Sequence[asyncio.Task[None]], awaited: Coroutine[Any, Any, Any]) -> bool:
-    """Wait; return whether `awaited` finished before any of the tasks."""
-    waiter = asyncio.create_task(awaited)
-    await asyncio.wait([*tasks, waiter], return_when=asyncio.FIRST_COMPLETED)
-    if waiter.done():
-        return True
-    waiter.cancel()
-    return False
-
-
-HTTP_PORTS = ("guard", "abby", "metrics", "guard metrics")
+METRICS_PORTS = ("metrics", "guard metrics")
+HTTP_PORTS = ("guard", "abby", *METRICS_PORTS)
 
 
 class _Application:
@@ -305,16 +214,28 @@ class Listeners:
     def __init__(self, plan: Plan, bound: Bound, node: SingleProcess) -> None:
         self._apps: dict[str, SwitchedApp] = {}
         self._http: dict[str, Server] = {}
-        for name in (name for name in HTTP_PORTS if name in bound):
-            app = self._apps[name] = SwitchedApp()
-            tally, balance = node.connections(name), node.balance(name)
-            pair, limits = find_pair(plan, name), _limits_of(plan, name)
-            if name in ("metrics", "guard metrics"):
-                tally = balance = None
-            self._http[name] = build_server(app, bound[name], pair, limits, tally=tally, balance=balance)
         self._smtp: Intake | None = None
         self._milter: MilterIntake | None = None
         self._node, self._bound = node, bound
+        for name in (name for name in HTTP_PORTS if name in bound):
+            app = self._apps[name] = SwitchedApp()
+            self._http[name] = self._build_server(plan, name, app)
+
+    def _build_server(self, plan: Plan, name: str, app: ASGIApp) -> Server:
+        """Build a server on bound sockets, with HTTPS where there is a certificate; raises `StartError` if that cannot
+        be used. Connections to the ports of metrics are not counted over the processes of a node."""
+        pair, limits = find_pair(plan, name), _limits_of(plan, name)
+        if pair:
+            check_pair(*pair)
+        certificate, key = pair or (None, None)
+        is_counted = name not in METRICS_PORTS
+        counted = ConnectionLimits(
+            *(limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts),
+            trusts_loopback=True,
+            tally=self._node.connections(name) if is_counted else None,
+        )
+        balance = self._node.balance(name) if is_counted else None
+        return Server(server_config(app, certificate=certificate, key=key), self._bound[name], counted, balance)
 
     @property
     def servers(self) -> list[Serves]:

@@ -195,6 +195,11 @@ class Plan(msgspec.Struct, frozen=True):
         return "guard" if self.guard else "abby"
 
     @property
+    def services(self) -> tuple[str, ...]:
+        """The names of the services that run here."""
+        return tuple(name for name, settings in (("guard", self.guard), ("abby", self.abby)) if settings)
+
+    @property
     def models(self) -> Path:
         """The folder of text models: that of the published version, if one is in force."""
         published = self.config != self.local and self.config
@@ -255,7 +260,6 @@ class SharedParts(msgspec.Struct, frozen=True):
     spool: Spool
     policies: PoliciesInForce
     registry: CollectorRegistry
-    bound: Bound
     node: SingleProcess
     events: Emits = NO_EVENTS
     metrics: Callable[[], bytes] = bytes

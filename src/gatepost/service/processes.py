@@ -12,15 +12,11 @@ yet wait for the next. What an ended front held in the memory of the node is giv
 A control socket leads to each child. A child says on it that it serves, or why it cannot. Its end tells a child that
 the parent has gone; then the child stops as if it had been asked to.
 
+For a reload the parent reads the files once and sends the settings to every front. Each front builds what they need
+beside what it serves with, and says that it is prepared or why it cannot be. Only when all are prepared does the parent
+have them take over; otherwise all drop what they built, and the settings before stay in force in every process.
+
 SIGTERM and SIGINT let requests in flight finish: fronts first, then the writer. A second signal ends all at once.
-
-A reload of a node of several processes, as its parent leads it.
-
-The parent reads the files once and sends the settings to every front. Each front builds what they need beside what it
-serves with, and says that it is prepared or why it cannot be. Only when all are prepared does the parent have them take
-over; otherwise all drop what they built, and the settings before stay in force in every process.
-
-What the children of a node do: a front serves connections, the writer writes a SQLite file for all of them.
 """
 
 import asyncio
@@ -46,11 +42,10 @@ import structlog
 from gatepost.service import systemd
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generation, Generations
-from gatepost.service.listeners import run
 from gatepost.service.node import NodeCells, NodeProcess
 from gatepost.service.plan import Bound, Plan, release_ports
 from gatepost.service.reloading import ReadFiles, ReloadOutcome, read_again, report_outcome
-from gatepost.service.running import Started, run_plan
+from gatepost.service.running import OnStart, run, run_plan
 from gatepost.service.watchdogs import LOOK_SECONDS, FrontWatchdog
 from gatepost.settings.faults import ConfigError
 from gatepost.store import sqlite_file_of
@@ -58,12 +53,157 @@ from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 from gatepost.store.writer_process import WriterServer, WriterSocket
 
-PREPARE, TAKE_OVER, DROP = b"prepare", b"take over", b"drop"
-PREPARED, UNPREPARED = b"prepared", b"unprepared "
-RELOAD, RESTART, OUTCOME = b"reload ", b"restart", b"outcome "
+# What a child says on its control socket: that it serves, or why it ends.
+READY, FAILED = b"ready", b"failed "
+# What a front says besides: it asks for a reload or a restart of the node, and answers `PREPARE`.
+RELOAD, RESTART, PREPARED, UNPREPARED = b"reload ", b"restart", b"prepared", b"unprepared "
+# What the parent says to a front: all fronts serve; steps of a reload; what came of one that this front asked for. With
+# `RESTART` it has a front end, which is then replaced.
+ALL_READY, PREPARE, TAKE_OVER, DROP, OUTCOME = b"all ready", b"prepare", b"take over", b"drop", b"outcome "
+MAX_WORDS = 4096
+MAX_REASON = 4000
+
 # What building everything may take on a machine that is busy.
 PREPARE_SECONDS = 120.0
-MAX_SETTINGS = 64 << 20
+# How long the parent waits before it replaces a child that has ended: the first time, and at most.
+PAUSE_SECONDS = (0.05, 5.0)
+# A child that has lived so long failed for a reason of its own, and is replaced at once.
+SETTLED_SECONDS = 10.0
+MAX_ADDRESSES = 1 << 16
+# The number of the writer among the children; fronts count from 0.
+WRITER = -1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+log = structlog.get_logger("gatepost")
+
+
+def run_front(
+    plan: Plan, bound: Bound, cells: NodeCells, number: int, control: socket.socket, started: OnStart
+) -> None:
+    """Serve as one of the fronts until asked to stop, or until the parent has gone."""
+    try:
+        run(partial(_serve, plan, bound, NodeProcess(cells, number), control, started), is_child=True)
+    except StorageError as fault:
+        raise StartError(str(fault)) from None
+
+
+def run_writer(file: Path, data_folder: Path, listening: socket.socket, control: socket.socket) -> None:
+    """Write for all fronts until the parent has closed the control socket and the last front has left."""
+    # Fronts that finish their requests need it: a signal to all processes of a service must not end it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        server = WriterServer(file, data_folder, listening, control)
+    except StorageError as fault:
+        raise StartError(str(fault)) from None
+    control.send(READY)
+    server.run()
+
+
+def _share_workers(plan: Plan, front: NodeProcess) -> Plan:
+    """Return the plan of one front: it has its part of the analysis processes."""
+    if plan.guard is None:
+        return plan
+    few, more = divmod(plan.guard.worker_processes, front.members)
+    own = plan.guard.model_copy(update={"worker_processes": max(1, few + (front.number < more))})
+    return msgspec.structs.replace(plan, guard=own)
+
+
+async def _serve(
+    plan: Plan, bound: Bound, node: NodeProcess, control: socket.socket, started: OnStart, stop: asyncio.Event
+) -> None:
+    control.setblocking(False)
+    parent = FrontControl(plan, node, control, stop)
+    asyncio.get_running_loop().add_reader(control.fileno(), parent.listen)
+    greeting: list[asyncio.Task[None]] = []
+
+    async def greet(port: int, store: Store) -> None:
+        """Tell the operator once all processes serve; the parent says so only at the start of the node."""
+        await parent.all_ready.wait()
+        await started(port, store)
+
+    async def say_ready(port: int, store: Store) -> None:
+        control.send(READY)
+        if node.is_first:
+            greeting.append(asyncio.create_task(greet(port, store)))
+
+    await run_plan(_share_workers(plan, node), stop, say_ready, bound, node, parent)
+
+
+class FrontControl:
+    """What a front and its parent tell each other. `plan` is that of the whole node."""
+
+    def __init__(self, plan: Plan, node: NodeProcess, control: socket.socket, stop: asyncio.Event) -> None:
+        self.all_ready = asyncio.Event()
+        self._plan, self._node, self._control, self._stop = plan, node, control, stop
+        self._generations: Generations | None = None
+        self._building: asyncio.Task[None] | None = None
+        self._built: Generation | None = None
+        self._plan_built = plan
+        self._outcome: asyncio.Future[ReloadOutcome] | None = None
+
+    def attach(self, generations: Generations) -> None:
+        """Set what reloads."""
+        self._generations = generations
+
+    def listen(self) -> None:
+        """Take the next words of the parent; its end is the end of this process."""
+        try:
+            words, descriptors, _, _ = socket.recv_fds(self._control, MAX_WORDS, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            words, descriptors = b"", []
+        if not words:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._stop.set()
+        elif words == PREPARE:
+            self._building = asyncio.create_task(self._prepare(_receive_settings(descriptors, self._plan)))
+        elif words == TAKE_OVER:
+            self._take_over()
+        elif words == DROP:
+            self._building = asyncio.create_task(self._drop(self._building))
+        elif words == RESTART:
+            self._stop.set()
+        elif words == ALL_READY:
+            self.all_ready.set()
+        elif words.startswith(OUTCOME) and self._outcome and not self._outcome.done():
+            self._outcome.set_result(msgspec.json.decode(words.removeprefix(OUTCOME), type=ReloadOutcome))
+
+    async def reload(self, folder: Path) -> ReloadOutcome:
+        """Have all processes of the node read the files of a folder; returns when they have, or have not."""
+        self._outcome = asyncio.get_running_loop().create_future()
+        self._control.send(RELOAD + os.fsencode(folder))
+        return await self._outcome
+
+    def restart(self) -> None:
+        """Have the whole node restart."""
+        self._control.send(RESTART)
+
+    async def _prepare(self, plan: Plan) -> None:
+        assert self._generations is not None
+        await self._drop(None)
+        try:
+            self._built = await self._generations.build(_share_workers(plan, self._node))
+        except (ConfigError, StartError, StorageError) as fault:
+            self._control.send(UNPREPARED + str(fault).encode()[:MAX_REASON])
+            return
+        self._plan_built = plan
+        self._control.send(PREPARED)
+
+    def _take_over(self) -> None:
+        if self._built and self._generations:
+            self._generations.take_over(self._built)
+            self._plan, self._built = self._plan_built, None
+
+    async def _drop(self, building: asyncio.Task[None] | None) -> None:
+        """End what was built and is not wanted."""
+        if building:
+            building.cancel()
+            await asyncio.gather(building, return_exceptions=True)
+        if self._built:
+            built, self._built = self._built, None
+            await built.end()
 
 
 class NodeReload:
@@ -144,7 +284,6 @@ class NodeReload:
         read, self._read, self.deadline = self._read, None, None
         self._waiting, self._prepared = set(), set()
         report_outcome(self.plan, read, outcome)
-        systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")
         if self._asker is not None and (control := self._fronts().get(self._asker)):
             _send(control, OUTCOME + _encode(outcome))
         if self._next:
@@ -177,7 +316,7 @@ def _send_settings(control: socket.socket, plan: Plan) -> bool:
     return True
 
 
-def receive_settings(descriptors: Iterable[int], plan: Plan) -> Plan:
+def _receive_settings(descriptors: Iterable[int], plan: Plan) -> Plan:
     """Return the plan that the parent has sent, in a front with this plan."""
     for descriptor in descriptors:
         with os.fdopen(descriptor, "rb") as stream:
@@ -185,155 +324,6 @@ def receive_settings(descriptors: Iterable[int], plan: Plan) -> Plan:
             guard, abby, config = pickle.load(stream)  # noqa: S301  from the parent, through a descriptor of its own
             return msgspec.structs.replace(plan, guard=guard, abby=abby, config=config)
     return plan
-
-
-MAX_REASON = 4000
-
-
-def run_front(
-    plan: Plan, bound: Bound, cells: NodeCells, number: int, control: socket.socket, started: Started
-) -> None:
-    """Serve as one of the fronts until asked to stop, or until the parent has gone."""
-    try:
-        run(partial(_serve, plan, bound, NodeProcess(cells, number), control, started), is_child=True)
-    except StorageError as fault:
-        raise StartError(str(fault)) from None
-
-
-def run_writer(file: Path, data_folder: Path, listening: socket.socket, control: socket.socket) -> None:
-    """Write for all fronts until the parent has closed the control socket and the last front has left."""
-    # Fronts that finish their requests need it: a signal to all processes of a service must not end it.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    try:
-        server = WriterServer(file, data_folder, listening, control)
-    except StorageError as fault:
-        raise StartError(str(fault)) from None
-    control.send(READY)
-    server.run()
-
-
-def _share_workers(plan: Plan, number: int, fronts: int) -> Plan:
-    """Return the plan of one front: it has its part of the analysis processes."""
-    if plan.guard is None:
-        return plan
-    few, more = divmod(plan.guard.worker_processes, fronts)
-    own = plan.guard.model_copy(update={"worker_processes": max(1, few + (number < more))})
-    return msgspec.structs.replace(plan, guard=own)
-
-
-async def _serve(
-    plan: Plan, bound: Bound, node: NodeProcess, control: socket.socket, started: Started, stop: asyncio.Event
-) -> None:
-    control.setblocking(False)
-    parent = FrontControl(plan, node, control, stop)
-    asyncio.get_running_loop().add_reader(control.fileno(), parent.listen)
-    greeting: list[asyncio.Task[None]] = []
-
-    async def say_ready(port: int, store: Store) -> None:
-        control.send(READY)
-        if node.is_first:
-            greeting.append(asyncio.create_task(_greet(parent.all_ready, started, port, store)))
-
-    own = _share_workers(plan, node.number, node.members)
-    await run_plan(own, stop, say_ready, bound, node, parent)
-
-
-async def _greet(all_ready: asyncio.Event, started: Started, port: int, store: Store) -> None:
-    """Tell the operator once all processes serve; the parent says so only at the start of the node."""
-    await all_ready.wait()
-    await started(port, store)
-
-
-class FrontControl:
-    """What a front and its parent tell each other. `plan` is that of the whole node."""
-
-    def __init__(self, plan: Plan, node: NodeProcess, control: socket.socket, stop: asyncio.Event) -> None:
-        self.all_ready = asyncio.Event()
-        self._plan, self._node, self._control, self._stop = plan, node, control, stop
-        self._generations: Generations | None = None
-        self._building: asyncio.Task[None] | None = None
-        self._built: Generation | None = None
-        self._plan_built = plan
-        self._outcome: asyncio.Future[ReloadOutcome] | None = None
-
-    def attach(self, generations: Generations) -> None:
-        """Set what reloads."""
-        self._generations = generations
-
-    def listen(self) -> None:
-        """Take the next words of the parent; its end is the end of this process."""
-        try:
-            words, descriptors, _, _ = socket.recv_fds(self._control, MAX_WORDS, 1)
-        except BlockingIOError:
-            return
-        except OSError:
-            words, descriptors = b"", []
-        if not words:
-            asyncio.get_running_loop().remove_reader(self._control.fileno())
-            self._stop.set()
-        elif words == PREPARE:
-            plan = receive_settings(descriptors, self._plan)
-            self._building = asyncio.create_task(self._prepare(plan))
-        elif words == TAKE_OVER:
-            self._take_over()
-        elif words == DROP:
-            self._building = asyncio.create_task(self._drop(self._building))
-        elif words == RESTART:
-            self._stop.set()
-        elif words.startswith(OUTCOME):
-            if self._outcome and not self._outcome.done():
-                self._outcome.set_result(msgspec.json.decode(words.removeprefix(OUTCOME), type=ReloadOutcome))
-        else:
-            self.all_ready.set()
-
-    async def reload(self, folder: Path) -> ReloadOutcome:
-        """Have all processes of the node read the files of a folder; returns when they have, or have not."""
-        self._outcome = asyncio.get_running_loop().create_future()
-        self._control.send(RELOAD + os.fsencode(folder))
-        return await self._outcome
-
-    def restart(self) -> None:
-        """Have the whole node restart."""
-        self._control.send(RESTART)
-
-    async def _prepare(self, plan: Plan) -> None:
-        assert self._generations is not None
-        await self._drop(None)
-        try:
-            own = _share_workers(plan, self._node.number, self._node.members)
-            self._built = await self._generations.build(own)
-        except (ConfigError, StartError, StorageError) as fault:
-            self._control.send(UNPREPARED + str(fault).encode()[:MAX_REASON])
-            return
-        self._plan_built = plan
-        self._control.send(PREPARED)
-
-    def _take_over(self) -> None:
-        if self._built and self._generations:
-            self._generations.take_over(self._built)
-            self._plan, self._built = self._plan_built, None
-
-    async def _drop(self, building: asyncio.Task[None] | None) -> None:
-        """End what was built and is not wanted."""
-        if building:
-            building.cancel()
-            await asyncio.gather(building, return_exceptions=True)
-        if self._built:
-            built, self._built = self._built, None
-            await built.end()
-
-
-PAUSE_SECONDS = (0.05, 5.0)
-# A child that has lived so long failed for a reason of its own, and is replaced at once.
-SETTLED_SECONDS = 10.0
-READY, FAILED, ALL_READY = b"ready", b"failed ", b"all ready"
-MAX_WORDS = 4096
-MAX_ADDRESSES = 1 << 16
-WRITER = -1
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-log = structlog.get_logger("gatepost")
 
 
 # What each process does, by its number: it gets the plan in force and its control socket.
@@ -352,7 +342,7 @@ class _Child(msgspec.Struct):
     reason: str = ""
 
 
-def run_node(plan: Plan, bound: Bound, fronts: int, started: Started) -> bool:
+def run_node(plan: Plan, bound: Bound, fronts: int, started: OnStart) -> bool:
     """Run as many front processes until asked to stop; `started` is called in the first of them once all serve.
     Returns whether the node is to be started again. Raises `StartError` if it cannot start.
     """

@@ -1,22 +1,14 @@
-"""The content of a version: read and checked from the files of one machine, and written out as files for another.
+"""Published versions of the configuration: what they hold, how they differ, and which one a node runs.
 
-A version has the two files without their local keys (`settings/section.py`), and the policies, rules and models that
-they name. It holds no secret: a secret key must be a reference (`${env:…}`, `${file:…}`), which each node resolves.
-On a node, the files of a version and the local keys of the node's own files make a folder that is read as any other.
+A version is read and checked from the files of one machine, and written out as files for another. It has the two files
+without their local keys (`settings/section.py`), and the policies, rules and models that they name. It holds no
+secret: a secret key must be a reference (`${env:…}`, `${file:…}`), which each node resolves. On a node, the files of a
+version and the local keys of the node's own files make a folder that is read as any other.
 
-What a node keeps in its data folder of the versions that it runs: which one, in which folder, and one that it tries.
-
-A node that is killed at any moment starts with one whole version: the folder of a version is complete before it is
-named here, and the name is replaced in one step. A version that needs a restart is noted as tried before the restart.
-If the start with it fails, or the process ends before it was healthy, the next start uses the version before.
-
-What differs between two versions, for people; a secret is never part of it.
-
-What the pages of the web interface need to know of versions, which are files of this node.
-
-A draft begins with the running version, or with this node's files where nothing was published yet. Tokens of the Email
-Scanning API that stand in clear in these files become their hashes: a version holds no secret, and whoever has a token
-can go on using it.
+A node that is killed at any moment starts with one whole version (`NodeFiles`): the folder of a version is complete
+before it is named, and the name is replaced in one step. A version that needs a restart is noted as tried before the
+restart. If the start with it fails, or the process ends before it was healthy, the next start uses the version before.
+How nodes take versions over, one after the other, is in `rollout`.
 """
 
 import copy
@@ -26,9 +18,9 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -44,6 +36,8 @@ from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
 from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20
+# Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
+MIN_TOKEN = 32
 MODEL_NAMES = ("*.npz", "marked.json")
 RULE_ENDINGS = frozenset({".yar", ".yara"})
 DOCUMENTS: dict[str, tuple[Path, type[Section]]] = {
@@ -64,20 +58,14 @@ _HINT = (
 )
 
 
-Prepare: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
-
-
-def _unchanged(_name: str, shared: dict[str, Any]) -> dict[str, Any]:
-    return shared
-
-
 def read_content(
-    folder: Path, data: DataFolder, before: VersionContent | None, prepare: Prepare = _unchanged
+    folder: Path, data: DataFolder, before: VersionContent | None, *, hashes_tokens: bool = False
 ) -> VersionContent:
     """Read and check everything that a version of these files would hold; raises `ConfigError`.
 
     A file that is not there is taken from the version before, so that each service can be published from its machine.
-    `prepare` may change the document of a file, by its name, before secrets are looked for.
+    With `hashes_tokens`, tokens of the Email Scanning API that stand in clear become their hashes before secrets are
+    looked for: who has a token can go on using it.
     """
     check_files(folder)
     documents: dict[str, dict[str, object]] = {}
@@ -91,7 +79,9 @@ def read_content(
                 contents |= {each: raw for each, raw in before.files.items() if not each.startswith("models/")}
             continue
         document = rename_keys(parse_document(path.read_bytes()), model.old_names)
-        shared = prepare(name, _take_shared(model, document.data, ()))
+        shared = _take_shared(model, document.data, ())
+        if hashes_tokens and isinstance(tokens := shared.get("staticApiTokens"), list):
+            shared["staticApiTokens"] = [_hash_token(copy.copy(each)) for each in tokens]
         faults += find_secrets(str(path), document, shared)
         contents |= _collect_files(path.parent, shared)
         documents[name] = shared
@@ -102,6 +92,15 @@ def read_content(
     if faults:
         raise ConfigError(faults)
     return VersionContent(documents, contents)
+
+
+def _hash_token(entry: Any) -> Any:
+    """Return an entry of `staticApiTokens` with the hash of its token; a short one stays, and is a fault."""
+    token = entry.get("token") if isinstance(entry, dict) else None
+    if isinstance(token, str) and "${" not in token and len(token) >= MIN_TOKEN:
+        del entry["token"]
+        entry["tokenHash"] = hashlib.sha256(token.encode()).hexdigest()
+    return entry
 
 
 def digest_content(content: VersionContent) -> str:
@@ -147,27 +146,33 @@ def _take_local(model: type[Section], data: Any, above: Key) -> dict[str, Any]:
 def find_secrets(file: str, document: Document, shared: dict[str, Any]) -> list[Fault]:
     """Return a fault for every secret that stands in clear among the keys of a version."""
     faults = []
-    for key, value in _walk(shared, ()):
+    for key, value in _list_values(shared, ()):
         names = [step for step in key if isinstance(step, str)]
         if not names or not isinstance(value, str):
             continue
         rest = _REFERENCE.sub("", value)
         is_secret = names[-1] in SECRET_KEYS
-        is_hook = names[-1] == "url" and ("webhook" in names or "webhooks" in names) and hide_path(rest) != rest
+        is_hook = _is_webhook(names) and hide_path(rest) != rest
         if rest.strip() and (is_secret or is_hook or hide_credentials(rest) != rest):
             faults.append(Fault(file, document.line_of(key), render_key(key), _HINT))
     return faults
 
 
-def _walk(data: Any, above: Key) -> Iterator[tuple[Key, Any]]:
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from _walk(value, (*above, key))
-    elif isinstance(data, list):
-        for index, value in enumerate(data):
-            yield from _walk(value, (*above, index))
+def _is_webhook(names: Sequence[str]) -> bool:
+    """Whether a key is the URL of a webhook, whose path is a secret."""
+    return names[-1] == "url" and ("webhook" in names or "webhooks" in names)
+
+
+def _list_values(value: Any, above: Key) -> Iterator[tuple[Key, Any]]:
+    """Yield what stands under a key and is neither a section nor a list, but for empty ones, each with its own key."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _list_values(inner, (*above, key))
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from _list_values(inner, (*above, index))
     else:
-        yield above, data
+        yield above, value
 
 
 def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
@@ -406,7 +411,8 @@ MAX_LINES = 2_000
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One key or file that differs; `lines` is the difference of a text, line by line."""
+    """One key or file that differs, for people: a secret is never part of it. `lines` is the difference of a text, line
+    by line."""
 
     file: str
     key: str = ""
@@ -422,22 +428,11 @@ def compare(before: VersionContent, after: VersionContent) -> list[Difference]:
 
 def _compare_documents(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
     for name in sorted({*before.documents, *after.documents}):
-        old = dict(_flatten(before.documents.get(name, {}), ()))
-        new = dict(_flatten(after.documents.get(name, {}), ()))
+        old = dict(_list_values(before.documents.get(name, {}), ()))
+        new = dict(_list_values(after.documents.get(name, {}), ()))
         for key in sorted({*old, *new}, key=render_key):
             if old.get(key) != new.get(key) or (key in old) != (key in new):
                 yield Difference(name, render_key(key), _render(key, old), _render(key, new))
-
-
-def _flatten(value: Any, above: Key) -> Iterator[tuple[Key, Any]]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flatten(inner, (*above, key))
-    elif isinstance(value, list) and value:
-        for index, inner in enumerate(value):
-            yield from _flatten(inner, (*above, index))
-    else:
-        yield above, value
 
 
 def _render(key: Key, values: dict[Key, Any]) -> str:
@@ -447,7 +442,7 @@ def _render(key: Key, values: dict[Key, Any]) -> str:
     if isinstance(value, str) and names:
         if names[-1] in SECRET_KEYS and not value.startswith("${"):
             return HIDDEN
-        if names[-1] == "url" and ("webhook" in names or "webhooks" in names):
+        if _is_webhook(names):
             return hide_path(value)
         return hide_credentials(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -474,19 +469,16 @@ def _describe(raw: bytes | None) -> str:
     return "not there" if raw is None else f"{len(raw)} bytes"
 
 
-# Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
-MIN_TOKEN = 32
-
-
 class NodePublisher:
-    """The functions of publishing over the files of one node; `local` is the folder of its own files."""
+    """What the pages of the web interface need to know of versions, which are files of this node; `local` is the folder
+    of its own files. A draft begins with the running version, or with these files where nothing was published yet."""
 
     def __init__(self, local: Path, data: DataFolder) -> None:
         self._local, self._data = local, data
 
     def own_content(self) -> VersionContent:
         """Return what a version of this node's files would hold; raises `ConfigError`."""
-        return read_content(self._local, self._data, None, prepare=hash_tokens)
+        return read_content(self._local, self._data, None, hashes_tokens=True)
 
     def find_faults(self, content: VersionContent) -> Sequence[Fault]:
         """Return what is wrong with a content on this node, with its local keys and its secrets."""
@@ -501,29 +493,8 @@ class NodePublisher:
             return [Fault("the draft", 0, "", f"cannot be checked: {fault}")]
         return []
 
-    def compare(self, before: VersionContent, after: VersionContent) -> Sequence[Difference]:
-        """Return what differs between two contents."""
-        return compare(before, after)
-
-    def digest(self, content: VersionContent) -> str:
-        """Return what tells one content from another."""
-        return digest_content(content)
-
-
-def hash_tokens(name: str, shared: dict[str, Any]) -> dict[str, Any]:
-    """Return a document whose long tokens are hashes; short ones stay, and are a fault of the version."""
-    tokens = shared.get("staticApiTokens")
-    if name != "abby.yml" or not isinstance(tokens, list):
-        return shared
-    return {**shared, "staticApiTokens": [_hash_token(copy.copy(each)) for each in tokens]}
-
-
-def _hash_token(entry: Any) -> Any:
-    token = entry.get("token") if isinstance(entry, dict) else None
-    if isinstance(token, str) and "${" not in token and len(token) >= MIN_TOKEN:
-        del entry["token"]
-        entry["tokenHash"] = hashlib.sha256(token.encode()).hexdigest()
-    return entry
+    compare = staticmethod(compare)
+    digest = staticmethod(digest_content)
 
 
 def _shorten(fault: Fault, folder: Path) -> Fault:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
 from gatepost.service.publishing import NodeFiles
@@ -160,7 +161,7 @@ def _state_file(data: DataFolder, service: str) -> Path:
 
 
 def report_outcome(plan: Plan, read: ReadFiles | None, outcome: ReloadOutcome) -> None:
-    """Log and note what a reload has led to."""
+    """Log and note what a reload has led to, and tell the service manager."""
     if outcome.taken and read:
         save_loaded(read.plan, read.digests, outcome.restart)
         log.info("files read again", changed=outcome.changed, config=str(read.plan.config))
@@ -169,3 +170,4 @@ def report_outcome(plan: Plan, read: ReadFiles | None, outcome: ReloadOutcome) -
     else:
         save_fault(plan, outcome.reason)
         log.error("files read again and not taken over", reason=outcome.reason)
+    systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")

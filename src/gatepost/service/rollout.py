@@ -19,6 +19,7 @@ import structlog
 from gatepost import __version__
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import StartError
+from gatepost.service.generation import Generations
 from gatepost.service.health import NodeHealth
 from gatepost.service.plan import Plan
 from gatepost.service.publishing import NodeFiles, NodeVersion, Trial, write_folder
@@ -39,7 +40,9 @@ log = structlog.get_logger("gatepost")
 
 
 class NodeControl(Protocol):
-    """Reloads and restarts all processes of this node."""
+    """Reloads and restarts all processes of a node, once it knows what a reload replaces in this one."""
+
+    def attach(self, generations: Generations) -> None: ...
 
     async def reload(self, folder: Path) -> ReloadOutcome: ...
 
@@ -107,7 +110,7 @@ class Follower:
         health, plan = self._health(), self._plan
         loaded = load_state(plan.data, plan.service)
         return NodeDetail(
-            services=tuple(name for name, one in (("guard", plan.guard), ("abby", plan.abby)) if one),
+            services=plan.services,
             program=__version__,
             version=self._version.number,
             state=health.state,

@@ -1,21 +1,27 @@
 """Run guard and abby, together or one of them, from their settings to the last request.
 
 Ports are bound first, then storage is opened, then the workers start, then the servers. What started last stops first:
-servers finish their requests while the core still works, and the core ends before storage is closed.
+servers finish their requests while the core still works, and the core ends before storage is closed. A process that
+runs only one of the services does not load the other one.
 
-A process that runs only one of the services does not load the other one.
+The first SIGINT or SIGTERM lets requests in flight finish, the second ends the process at once. The second loses
+nothing that was answered: an answer is sent only when its record is on disk.
 
-A node of one process, which serves and has nobody above it: its signals, its reloads and its restart.
+`run_single` is a node of one process, which has nobody above it: its reloads and its restart are its own. For a node of
+several processes see `processes`.
 """
 
 import asyncio
 import contextlib
+import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import structlog
+import uvloop
 
 from gatepost import __version__
 from gatepost.events.schema import NodeState
@@ -30,7 +36,7 @@ from gatepost.service.event_stream import WebAlerts, open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch
 from gatepost.service.heap import build_trimming
-from gatepost.service.listeners import Listeners, run, serve
+from gatepost.service.listeners import Listeners, Serves
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
@@ -45,29 +51,23 @@ from gatepost.store.store import Store
 log = structlog.get_logger("gatepost")
 
 
-class ControlsNode(NodeControl, Protocol):
-    """What reloads and restarts a node, once it has what a reload replaces."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-    def attach(self, generations: Generations) -> None: ...
-
-
-Started = Callable[[int, Store], Awaitable[None]]
+# Called once everything serves, with abby's or guard's port.
+OnStart = Callable[[int, Store], Awaitable[None]]
 
 
 async def run_plan(
     plan: Plan,
     stop: asyncio.Event,
-    started: Started,
+    started: OnStart,
     bound: Bound,
-    node: SingleProcess | None = None,
-    control: ControlsNode | None = None,
+    node: SingleProcess,
+    control: NodeControl,
 ) -> None:
-    """Run until asked to stop. `started` is called once everything serves, with abby's or guard's port.
-
-    `node` is set in a process that a parent has started (see `processes`). `control` reloads and restarts the node.
-    """
+    """Run until asked to stop. `started` is called once everything serves. `node` is what this process shares with
+    others, if there are any; `control` reloads and restarts the node."""
     async with contextlib.AsyncExitStack() as stack:
-        node = node or SingleProcess()
         stack.callback(release_ports, bound)
         registry = build_registry()
         events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
@@ -78,7 +78,7 @@ async def run_plan(
             await _encrypt_second_factors(store)
         metrics = node.metrics(registry)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
-        shared = SharedParts(store, spool, policies, registry, bound, node, events, metrics)
+        shared = SharedParts(store, spool, policies, registry, node, events, metrics)
         listeners = Listeners(plan, bound, node)
         generations = Generations(shared, listeners, health)
         stack.push_async_callback(generations.stop)
@@ -91,14 +91,14 @@ async def run_plan(
         for periodic in (watch.periodic, conditions.periodic, warnings.periodic, build_trimming()):
             periodic.start()
             stack.callback(periodic.cancel)
-        if control:
-            control.attach(generations)
-            if node.is_first and plan.local:
-                follower = Follower(store, plan, _name_node(plan, bound), control, generations.health)
-                following = asyncio.create_task(follower.run())
-                stack.callback(following.cancel)
-        stack.callback(watch_loop(shared.registry).stop)
+        control.attach(generations)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
+        if node.is_first and plan.local:
+            # The name of this node for people: its machine, its services and its port.
+            name = f"{node_name(plan.settings.events)} {'+'.join(plan.services)}:{port}"
+            follower = Follower(store, plan, name, control, generations.health)
+            stack.callback(asyncio.create_task(follower.run()).cancel)
+        stack.callback(watch_loop(shared.registry).stop)
         for end in node.start():
             stack.callback(end)
 
@@ -106,20 +106,13 @@ async def run_plan(
             await started(port, store)
             if node.is_first:
                 events.emit(_describe_state, plan, "started")
-                health.start()
+                health.periodic.start()
 
         try:
             await serve(listeners.servers, stop, announce_start)
         finally:
             if node.is_first:
                 events.emit(_describe_state, plan, "stopping")
-
-
-def _name_node(plan: Plan, bound: Bound) -> str:
-    """Return the name of this node for people: its machine, its services and its port."""
-    services = "+".join(name for name, settings in (("guard", plan.guard), ("abby", plan.abby)) if settings)
-    port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
-    return f"{node_name(plan.settings.events)} {services}:{port}"
 
 
 def _watch_condition(
@@ -143,13 +136,12 @@ async def _watch_health(
     stack.callback(following.cancel)
     store.observe_changes(observe_audit(events))
     health = HealthWatch(events, store)
-    stack.push_async_callback(health.stop)
+    stack.push_async_callback(health.periodic.stop)
     return health
 
 
 def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeState:
-    services = [name for name, settings in (("guard", plan.guard), ("abby", plan.abby)) if settings]
-    return NodeState(state=state, services=tuple(services), version=__version__)
+    return NodeState(state=state, services=plan.services, version=__version__)
 
 
 async def _encrypt_second_factors(store: Store) -> None:
@@ -161,20 +153,79 @@ async def _encrypt_second_factors(store: Store) -> None:
         log.error("second factors not encrypted", reason=str(fault))
 
 
-class Reloader:
-    """Reloads a node of one process, one reload after the other."""
+async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callable[[], Awaitable[None]]) -> None:
+    """Serve until asked to stop or until one server fails; in either case all of them end."""
+    tasks = [asyncio.create_task(server.run_here()) for server in servers]
+    try:
+        if await _wait_for_first(tasks, _wait_until_ready(servers)):
+            await started()
+            await _wait_for_first(tasks, stop.wait())
+    finally:
+        for server in servers:
+            server.should_exit = True
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
-    def __init__(self) -> None:
+
+async def _wait_until_ready(servers: Sequence[Serves]) -> None:
+    for server in servers:
+        await server.ready.wait()
+
+
+async def _wait_for_first(tasks: Sequence[asyncio.Task[None]], awaited: Coroutine[Any, Any, Any]) -> bool:
+    """Wait; return whether `awaited` finished before any of the tasks."""
+    waiter = asyncio.create_task(awaited)
+    await asyncio.wait([*tasks, waiter], return_when=asyncio.FIRST_COMPLETED)
+    if waiter.done():
+        return True
+    waiter.cancel()
+    return False
+
+
+def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool = False) -> None:
+    """Run a service in a new event loop; `main` gets the event that asks it to stop.
+
+    A process that a parent has started ends at once only when the parent kills it: a service manager may signal both,
+    and a second signal then says nothing.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run_until_signal(main, is_child=is_child))
+
+
+async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop.set if is_child else partial(_handle_signal, stop, number))
+    await main(stop)
+
+
+def _handle_signal(stop: asyncio.Event, number: int) -> None:
+    if stop.is_set():
+        log.warning("stopped at once", signal=signal.Signals(number).name)
+        os._exit(128 + number)
+    log.info("stopping", signal=signal.Signals(number).name)
+    systemd.notify_stopping()
+    stop.set()
+
+
+class SingleControl:
+    """Reloads and restarts a node of one process, one reload after the other."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop, self.restarts = stop, False
         self._generations: Generations | None = None
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[ReloadOutcome]] = set()
 
     def attach(self, generations: Generations) -> None:
-        """Set what is replaced by a reload."""
+        """Reload on SIGHUP from now on; a reload replaces what serves in these."""
         self._generations = generations
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin_reload)
 
-    def begin(self) -> None:
-        """Read the files again, beside what serves."""
+    def _begin_reload(self) -> None:
         task = asyncio.create_task(self.reload())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -194,25 +245,7 @@ class Reloader:
             except (ConfigError, StartError, StorageError) as fault:
                 outcome = ReloadOutcome(False, str(fault))
             report_outcome(plan, read, outcome)
-            systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")
             return outcome
-
-
-class SingleControl:
-    """Reloads and restarts this process; `NodeControl` of a node of one process."""
-
-    def __init__(self, stop: asyncio.Event) -> None:
-        self._stop, self._reloader = stop, Reloader()
-        self.restarts = False
-
-    def attach(self, generations: Generations) -> None:
-        """Reload on SIGHUP from now on."""
-        self._reloader.attach(generations)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reloader.begin)
-
-    async def reload(self, folder: Path) -> ReloadOutcome:
-        """Read the files of a folder and take over what can be taken over."""
-        return await self._reloader.reload(folder)
 
     def restart(self) -> None:
         """End as on SIGTERM, then start again with the same sockets."""
@@ -220,7 +253,7 @@ class SingleControl:
         self._stop.set()
 
 
-def run_single(plan: Plan, bound: Bound, started: Started) -> bool:
+def run_single(plan: Plan, bound: Bound, started: OnStart) -> bool:
     """Serve until asked to stop; returns whether the process is to be started again."""
     restarts = False
 
@@ -236,7 +269,7 @@ def run_single(plan: Plan, bound: Bound, started: Started) -> bool:
             systemd.notify_ready()
 
         try:
-            await run_plan(plan, stop, announce, bound, control=control)
+            await run_plan(plan, stop, announce, bound, SingleProcess(), control)
         finally:
             watchdog.cancel()
             restarts = control.restarts

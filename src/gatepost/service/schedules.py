@@ -1,24 +1,8 @@
-"""What a node does by itself every so many seconds, and the commands that it starts for that as processes of their own.
+"""What a node does by itself every so many seconds: run feeds, look back, train pools, send digests.
 
-Every node looks whether something is due; locks in storage let one of them do it. The simplest of these schedules is
-here, too: looking back after entries were added over the List API, where `lists.lookBack` is on.
-
-Run feeds by their schedule, each in a process of its own, and report them to Prometheus.
-
-A feed is foreign data in any amount: it is read and compared by a child process, so that neither its parsing nor its
-memory is felt by mail that is being scanned. Every node looks for feeds that are due; the lock in storage lets one of
-them run each. What came of it is in storage as well, so all nodes report the same figures.
-
-Train pools in the background, each in a process of its own, and report learning to Prometheus.
-
-Every node that has a core looks for pools with new reports that are due; the lock in storage lets one of them train
-each, and the training itself is sealed and of low priority (`learning.sealed_training`). Reports that are too old are
-forgotten here, too.
-
-Send digests in the background, and report them to Prometheus.
-
-Every node that has a core and a next hop looks once a minute for scopes whose digests are due or wait; the lock in
-storage lets one of them work on each.
+Every node looks whether something is due; locks in storage let one of them do it. What came of it is in storage as
+well, so all nodes report the same figures to Prometheus. Feeds, trainings and looking back are commands of `gatepost`
+in processes of their own, so that neither their computing nor their memory is felt by mail that is being scanned.
 """
 
 import asyncio
@@ -27,7 +11,6 @@ import sys
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -38,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from gatepost.digests.run import DigestBusy, DigestSender
 from gatepost.periodic import PeriodicWork
-from gatepost.service.plan import SharedParts
+from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
 from gatepost.settings.feeds import FeedSettings, WebFeedError, build_feed
 from gatepost.settings.keys import GuardSettings, LearningSettings
@@ -53,34 +36,20 @@ from gatepost.times import now
 
 # What is kept of the output of a command; more is read and dropped.
 MAX_OUTPUT = 1 << 20
-LOOK_BACK_POLL_SECONDS = 20.0
-# How long one run may take; what it has not reached waits for the next.
-LOOK_BACK_SECONDS = 900.0
 
 
 class Schedule(Collector):
-    """Calls `look` every `poll` seconds, from `start` to `stop`. While storage does not answer, the log of this name
-    says so with `fault`, and the next look comes as usual."""
+    """Calls `look` every `poll` seconds while its `periodic` work runs. While storage does not answer, the log of this
+    name says so with `fault`, and the next look comes as usual. Who stops it has a command that is under way killed;
+    what that had begun is done after its lock has run out."""
 
     def __init__(self, poll: float, name: str, fault: str) -> None:
         self._log = structlog.get_logger(name)
-        self._periodic = PeriodicWork(self.look, poll, fault, self._log)
+        self.periodic = PeriodicWork(self.look, poll, fault, self._log)
 
     @abstractmethod
     async def look(self) -> None:
         """Do what is due."""
-
-    def start(self) -> None:
-        """Look from now on."""
-        self._periodic.start()
-
-    def cancel(self) -> None:
-        """Look no more: another generation takes over."""
-        self._periodic.cancel()
-
-    async def stop(self) -> None:
-        """Stop. A command that is under way is killed; what it had begun is done after its lock has run out."""
-        await self._periodic.stop()
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -91,10 +60,11 @@ class CommandResult(msgspec.Struct, frozen=True):
     fault: str
 
 
-async def run_command(*words: str, seconds: float) -> CommandResult:
-    """Run `gatepost` with these words; it is killed after so many seconds, and when the caller is cancelled."""
+async def run_command(*words: str, config: Path, data: Path, seconds: float) -> CommandResult:
+    """Run `gatepost` with these words, on these folders, for JSON; it is killed after so many seconds, and when the
+    caller is cancelled."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gatepost", *words),
+        *(sys.executable, "-m", "gatepost", *words, "--config", str(config), "--data", str(data), "--json"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -117,40 +87,6 @@ async def _read_some(stream: asyncio.StreamReader | None) -> str:
     while stream and (chunk := await stream.read(65536)):
         kept += chunk[: MAX_OUTPUT - len(kept)]
     return kept.decode("utf-8", "replace")
-
-
-class LookBackSchedule(Schedule):
-    """Looks back for entries that were added over the List API. The child that is started takes the calls that wait, so
-    that no other child does. It reads and judges the records itself: mail that is scanned does not wait for it."""
-
-    def __init__(self, store: Store, config: Path, data: Path, poll: float = LOOK_BACK_POLL_SECONDS) -> None:
-        super().__init__(poll, "gatepost.lists", "cannot look back")
-        self._store, self._config, self._data = store, config, data
-        self._waiting = self._runs = self._failed = 0
-
-    def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("gatepost_look_backs_waiting", "List API calls not looked back for", self._waiting)
-        runs = CounterMetricFamily(
-            "gatepost_look_back_runs", "Runs that look back, by this process", labels=("result",)
-        )
-        runs.add_metric(("done",), self._runs - self._failed)
-        runs.add_metric(("failed",), self._failed)
-        yield runs
-
-    async def look(self) -> None:
-        """Look back for the calls that wait, if there are any."""
-        self._waiting = await self._store.waiting_look_backs()
-        if not self._waiting:
-            return
-        folders = ("--config", str(self._config), "--data", str(self._data))
-        ended = await run_command("lists", "look-back", *folders, "--json", seconds=LOOK_BACK_SECONDS)
-        if ended.code is None:
-            self._log.warning("looking back took too long")
-        self._runs += 1
-        self._failed += ended.code != 0
-        self._log.info(
-            "looked back for new entries", calls=self._waiting, result="failed" if ended.code != 0 else "done"
-        )
 
 
 FEED_POLL_SECONDS = 15.0
@@ -179,19 +115,16 @@ async def load_web_feeds(
 async def try_feed(config: Path, data: Path, name: str) -> tuple[bool, str]:
     """Run a feed without changing anything, in a process of its own; return whether it could be read, and the JSON of
     what would change, or why it could not."""
-    arguments = ("feeds", "run", name, "--dry-run", "--config", str(config), "--data", str(data), "--json")
-    ended = await run_command(*arguments, seconds=FEED_TRY_SECONDS)
+    command = ("feeds", "run", name, "--dry-run")
+    ended = await run_command(*command, config=config, data=data, seconds=FEED_TRY_SECONDS)
     if ended.code is None:
-        return (
-            False,
-            f"it took longer than {FEED_TRY_SECONDS:g} seconds; gatepost feeds run {name} --dry-run has no limit",
-        )
+        return False, f"it took longer than {FEED_TRY_SECONDS:g} seconds; gatepost {' '.join(command)} has no limit"
     return (True, ended.output) if ended.output.strip() else (False, ended.fault[-500:])
 
 
 class FeedSchedule(Schedule):
-    """Runs the feeds that have a source, of the settings and of the web interface, one after the other, from `start` to
-    `stop`."""
+    """Runs the feeds that have a source, of the settings and of the web interface, one after the other. A feed is
+    foreign data in any amount."""
 
     def __init__(
         self, store: Store, feeds: Sequence[FeedSettings], config: Path, data: Path, poll: float = FEED_POLL_SECONDS
@@ -248,11 +181,9 @@ class FeedSchedule(Schedule):
         self._states = {state.name: state for state in await self._store.feed_states()}
 
     async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
-        folders = ("--config", str(self._config), "--data", str(self._data))
-        due = ("--scheduled",) if only_due else ()
-        words = ("feeds", "run", feed.name, *folders, "--json", *due)
-        ended = await run_command(*words, seconds=feed.timeout / 1000 + FEED_MORE_SECONDS)
-        await self._report(feed, ended)
+        command = ("feeds", "run", feed.name, *(("--scheduled",) if only_due else ()))
+        seconds = feed.timeout / 1000 + FEED_MORE_SECONDS
+        await self._report(feed, await run_command(*command, config=self._config, data=self._data, seconds=seconds))
 
     async def _report(self, feed: FeedSettings, ended: CommandResult) -> None:
         record = (await self._store.feed_state(feed.name)).record
@@ -274,6 +205,44 @@ class FeedSchedule(Schedule):
             )  # fmt: skip
 
 
+LOOK_BACK_POLL_SECONDS = 20.0
+# How long one run may take; what it has not reached waits for the next.
+LOOK_BACK_SECONDS = 900.0
+
+
+class LookBackSchedule(Schedule):
+    """Looks back for entries that were added over the List API, where `lists.lookBack` is on. The child that is started
+    takes the calls that wait, so that no other child does; it reads and judges the records itself."""
+
+    def __init__(self, store: Store, config: Path, data: Path, poll: float = LOOK_BACK_POLL_SECONDS) -> None:
+        super().__init__(poll, "gatepost.lists", "cannot look back")
+        self._store, self._config, self._data = store, config, data
+        self._waiting = self._runs = self._failed = 0
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("gatepost_look_backs_waiting", "List API calls not looked back for", self._waiting)
+        runs = CounterMetricFamily(
+            "gatepost_look_back_runs", "Runs that look back, by this process", labels=("result",)
+        )
+        runs.add_metric(("done",), self._runs - self._failed)
+        runs.add_metric(("failed",), self._failed)
+        yield runs
+
+    async def look(self) -> None:
+        """Look back for the calls that wait, if there are any."""
+        self._waiting = await self._store.waiting_look_backs()
+        if not self._waiting:
+            return
+        command = ("lists", "look-back")
+        ended = await run_command(*command, config=self._config, data=self._data, seconds=LOOK_BACK_SECONDS)
+        if ended.code is None:
+            self._log.warning("looking back took too long")
+        self._runs += 1
+        self._failed += ended.code != 0
+        result = "failed" if ended.code != 0 else "done"
+        self._log.info("looked back for new entries", calls=self._waiting, result=result)
+
+
 LEARNING_POLL_SECONDS = 60.0
 LEARNING_SECONDS = 1_800.0
 DAY = 86_400_000
@@ -283,12 +252,11 @@ _LEARNING_RESULTS = {0: "taken", 2: "refused"}
 
 
 class LearningSchedule(Schedule):
-    """Trains pools that are due, one after the other, from `start` to `stop`."""
+    """Trains pools that have new reports and are due, one after the other; the training is sealed and of low priority
+    (`learning.sealed_training`). Reports that are too old are forgotten here, too."""
 
-    def __init__(
-        self, store: Store, settings: LearningSettings, config: Path, data: Path, poll: float = LEARNING_POLL_SECONDS
-    ) -> None:
-        super().__init__(poll, "gatepost.learning", "pools cannot be trained")
+    def __init__(self, store: Store, settings: LearningSettings, config: Path, data: Path) -> None:
+        super().__init__(LEARNING_POLL_SECONDS, "gatepost.learning", "pools cannot be trained")
         self._store, self._settings, self._config, self._data = store, settings, config, data
         self._pools: tuple[PoolSummary, ...] = ()
         self._models = 0
@@ -320,10 +288,8 @@ class LearningSchedule(Schedule):
         await self._store.purge_reports(now() - self._settings.retention * DAY)
 
     async def _run(self, tenant: str | None) -> None:
-        folders = ("--config", str(self._config), "--data", str(self._data))
-        of = ("--tenant", tenant) if tenant else ()
-        words = ("learn", "now", *of, *folders, "--scheduled", "--json")
-        ended = await run_command(*words, seconds=LEARNING_SECONDS)
+        command = ("learn", "now", "--scheduled", *(("--tenant", tenant) if tenant else ()))
+        ended = await run_command(*command, config=self._config, data=self._data, seconds=LEARNING_SECONDS)
         result = "failed" if ended.code is None else _LEARNING_RESULTS.get(ended.code, "failed")
         if ended.code is None:
             self._log.warning("training took too long", tenant=tenant)
@@ -352,24 +318,11 @@ def build_sender(settings: GuardSettings, store: Store, routing: Routing) -> Dig
     return DigestSender(store, routing, tenancy, settings.digests, settings.public_url, sender, settings.tenants)
 
 
-def schedule_digests(
-    settings: GuardSettings, routing: Routing | None, shared: SharedParts, stack: AsyncExitStack
-) -> "DigestSchedule | None":
-    """Return the schedule of digests, if this process sends them; the stack stops it."""
-    sender = build_sender(settings, shared.store, routing) if routing else None
-    if not shared.node.is_first:
-        return None
-    schedule = DigestSchedule(shared.store, sender)
-    shared.registry.register(schedule)
-    stack.push_async_callback(schedule.stop)
-    return schedule
-
-
 class DigestSchedule(Schedule):
-    """Sends digests that are due, scope by scope, from `start` to `stop`. Without a sender it only says so."""
+    """Sends digests that are due or wait, scope by scope. Without a sender it only says so."""
 
-    def __init__(self, store: Store, sender: DigestSender | None, poll: float = DIGEST_POLL_SECONDS) -> None:
-        super().__init__(poll, "gatepost.digests", "digests cannot be sent")
+    def __init__(self, store: Store, sender: DigestSender | None) -> None:
+        super().__init__(DIGEST_POLL_SECONDS, "gatepost.digests", "digests cannot be sent")
         self._store, self._sender = store, sender
         self._sent: Counter[str] = Counter()
         self._waiting = 0
@@ -393,13 +346,10 @@ class DigestSchedule(Schedule):
             self._warned = True
             return
         runs = [run for run in await self._store.digest_runs() if run.scope in enabled]
-        self._waiting = await self._count_waiting(runs)
+        self._waiting = sum([(await self._store.digest_counts(run.scope)).waiting for run in runs])
         for run in runs:
             if await self._is_due(run):
                 await self._run(self._sender, run.scope)
-
-    async def _count_waiting(self, runs: Sequence[DigestRun]) -> int:
-        return sum([(await self._store.digest_counts(run.scope)).waiting for run in runs])
 
     async def _is_due(self, run: DigestRun) -> bool:
         moment = now()
@@ -420,3 +370,21 @@ class DigestSchedule(Schedule):
         self._sent["failed"] += record.failed
         if record.sent or record.failed:
             self._log.info("digests sent", tenant=scope, sent=record.sent, failed=record.failed, reason=record.message)
+
+
+def build_schedules(plan: Plan, shared: SharedParts, routing: Routing | None) -> list[Schedule]:
+    """Return the schedules of this process, of which only the first of a node has any; `routing` are the routes of its
+    core."""
+    found: list[Schedule] = []
+    if not shared.node.is_first:
+        return found
+    store, config, data = shared.store, plan.config, plan.data.path
+    if config and plan.abby:
+        found.append(FeedSchedule(store, plan.abby.feeds, config, data))
+        if plan.abby.lists.look_back:
+            found.append(LookBackSchedule(store, config, data))
+    if config and plan.guard and plan.guard.learning.enabled:
+        found.append(LearningSchedule(store, plan.guard.learning, config, data))
+    if plan.guard:
+        found.append(DigestSchedule(store, build_sender(plan.guard, store, routing) if routing else None))
+    return found

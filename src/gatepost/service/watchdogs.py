@@ -1,28 +1,5 @@
-"""A watchdog over the event loop: which callback used the processor for so long that everything else waited?
-
-Neither asyncio nor uvloop measures callbacks without the cost of debug mode, and the clock on the wall says little on a
-busy machine. So the kernel counts: a timer on the CPU clock of the loop's thread (timer_create(2)) sends a signal for
-every 5 ms that the thread has computed, and none while it waits. Python runs the handler between two instructions of
-whatever executes, and hands it that frame. If the callback at the root of the frames is the one of the last signal, it
-has used all of the CPU in between.
-
-The same coroutine can be resumed many times, always with the same frame. Therefore each signal also has the loop call
-`_pass_boundary` as soon as it can. A coroutine is never resumed twice before that call: the call stands before whatever
-the loop was asked for later.
-
-The kernel looks at CPU timers at its ticks (4 ms on most systems), so the figures are lower bounds, and callbacks that
-compute for 20 ms are always noticed. Python runs no handler inside a native function: one that takes long is noticed if
-its callback computes before and after it, and not if it is all that the callback does.
-
-Fronts that hang: the parent of a node looks at each of them once a second and kills one that stands still.
-
-A front that ends gives back all that it held (`node_memory`). One that hangs does not: it is stopped by a signal, or
-stuck in native code or in a system call. If it has the lock of the shared memory, every other front waits for it, and
-the whole node stands still; then a few seconds are enough. Without the lock only its own connections wait, and it gets
-a minute, which no sound event loop needs.
-
-Each front counts in a cell of its own for as long as its event loop runs. The parent compares counts and reads no
-clock: after a pause of the whole machine nobody is late.
+"""Watchdogs over event loops: one in each process says which callback made everything else wait, and the parent of a
+node kills a front whose loop stands still.
 """
 
 import asyncio
@@ -71,8 +48,23 @@ log = structlog.get_logger("gatepost")
 
 
 class LoopWatchdog(Collector):
-    """Watches the loop of the main thread. `blocked` counts callbacks over the limit, `worst` is the longest in seconds
-    of CPU, `worst_name` says which that was."""
+    """Finds callbacks of the main thread's loop that used the processor for so long that everything else waited.
+    `blocked` counts those over the limit, `worst` is the longest in seconds of CPU, `worst_name` says which that was.
+
+    Neither asyncio nor uvloop measures callbacks without the cost of debug mode, and the clock on the wall says little
+    on a busy machine. So the kernel counts: a timer on the CPU clock of the loop's thread (timer_create(2)) sends a
+    signal for every 5 ms that the thread has computed, and none while it waits. Python runs the handler between two
+    instructions of whatever executes, and hands it that frame. If the callback at the root of the frames is the one of
+    the last signal, it has used all of the CPU in between.
+
+    The same coroutine can be resumed many times, always with the same frame. Therefore each signal also has the loop
+    call `_pass_boundary` as soon as it can. A coroutine is never resumed twice before that call: the call stands before
+    whatever the loop was asked for later.
+
+    The kernel looks at CPU timers at its ticks (4 ms on most systems), so the figures are lower bounds, and callbacks
+    that compute for 20 ms are always noticed. Python runs no handler inside a native function: one that takes long is
+    noticed if its callback computes before and after it, and not if it is all that the callback does.
+    """
 
     def __init__(self) -> None:
         self.blocked = 0
@@ -237,7 +229,8 @@ ENDING = -1
 
 
 class Heartbeats:
-    """Where the fronts of a node count; 0 is the count of one that does not serve yet."""
+    """Where the fronts of a node count, each in a cell of its own, for as long as their event loops run; 0 is the count
+    of one that does not serve yet."""
 
     def __init__(self, memory: NodeMemory) -> None:
         self.memory = memory
@@ -265,7 +258,15 @@ class _Look(msgspec.Struct):
 
 
 class FrontWatchdog:
-    """What the parent has seen of its fronts."""
+    """What the parent has seen of its fronts, at which it looks once a second.
+
+    A front that ends gives back all that it held (`node_memory`). One that hangs does not: it is stopped by a signal,
+    or stuck in native code or in a system call. If it has the lock of the shared memory, every other front waits for
+    it, and the whole node stands still; then a few seconds are enough. Without the lock only its own connections wait,
+    and it gets a minute, which no sound event loop needs.
+
+    The parent compares counts and reads no clock: after a pause of the whole machine nobody is late.
+    """
 
     def __init__(self, heartbeats: Heartbeats) -> None:
         self._heartbeats = heartbeats

@@ -31,6 +31,15 @@ def parse_networks(texts: Sequence[str]) -> Networks:
     return tuple(ip_network(text, strict=False) for text in texts)
 
 
+def is_among(address: str, networks: Networks) -> bool:
+    """Whether an address belongs to one of these networks; what is no address belongs to none."""
+    try:
+        place = ip_address(address)
+    except ValueError:
+        return False
+    return any(place in network for network in networks)
+
+
 class SmtpClient(msgspec.Struct, frozen=True):
     """`address` is the peer's; `listed` whether it is believed; `xclient` and `xforward` are what it said of the client
     behind it."""

@@ -28,6 +28,7 @@ from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.services import Services
 from gatepost.smtp.signing import UnsignedError
 from gatepost.smtp.trace import (
+    MAX_HEADER,
     PIECE,
     Arrival,
     Header,
@@ -61,7 +62,7 @@ class Submission(msgspec.Struct, frozen=True):
 async def answer_message(services: Services, transaction: Transaction, how: Submission) -> SmtpReply:
     """Have a message analysed, carry out the decision, and return the reply."""
     body, refusal, account = how.body, how.refusal, transaction.account
-    header = read_header(body, services.hostname)
+    header = read_header(next(body.chunks(MAX_HEADER), b""), services.hostname)
     if header.hops > services.limits.hops:
         refusal = refusal or replies.LOOP
     if not header.whole:
@@ -113,7 +114,7 @@ class MessageDelivery:
         if action is not None and action.name == "copy" and not action.failed:
             answer = await self._copy(result, action.to)
             if not answer.positive:
-                log.error("copy not taken", ggrid=result.ggrid, code=answer.code)
+                log.error("copy of a message not taken", ggrid=result.ggrid, code=answer.code)
                 return replies.TRY_LATER
         try:
             return await self._transaction.deliver(pieces)

@@ -66,12 +66,6 @@ def find_queue_id(reply: SmtpReply) -> str:
     return ""
 
 
-class NotesDeliveries(Protocol):
-    """Where replies of next hops are kept; `DeliveryLog` is one."""
-
-    def note(self, delivery: Delivery) -> None: ...
-
-
 class KeepsDeliveries(Protocol):
     """The store, as far as the log needs it."""
 

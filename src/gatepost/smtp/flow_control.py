@@ -10,26 +10,22 @@ limits on hosts do not apply. Hosts in `exemptHosts`, and hosts and senders on t
 
 This is independent of throttling, which slows all mail down while a core is busy.
 
-Counters of flow control: each process counts in memory, and learns once a second what all nodes have counted.
+Counters: each process counts in memory, and learns once a second what all nodes have counted. No message waits for
+storage. A counter belongs to a window of time that begins and ends at the same moment on every node. What was counted
+since the last time is added to the row in storage, and the sum of all nodes comes back; so a limit is passed by at most
+what other processes take in about a second. A key that was counted only once in its window is not written: most of what
+strangers make up is seen once, and a limit is passed by one message of each process more. While storage is away, each
+process goes by its own counts.
 
-No message waits for storage. A counter belongs to a window of time that begins and ends at the same moment on every
-node. What was counted since the last time is added to the row in storage, and the sum of all nodes comes back; so a
-limit is passed by at most what other processes take in about a second. A key that was counted only once in its window
-is not written: most of what strangers make up is seen once, and a limit is passed by one message of each process more.
-
-While storage is away, each process goes by its own counts.
-
-Greylisting (RFC 6647): the first attempt of an unknown sender from an unknown network is put off for some minutes.
-
-A mail server tries again; much of what sends spam does not. What is remembered is a triplet: the network of the sending
+Greylisting (RFC 6647): the first attempt of an unknown sender from an unknown network is put off for some minutes. A
+mail server tries again; much of what sends spam does not. What is remembered is a triplet: the network of the sending
 host (IPv4 /24, IPv6 /64), the sender and the recipient, as a digest. Once enough senders of a network have passed, all
-of it may.
-
-A triplet that is known here costs nothing, another one a look-up in storage. What is new is gathered and written once a
-second in one transaction, so a kill costs a sender one more attempt at most. Greylisting fails open: where storage
-cannot be read, and where it has too many entries, mail is taken.
+of it may. A triplet that is known here costs nothing, another one a look-up in storage. What is new is gathered and
+written once a second in one transaction, so a kill costs a sender one more attempt at most. Greylisting fails open:
+where storage cannot be read, and where it has too many entries, mail is taken.
 """
 
+import asyncio
 import re
 import time
 from collections import Counter
@@ -50,7 +46,7 @@ from gatepost.names import normal_address, normal_domain
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import Hit
 from gatepost.settings.scan_sources import FlowControlSettings, FlowRulesSettings, GreylistingSettings
-from gatepost.smtp.client import SmtpClient, parse_networks
+from gatepost.smtp.client import SmtpClient, is_among, parse_networks
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply, reply
 from gatepost.store.errors import StorageError
 from gatepost.store.flow_counts import MAX_KEYS, FlowCount, GreylistEntry
@@ -271,9 +267,7 @@ class Greylist:
         try:
             first = await self._look_up(settings, whole, key, now)
         except StorageError as fault:
-            if not self._storage_fault:
-                log.warning("greylisting is open", reason=str(fault))
-            self._storage_fault = "storage cannot be used"
+            self._note_fault(fault)
             return 0
         if first is None:
             return 0
@@ -297,17 +291,13 @@ class Greylist:
         self.looked_up += 1
         found = await self._store.greylist_entries((whole, key), now)
         self._storage_fault = ""
-        network, entry = found.get(whole), found.get(key)
-        if network and network.passed >= settings.pass_after:
-            self._remember(whole, network.expires)
-            if network.expires - now < (settings.pass_days - 1) * DAY_MILLISECONDS:
-                self._gather(whole, now, 0, now + settings.pass_days * DAY_MILLISECONDS)
-            return None
-        if entry and entry.passed:
-            self._remember(key, entry.expires)
-            if entry.expires - now < (settings.pass_days - 1) * DAY_MILLISECONDS:
-                self._gather(key, now, 0, now + settings.pass_days * DAY_MILLISECONDS)
-            return None
+        for name, least in ((whole, settings.pass_after), (key, 1)):
+            entry = found.get(name)
+            if entry and entry.passed >= least:
+                self._remember(name, entry.expires)
+                if entry.expires - now < (settings.pass_days - 1) * DAY_MILLISECONDS:
+                    self._gather(name, now, 0, now + settings.pass_days * DAY_MILLISECONDS)
+                return None
         if entry:
             self._note_first(key, entry.first)
         return entry.first if entry else 0
@@ -353,15 +343,18 @@ class Greylist:
         try:
             await self._store.record_greylist(waiting, passed)
         except StorageError as fault:
-            if not self._storage_fault:
-                log.warning("greylisting is open", reason=str(fault))
-            self._storage_fault = "storage cannot be used"
+            self._note_fault(fault)
             # What came meanwhile is newer; what was first seen earlier counts.
             self._waiting = self._waiting | waiting if len(self._waiting) < MAX_GATHERED else self._waiting
             for key, (when, times, until) in passed.items():
                 self._gather(key, when, times, until)
             return
         self._storage_fault = ""
+
+    def _note_fault(self, fault: StorageError) -> None:
+        if not self._storage_fault:
+            log.warning("greylisting is open", reason=str(fault))
+        self._storage_fault = "storage cannot be used"
 
     async def measure(self) -> None:
         """See whether there is room for more, and forget what retries no longer come for."""
@@ -394,7 +387,7 @@ class KeepsFlow(KeepsCounts, KeepsGreylist, Protocol):
     async def purge_flow(self, now: int) -> int: ...
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class DeliveryAttempt(msgspec.Struct, frozen=True):
     """A recipient that a client names. `is_first` says that nothing of the message was counted yet."""
 
     client: SmtpClient
@@ -489,12 +482,17 @@ class FlowControl:
         self._tell(limit, None)
         return limit.reply
 
+    def count_answer(self, client: SmtpClient, answer: asyncio.Future[SmtpReply]) -> None:
+        """Look at what the next hop has answered to a recipient, if it has."""
+        if not answer.cancelled() and not answer.exception() and is_unknown_recipient(answer.result()):
+            self.count_unknown(client)
+
     def count_unknown(self, client: SmtpClient) -> None:
         """Count a recipient that the next hop does not know."""
         if limit := self._unknown_limit(client):
             self.counters.add(limit.key, limit.minutes)
 
-    async def check_recipient(self, attempt: Attempt) -> SmtpReply | None:
+    async def check_recipient(self, attempt: DeliveryAttempt) -> SmtpReply | None:
         """Return the reply to a recipient that is put off; None counts it, and the message with the first one."""
         host = find_host(attempt.client)
         if self._is_exempt(attempt.client):
@@ -514,7 +512,7 @@ class FlowControl:
             self.counters.add(limit.key, limit.minutes)
         return None
 
-    async def _find_wait(self, rules: FlowRulesSettings, attempt: Attempt) -> int:
+    async def _find_wait(self, rules: FlowRulesSettings, attempt: DeliveryAttempt) -> int:
         host = attempt.client.remote_address()
         if rules.greylisting is None or not self._defers or host is None:
             return 0
@@ -532,13 +530,9 @@ class FlowControl:
         )
 
     def _is_exempt(self, client: SmtpClient) -> bool:
-        address = client.remote_address()
-        if not self._exempt or address is None:
-            return False
-        place = ip_address(address)
-        return any(place in network for network in self._exempt)
+        return is_among(client.remote_address() or "", self._exempt)
 
-    async def _is_allowed(self, attempt: Attempt) -> bool:
+    async def _is_allowed(self, attempt: DeliveryAttempt) -> bool:
         """Whether a list of the tenant or of the deployment allows the host or the sender. Without storage, yes: mail
         is not put off for what cannot be known."""
         address = attempt.client.remote_address()
@@ -559,7 +553,7 @@ class FlowControl:
             return
         # Addresses of people are not logged; the event and `gatepost flow` have them.
         host = limit.subject if limit.name in ("host", "unknownRecipients") else ""
-        log.warning("limit reached", limit=limit.name, host=host, maximum=limit.maximum)
+        log.warning("flow limit reached", limit=limit.name, host=host, maximum=limit.maximum)
         self._events.emit(
             FlowLimited,
             tenant_uid=tenant,
@@ -583,7 +577,7 @@ class FlowControl:
         await self._store.purge_flow(int(self._clock() * 1_000))
 
 
-def _list_limits(rules: FlowRulesSettings, attempt: Attempt, host: str | None) -> Iterator[_Limit]:
+def _list_limits(rules: FlowRulesSettings, attempt: DeliveryAttempt, host: str | None) -> Iterator[_Limit]:
     """Yield every limit that the attempt counts for."""
     rates, scope = rules.rate_limits, attempt.tenant or ""
     sender = normal_address(attempt.sender[:320])

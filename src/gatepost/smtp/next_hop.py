@@ -1,13 +1,12 @@
 """A connection to the next hop: commands go out as they come, replies come back in their order.
 
 Made for passing a transaction through while it happens: a command returns the promise of its reply, so a client's
-pipelined commands are pipelined here, too (RFC 2920), where the server can; else each waits for the one before it.
-A connection that breaks the rules, closes or takes too long fails every promise that is open and is not used again.
+pipelined commands are pipelined here, too (RFC 2920), where the server can; else each waits for the one before it. A
+connection that breaks the rules, closes or takes too long fails every promise that is open and is not used again.
 
-Authentication to a next hop (RFC 4954): SCRAM (RFC 5802 and 7677), PLAIN (RFC 4616) or LOGIN.
-
-PLAIN and LOGIN hand the password over, so they are used under TLS only. SCRAM proves on both sides that the password is
-known and does not show it; it is preferred, and is the only one that is used in clear.
+It authenticates (RFC 4954) where the settings have credentials, with SCRAM (RFC 5802 and 7677), PLAIN (RFC 4616) or
+LOGIN. PLAIN and LOGIN hand the password over, so they are used under TLS only. SCRAM proves on both sides that the
+password is known and does not show it; it is preferred, and is the only one that is used in clear.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from typing import cast
 
 import msgspec
 
-from gatepost.smtp.connection import DotStuffer
+from gatepost.smtp.content import DotStuffer
 from gatepost.smtp.replies import NEXT_HOP_CONFUSED, ReplyReader, SmtpReply
 
 _WRITE_AHEAD = 512 << 10

@@ -10,7 +10,6 @@ sender that was quiet longest is forgotten first.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from ipaddress import ip_address
 from typing import Literal, Protocol
 
 import msgspec
@@ -18,7 +17,7 @@ import structlog
 
 from gatepost.names import normal_address
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient
+from gatepost.smtp.client import Networks, SmtpClient, is_among
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.routing import Routing
 
@@ -171,20 +170,13 @@ class Outbound:
 
     def covers(self, client: SmtpClient, port: int) -> bool:
         """Whether mail of this client on this port is outbound."""
-        return port == self._port or self._is_own(client)
+        return port == self._port or is_among(client.address, self._hosts)
 
     def open_account(self, client: SmtpClient, address: str) -> SendingAccount:
         """Return the account of a sender. A stranger who reaches the port would find an open relay, so it may not
         send."""
-        stranger = not (client.known or self._is_own(client))
+        stranger = not (client.known or is_among(client.address, self._hosts))
         return SendingAccount(self.limits, name_sender(client, address), stranger=stranger)
-
-    def _is_own(self, client: SmtpClient) -> bool:
-        try:
-            address = ip_address(client.address)
-        except ValueError:
-            return False
-        return any(address in network for network in self._hosts)
 
 
 def name_sender(client: SmtpClient, address: str) -> str:

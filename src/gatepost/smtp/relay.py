@@ -4,16 +4,13 @@ A connection is lent to one transaction at a time. It comes back reset, is check
 and is closed for good when it is old. Why not aiosmtplib: it waits for each reply before the next command, so a
 client's pipelined commands could not be passed through.
 
-How a next hop is reached: its address, and TLS as the settings ask for.
-
 An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server.
 
-What next hops could do when they were last reached, kept in a file of the data folder.
-
 EHLO announces extensions before a next hop is asked. After a restart while it is down, what it last said is announced,
-and not a guess. The file is this node's own, since every node has its own way to the next hops. Several processes of a
-node may write it: each writes what it has seen anew over what the file has at that moment, and one that is lost to
-another is seen again with the next connection.
+and not a guess: a file of the data folder keeps what next hops could do when they were last reached. The file is this
+node's own, since every node has its own way to the next hops. Several processes of a node may write it: each writes
+what it has seen anew over what the file has at that moment, and one that is lost to another is seen again with the next
+connection.
 """
 
 import asyncio
@@ -38,6 +35,8 @@ from gatepost.smtp.replies import SmtpReply
 Tls = Literal["off", "opportunistic", "required", "verified"]
 
 SMTP_PORT, LMTP_PORT = 25, 24
+
+log = structlog.get_logger("gatepost.guard")
 
 
 class HopAddress(msgspec.Struct, frozen=True):
@@ -84,8 +83,6 @@ class HopTls(msgspec.Struct, frozen=True):
             context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
         return context
 
-
-log = structlog.get_logger("gatepost.guard")
 
 # What is kept of one next hop, and of how many: names that no setting has any more are dropped at the limit.
 MAX_FEATURES, MAX_TEXT, MAX_HOPS = 64, 256, 1_000

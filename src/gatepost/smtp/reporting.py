@@ -7,7 +7,6 @@ what models learn from them, both in sealed workers. Nothing of it is put on rec
 """
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Protocol
 
 import msgspec
@@ -18,7 +17,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient, Tenancy
+from gatepost.smtp.client import Networks, SmtpClient, Tenancy, is_among
 from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
@@ -118,11 +117,7 @@ class ReportIntake:
 
     def _is_inside(self, client: SmtpClient) -> bool:
         """Whether the sending host is listed; a host that says nothing of its client speaks for itself."""
-        try:
-            address = ip_address(client.remote_address() or client.address)
-        except ValueError:
-            return False
-        return any(address in network for network in self._hosts)
+        return is_among(client.remote_address() or client.address, self._hosts)
 
     async def _is_of_tenant(self, carrier: Report, reporter: str, tenant: str | None) -> bool:
         """Whether SPF or DKIM proves the domain in From, and that domain is one of the address's tenant."""

@@ -17,7 +17,8 @@ from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.delivery_log import NotesDeliveries
+from gatepost.smtp.content import SpoolSpace
+from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.replies import Deferral, SmtpReply
@@ -138,7 +139,7 @@ class Services:
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
         reports: ReportIntake | None = None,
-        deliveries: NotesDeliveries | None = None,
+        deliveries: DeliveryLog | None = None,
         flow: FlowControl | None = None,
         outbound: Outbound | None = None,
         signer: Signer | None = None,
@@ -149,7 +150,7 @@ class Services:
         self.tls, self.tls_required = tls, tls_required
         self.reports, self.deliveries, self.flow = reports, deliveries, flow
         self.outbound, self.signer = outbound, signer
-        self.spooled = 0
+        self.space = SpoolSpace(self.limits.spooled)
         self.answers: Counter[str] = Counter()
         # Mail transactions that were begun, and those that were put off for a reason of ours.
         self.attempts = 0
@@ -168,7 +169,7 @@ class Services:
         """Return the reply where no message can be taken now: there is no slot for it, or no room."""
         if not self.guard.has_slot():
             return replies.FULL
-        return replies.NO_ROOM if self.spooled >= self.limits.spooled else None
+        return replies.NO_ROOM if self.space.is_full else None
 
     @property
     def routings(self) -> tuple[Routing, ...]:

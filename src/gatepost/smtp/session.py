@@ -3,22 +3,16 @@
 MAIL and RCPT are answered by the next hop. While more of the client's pipelined commands are waiting (RFC 2920) its
 replies are not waited for: they are promises that are kept in order and sent before the session would have to wait for
 the client, and before any command whose meaning depends on them.
-
-The message itself as it arrives: spooled, with a limit on its size, its slowness and the space of all messages.
-
-What is refused is still read to its end, or the client would take the reply for that of a later command; but not for
-ever: a client that sends twice what it may send, or too slowly, is cut off. Behind a queue, which would send a bounce
-for every refusal, what is refused for good is spooled like all else, to be held.
 """
 
 import asyncio
 import contextlib
 from collections import deque
+from functools import partial
 
 import structlog
 
 from gatepost.ids import new_id
-from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import XCLIENT, XFORWARD, SmtpClient
 from gatepost.smtp.commands import (
@@ -32,113 +26,15 @@ from gatepost.smtp.commands import (
     check_sender,
     parse_command,
 )
-from gatepost.smtp.connection import (
-    Connection,
-    ConnectionGoneError,
-    ConnectionTimeoutError,
-    DotStream,
-    LineEnds,
-    LineError,
-)
+from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
+from gatepost.smtp.content import LineEnds, MessageReceiver
 from gatepost.smtp.delivery import Submission, answer_message
-from gatepost.smtp.flow_control import Attempt, is_unknown_recipient
+from gatepost.smtp.flow_control import DeliveryAttempt
 from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
 from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
-
-_PIECE = 256 << 10
-
-
-class MessageReceiver:
-    """Reads messages off one connection."""
-
-    def __init__(self, connection: Connection, services: Services) -> None:
-        self._connection, self._services, self._limits = connection, services, services.limits
-
-    def holds(self, refusal: SmtpReply) -> bool:
-        """Whether a message that gets this reply is held instead."""
-        return self._services.holds(refusal)
-
-    async def receive_data(self, body: SpooledBody) -> SmtpReply | None:
-        """Read up to the lone dot; return the reply if the message is refused. Raises `ConnectionTimeoutError`."""
-        stream, pace = DotStream(), _ArrivalDeadline(self._services)
-        fault: SmtpReply | None = None
-        rest: bytes | None = None
-        while rest is None:
-            piece = await self._connection.read_piece(_PIECE, pace.deadline())
-            pace.count(len(piece))
-            content, rest = stream.feed(piece)
-            fault = self._spool(body, content, stream.ends, fault)
-        self._connection.put_back(rest)
-        return fault or (None if stream.ends.sound else replies.BARE_IN_MESSAGE)
-
-    async def receive_chunk(
-        self, body: SpooledBody, chunk: Chunk, ends: LineEnds, fault: SmtpReply | None = None
-    ) -> SmtpReply | None:
-        """Read one chunk; return the reply if the message is refused. `fault` is that of the chunks before."""
-        whole = chunk.size + body.size
-        if whole > self._limits.message and (not self.holds(replies.TOO_LARGE) or whole > self._limits.message * 2):
-            await self.discard(chunk.size)
-            return replies.TOO_LARGE
-        pace, left = _ArrivalDeadline(self._services), chunk.size
-        while left:
-            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
-            left -= len(piece)
-            pace.count(len(piece))
-            ends.check(piece)
-            fault = self._spool(body, piece, ends, fault)
-        if chunk.last and not ends.sound:
-            return fault or replies.BARE_IN_MESSAGE
-        return fault
-
-    async def discard(self, size: int) -> None:
-        """Read a chunk of a message that is refused (RFC 3030 section 2: it comes all the same)."""
-        if size > self._limits.message * 2:
-            raise ConnectionTimeoutError
-        pace, left = _ArrivalDeadline(self._services), size
-        while left:
-            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
-            left -= len(piece)
-            pace.count(len(piece))
-
-    def _spool(self, body: SpooledBody, content: bytes, ends: LineEnds, fault: SmtpReply | None) -> SmtpReply | None:
-        if fault is None and not ends.clean:
-            fault = replies.BARE_IN_MESSAGE
-        elif fault is None and body.size + len(content) > self._limits.message:
-            fault = replies.TOO_LARGE
-        if fault is not None and not self.holds(fault):
-            return fault
-        if self._services.spooled + len(content) > self._limits.spooled:
-            return replies.NO_ROOM
-        try:
-            body.write(content)
-        except StorageError:
-            return replies.NO_ROOM
-        self._services.spooled += len(content)
-        return fault
-
-
-class _ArrivalDeadline:
-    """The time by which the next piece of a message must come."""
-
-    def __init__(self, services: Services) -> None:
-        self._limits = services.limits
-        self._now = asyncio.get_running_loop().time
-        self._started = self._now()
-        self._size = 0
-
-    def count(self, size: int) -> None:
-        self._size += size
-        if self._size > self._limits.message * 2:
-            raise ConnectionTimeoutError
-
-    def deadline(self) -> float:
-        limits = self._limits
-        whole = min(limits.data_grace + self._size / limits.data_rate, limits.data_most)
-        return min(self._now() + limits.data_wait, self._started + whole)
-
 
 log = structlog.get_logger("gatepost.guard")
 
@@ -157,7 +53,7 @@ class Session:
     def __init__(self, connection: Connection, client: SmtpClient, services: Services) -> None:
         self._connection, self._client, self._services = connection, client, services
         self._limits = services.limits
-        self._receiver = MessageReceiver(connection, services)
+        self._receiver = MessageReceiver(connection, services.limits, services.space, services.holds)
         outbound = services.outbound
         self._outbound = outbound if outbound and outbound.covers(client, connection.local_port) else None
         self._routing = self._outbound.routing if self._outbound else services.routing
@@ -371,7 +267,7 @@ class Session:
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
         try:
-            tenant = await self._find_tenant(transaction, transaction.owner_domain(rcpt.domain))
+            tenant = await transaction.find_tenant(self._services.tenancy, rcpt.domain)
         except StorageError:
             return replies.TRY_LATER
         if transaction.account and (refusal := transaction.account.refuse(transaction.asked + 1)):
@@ -390,7 +286,7 @@ class Session:
             return refusal
         answer = await transaction.add(rcpt, route, report)
         if isinstance(answer, asyncio.Future) and self._services.flow:
-            answer.add_done_callback(self._count_unknown)
+            answer.add_done_callback(partial(self._services.flow.count_answer, self._client))
         return answer
 
     async def _check_flow(self, transaction: Transaction, rcpt: PathCommand, tenant: str | None) -> SmtpReply | None:
@@ -401,20 +297,12 @@ class Session:
         if refusal := flow.check_client(self._client):
             self._closing |= refusal.code == 421
             return refusal
-        attempt = Attempt(self._client, transaction.sender, rcpt.address, tenant, is_first=not transaction.counted)
+        attempt = DeliveryAttempt(
+            self._client, transaction.sender, rcpt.address, tenant, is_first=not transaction.counted
+        )
         refusal = await flow.check_recipient(attempt)
         transaction.counted |= refusal is None
         return refusal
-
-    def _count_unknown(self, answer: asyncio.Future[SmtpReply]) -> None:
-        flow = self._services.flow
-        if flow and not answer.cancelled() and not answer.exception() and is_unknown_recipient(answer.result()):
-            flow.count_unknown(self._client)
-
-    async def _find_tenant(self, transaction: Transaction, domain: str) -> str | None:
-        if domain not in transaction.tenants:
-            transaction.tenants[domain] = await self._services.tenancy.tenant_of(domain)
-        return transaction.tenants[domain]
 
     async def _fits(self, transaction: Transaction, tenant: str | None, route: Route | None) -> bool:
         """Whether the transaction can have a recipient of that tenant and route; the first recipient that is accepted
@@ -463,7 +351,7 @@ class Session:
         if transaction.body is None:
             transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
         refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
-        if not chunk.last and (refusal is None or self._receiver.holds(refusal)):
+        if not chunk.last and (refusal is None or self._services.holds(refusal)):
             transaction.refusal = refusal
             return reply(250, f"2.0.0 {chunk.size} octets received")
         return await self._finish_message(transaction, refusal)
@@ -475,7 +363,7 @@ class Session:
         try:
             if refusal is None and not body.size:
                 refusal = replies.EMPTY
-            if refusal is not None and not self._receiver.holds(refusal):
+            if refusal is not None and not self._services.holds(refusal):
                 return refusal
             try:
                 body.finish()
@@ -492,7 +380,8 @@ class Session:
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
-            self._services.spooled -= transaction.body.size if transaction.body else 0
+            if transaction.body is not None:
+                self._services.space.close(transaction.body)
             transaction.end()
 
     def _send_last(self, last: SmtpReply) -> None:

@@ -1,16 +1,14 @@
-"""Private keys for DKIM and ARC: PEM files that nobody else may read, read again when they change.
-
-A key that was replaced by something unusable stays in force as it was, and the log says so: mail that leaves unsigned
-can be refused elsewhere for good. Keys are read in guard's own process and go nowhere from there.
-
-Signatures on mail that leaves: DKIM for outbound mail, and DKIM and ARC for mail that an action has changed.
+"""Signatures on mail that leaves: DKIM for outbound mail, and DKIM and ARC for mail that an action has changed.
 
 A message is gone through twice, once for the hash of its body and once to be sent, so that a large one is never in
 memory as a whole. Signatures cover the message as it leaves, with the fields that guard adds on top of it.
+
+Private keys are PEM files that nobody else may read, read again when they change. A key that was replaced by something
+unusable stays in force as it was, and the log says so: mail that leaves unsigned can be refused elsewhere for good.
+Keys are read in guard's own process and go nowhere from there.
 """
 
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +27,7 @@ from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
 from gatepost.report import Report
 from gatepost.smtp.client import FindsTenants
-from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER
+from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER, split_header
 
 # RFC 8301 section 3.2: at least 1024 bits, better 2048; keys of more than 4096 are not accepted everywhere.
 LEAST_BITS, MOST_BITS = 1_024, 4_096
@@ -110,16 +108,14 @@ class SigningKeys:
                 raise KeyFileError(str(fault)) from None
             if not isinstance(fault, OSError):
                 self._refused[key.file] = state
-            log.error("key stays as it was", domain=key.domain, selector=key.selector, reason=str(fault))
+            log.error("signing key stays as it was", domain=key.domain, selector=key.selector, reason=str(fault))
             return known[1]
         if known:
-            log.info("key read again", domain=key.domain, selector=key.selector)
+            log.info("signing key read again", domain=key.domain, selector=key.selector)
         self._known[key.file] = (state, private)
         return private
 
 
-_FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n")
-_LINE = re.compile(rb"[^\r\n]*+\r\n")
 # The header that came, and what is added to it.
 _MOST_HEADER = MAX_HEADER + (64 << 10)
 
@@ -217,15 +213,9 @@ def _split(pieces: Iterator[bytes]) -> tuple[bytes, bytes]:
 
 
 def _read_fields(head: bytes) -> Iterator[Field]:
-    position = count = 0
-    while position < len(head) and count < 2 * MAX_FIELDS:
-        count += 1
-        match = _FIELD.match(head, position)
-        if match is not None:
-            yield Field(match[1].lower().decode("ascii"), "", match[0])
-        else:
-            match = _LINE.match(head, position)
-        position = match.end() if match else len(head)
+    for part in split_header(head, 2 * MAX_FIELDS):
+        if part[1] is not None:
+            yield Field(part[1].lower().decode("ascii"), "", part[0])
 
 
 def _join(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

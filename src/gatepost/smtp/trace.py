@@ -5,18 +5,16 @@ fields that claim to be ours. Intake has refused every message with line ends ot
 simple means, and no other reading of the header has fields that this one has not. Mail that is released from the
 quarantine leaves through the same functions.
 
-A mark before the subject of a message that is delivered with a warning, such as `[SPAM] `.
-
-The mark goes before what stands there, which stays as it came, encoded words included. A mark of other letters than
-ASCII is an encoded word itself (RFC 2047). White space between two encoded words is not shown (section 6.2), so the
-space behind such a mark is inside of it where another encoded word follows.
+A message that is delivered with a warning gets a mark before its subject, such as `[SPAM] `. The mark goes before what
+stands there, which stays as it came, encoded words included. A mark of other letters than ASCII is an encoded word
+itself (RFC 2047). White space between two encoded words is not shown (section 6.2), so the space behind such a mark is
+inside of it where another encoded word follows.
 """
 
 import base64
 import re
 from collections.abc import Iterator
 from email.utils import formatdate
-from typing import Protocol
 
 import msgspec
 
@@ -35,27 +33,9 @@ MAX_FIELDS = 2_000
 MAX_RESULTS = 20
 WIDTH = 76
 PIECE = 256 << 10
-_FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n")
-_LINE = re.compile(rb"[^\r\n]*+\r\n")
+# A field, with its name; a line that is none; or what is left without a line end.
+_HEADER_PART = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n|[^\r\n]*+\r\n|[\s\S]++")
 _ODD = re.compile(r"[^!-~]|[()\\;<>\[\]\"]")
-
-
-class InPieces(Protocol):
-    """The bytes of a message; a spooled body is one."""
-
-    def chunks(self, size: int) -> Iterator[bytes]:
-        """All bytes, in pieces of at most `size`."""
-        ...
-
-
-class BytesInPieces(msgspec.Struct, frozen=True):
-    """A message that is in memory."""
-
-    content: bytes
-
-    def chunks(self, size: int) -> Iterator[bytes]:
-        """All bytes, in pieces of at most `size`."""
-        return (self.content[start : start + size] for start in range(0, len(self.content), size))
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -113,32 +93,41 @@ def build_result_fields(ggrid: str, report: Report, hostname: str) -> tuple[byte
     )
 
 
-def read_header(body: InPieces, hostname: str) -> Header:
-    """Read the header section, or as much of it as a header may have."""
-    start = next(body.chunks(MAX_HEADER), b"")
+def read_header(raw: bytes, hostname: str) -> Header:
+    """Read the header section of a message, or as much of it as a header may have: its first `MAX_HEADER` bytes
+    suffice."""
+    start = raw[:MAX_HEADER]
     claims: list[Edit] = []
     subjects: list[tuple[int, bytes]] = []
-    hops = results = count = position = 0
+    hops = results = position = 0
     queue_id = ""
-    while position < len(start) and not start.startswith(b"\r\n", position) and count < MAX_FIELDS:
-        count += 1
-        match = _FIELD.match(start, position)
-        if match is None:
-            line = _LINE.match(start, position)
-            position = line.end() if line else len(start)
+    for part in split_header(start, MAX_FIELDS):
+        position = part.end()
+        if part[1] is None:
             continue
-        name = match[1].lower()
+        name = part[1].lower()
         if name == b"received":
-            queue_id = queue_id if hops else received_id(match[0])
+            queue_id = queue_id if hops else received_id(part[0])
             hops += 1
         results += name == AUTHENTICATION
-        if is_claim(name, match[0], results, hostname):
-            claims.append(Edit(*match.span()))
+        if is_claim(name, part[0], results, hostname):
+            claims.append(Edit(*part.span()))
         elif name == b"subject":
-            subjects.append((position, match[0]))
-        position = match.end()
+            subjects.append((part.start(), part[0]))
     is_whole = start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
     return Header(tuple(claims), hops, is_whole, queue_id, tuple(subjects))
+
+
+def split_header(head: bytes, most: int) -> Iterator[re.Match[bytes]]:
+    """Yield the parts of a header section up to the empty line behind it, so many at most: fields, whose name is the
+    first group, and lines that are none."""
+    position = 0
+    for _ in range(most):
+        part = None if head.startswith(b"\r\n", position) else _HEADER_PART.match(head, position)
+        if part is None:
+            return
+        yield part
+        position = part.end()
 
 
 def is_claim(name: bytes, raw: bytes, results: int, hostname: str) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from gatepost.mail.message import Envelope
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
-from gatepost.smtp.client import SmtpClient
+from gatepost.smtp.client import SmtpClient, Tenancy
 from gatepost.smtp.commands import PathCommand, encode_xtext
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHop, NextHopError
@@ -67,7 +67,7 @@ class Transaction:
         self._timer: asyncio.TimerHandle | None = None
         self._sender: Pending = replies.SENDER_OK
         self._recipients: list[tuple[str, Pending]] = []
-        self.tenants: dict[str, str | None] = {}
+        self._tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
         self.report: ReportAddress | None = None
         self.body: SpooledBody | None = None
@@ -138,9 +138,13 @@ class Transaction:
         """The routes that the message can take."""
         return self._routing
 
-    def owner_domain(self, recipient: str) -> str:
-        """Return the domain whose tenant the message belongs to: that of a recipient, or of the outbound sender."""
-        return recipient if self.account is None else self._mail.domain
+    async def find_tenant(self, tenancy: Tenancy, recipient: str) -> str | None:
+        """Return the tenant that the message belongs to: that of a recipient's domain, or of an outbound sender's. Each
+        domain is asked for once. Raises `StorageError`."""
+        domain = recipient if self.account is None else self._mail.domain
+        if domain not in self._tenants:
+            self._tenants[domain] = await tenancy.tenant_of(domain)
+        return self._tenants[domain]
 
     @property
     def started(self) -> bool:
@@ -260,11 +264,9 @@ class Transaction:
         return Delivery(ggrid, time, self._sent_to, theirs.code, render_reply(theirs), find_queue_id(theirs))
 
     def end(self) -> None:
-        """Close the body and end the transaction at the next hop, whether completed or not."""
+        """End the transaction at the next hop, whether completed or not."""
         if self.account is not None:
             self.account.count_refused(sum(_current_reply(answer).code >= 500 for _, answer in self._recipients))
-        if self.body is not None:
-            self.body.close()
         self._leave()
 
     def _ask(self, path: PathCommand, words: bytes) -> Pending:

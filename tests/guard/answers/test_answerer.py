@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from gatepost.guard.answers.answerer import MAX_REMEMBERED, Answerer
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.lists import ListAnswers
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answers, Dns, DnsAnswer, Hit, Lookup, LookupAnswer
 from gatepost.report import Report
@@ -18,10 +20,11 @@ def job(ggrid: str = "a") -> Job[Report]:
     return Job(JUDGE, ggrid, Envelope(tenant="t"), BytesBody(b""), 0.0)
 
 
-class Names:
+class Names(Resolver):
     """Answers each name with itself; `slow` ones never, `cached` ones at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[Dns] = []
         self.closed = False
 
@@ -107,7 +110,10 @@ def test_closing_closes_the_resolver() -> None:
 
 
 def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
-    class Lists:
+    class Lists(ListAnswers):
+        def __init__(self) -> None:
+            """Without storage."""
+
         async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer:
             return LookupAnswer((Hit("blocked-senders", "tenant", f"{tenant}:{question.keys[0][1][0]}"),))
 

@@ -10,9 +10,10 @@ import pytest
 from gatepost.guard.answers import clamd
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.clamd import ClamdClient, parse_reply
+from gatepost.guard.answers.dns import Resolver
 from gatepost.mail.message import Envelope
 from gatepost.questions import Antivirus, AskAntivirus, Dns, DnsAnswer, Lookup, LookupAnswer
-from gatepost.scanning.spool import BytesBody
+from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.workers.jobs import Job
 from gatepost.workers.protocol import JUDGE
 
@@ -125,7 +126,7 @@ def test_ping_over_tcp() -> None:
     assert asyncio.run(main())
 
 
-class Names:
+class Names(Resolver):
     """Nobody."""
 
     def known(self, _question: Dns) -> DnsAnswer | None:
@@ -134,16 +135,13 @@ class Names:
     def start(self, _question: Dns) -> asyncio.Future[DnsAnswer]:
         raise AssertionError("nothing is asked")
 
-    async def close(self) -> None:
-        pass
 
-
-class Scanner:
-    async def scan(self, body: clamd.ReadableBody) -> Antivirus:
+class Scanner(clamd.ClamdClient):
+    async def scan(self, body: MessageBody) -> Antivirus:
         return Antivirus("found", body.read().decode())
 
 
-@pytest.mark.parametrize(("scanner", "said"), [(Scanner(), Antivirus("found", "raw")), (None, Antivirus())])
+@pytest.mark.parametrize(("scanner", "said"), [(Scanner("/nobody"), Antivirus("found", "raw")), (None, Antivirus())])
 def test_guard_answers_with_the_messages_own_bytes(scanner: Scanner | None, said: Antivirus) -> None:
     answerer = Answerer(Names(), antivirus=scanner)
     job = Job(JUDGE, "a", Envelope(), BytesBody(b"raw"), 0.0)

@@ -13,6 +13,7 @@ from gatepost.guard.answers.answerer import (
     Answerer,
     QuestionBudget,
 )
+from gatepost.guard.answers.dns import Resolver
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Antivirus,
@@ -111,10 +112,11 @@ def job(ggrid: str = "a") -> Job[Report]:
     return Job(JUDGE, ggrid, ENVELOPE, BytesBody(RAW), 0.0)
 
 
-class Names:
+class Names(Resolver):
     """Answers every name, and notes which were asked; `cached.example` is known."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[str] = []
 
     def known(self, question: Dns) -> DnsAnswer | None:
@@ -125,8 +127,6 @@ class Names:
         answer = asyncio.get_running_loop().create_future()
         answer.set_result(DnsAnswer("found", ("v=spf1 include:next.example",)))
         return answer
-
-    async def close(self) -> None: ...
 
 
 def test_a_worker_that_was_taken_over_sends_out_little() -> None:

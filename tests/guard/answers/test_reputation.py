@@ -10,6 +10,7 @@ from tests.guard.answers import test_dns
 from tests.guard.answers.test_dns import resolving
 
 from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import (
     FAILURE_SECONDS,
     FAULT_SECONDS,
@@ -54,7 +55,7 @@ def job() -> Job[Report]:
     return Job(JUDGE, "a", Envelope(tenant="t"), BytesBody(b""), 0.0)
 
 
-class Lists:
+class Lists(ListAnswers):
     """Allows what it is told to; counts look-ups."""
 
     def __init__(self, *hits: Hit) -> None:

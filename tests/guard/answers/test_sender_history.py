@@ -10,6 +10,7 @@ import pytest
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.guard.answers import sender_history
 from gatepost.guard.answers.answerer import Answerer
+from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
 from gatepost.guard.metrics import SenderHistoryMetrics
 from gatepost.guard.service import Guard
@@ -338,7 +339,7 @@ MAIL = (
 )
 
 
-class Silent:
+class Silent(Resolver):
     """No name exists."""
 
     def known(self, _question: Dns) -> DnsAnswer | None:
@@ -346,9 +347,6 @@ class Silent:
 
     def start(self, _question: Dns) -> asyncio.Future[DnsAnswer]:
         raise AssertionError("every answer is known")
-
-    async def close(self) -> None:
-        """Nothing is open."""
 
 
 def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.signing import write_key
 from gatepost.settings.keys import GuardSettings
-from gatepost.smtp.connection import normalise_line_ends
+from gatepost.smtp.content import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import KeyFile, Signer, SigningKeys

@@ -1,19 +1,9 @@
-"""Answers for an analysis: its questions go out together, and those to DNS have a limit on their time in all.
+"""Answers for an analysis: its questions to DNS go out together, and there is a limit to what one message may ask.
 
 A slow name server must not hold a slot for the whole time that the analysis may take: when a message has used up its
 share, whatever is still open is answered "failed", which the analysis reports as `temperror` (RFC 8601 section 2.7).
-So is what a worker asks beyond its budget (`question_budget`).
-
-How much one analysis may ask, counted by guard, which does not believe a worker.
-
-A worker reads hostile bytes and could be taken over. It has no network, but the names that it asks DNS for leave this
-machine, and a name can carry what the worker has seen. guard does not parse mail, so it cannot know which names a
-sound analysis would ask for. It can search: nearly every name of SPF, DKIM and DMARC stands in the header of the
-message, in its envelope, or in an answer that the analysis was given before. Such a name says hardly anything by being
-asked for. Of every other name the characters are counted that are found nowhere (SPF macros, RFC 7208 section 7, make
-such names), and so is the number of names in all. What is over is answered "failed", without asking.
-
-Only names that have to be looked up are counted: what the cache knows leaves nothing behind.
+So is what a worker asks beyond its budget. What is not asked of DNS (lists, sender history, antivirus) is answered
+first, one after the other.
 """
 
 import asyncio
@@ -22,14 +12,16 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from gatepost.guard.answers.campaigns import Campaigns
-from gatepost.guard.answers.clamd import ReadableBody
-from gatepost.guard.answers.lists import AnswersLookups
+from gatepost.guard.answers.clamd import ClamdClient
+from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import Inquiry, ReputationZones
+from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answer,
@@ -70,7 +62,17 @@ _REVERSED_IPV6 = re.compile(r"((?:[0-9a-f]\.){32})ip6\.arpa")
 
 
 class QuestionBudget:
-    """What one message has asked so far. `seconds` is the time that it has waited for DNS."""
+    """What one message has asked so far, counted by guard, which does not believe a worker. `seconds` is the time that
+    the message has waited for DNS.
+
+    A worker reads hostile bytes and could be taken over. It has no network, but the names that it asks DNS for leave
+    this machine, and a name can carry what the worker has seen. guard does not parse mail, so it cannot know which
+    names a sound analysis would ask for. It can search: nearly every name of SPF, DKIM and DMARC stands in the header
+    of the message, in its envelope, or in an answer that the analysis was given before. Such a name says hardly
+    anything by being asked for. Of every other name the characters are counted that are found nowhere (SPF macros,
+    RFC 7208 section 7, make such names), and so is the number of names in all. What is over is answered "failed",
+    without asking. Only names that have to be looked up are counted: what the cache knows leaves nothing behind.
+    """
 
     __slots__ = ("_answers", "_asked", "_foreign", "_given", "_names", "_text", "seconds")
 
@@ -163,61 +165,24 @@ MAX_REMEMBERED = 10_000
 log = structlog.get_logger("gatepost.guard")
 
 
-class ScansForMalware(Protocol):
-    """What recognises malware; `ClamdClient` does."""
-
-    async def scan(self, body: ReadableBody) -> Antivirus: ...
-
-
-class NoLists:
-    """For analyses where there is no storage: nothing is listed."""
-
-    async def answer(self, _tenant: str | None, _question: Lookup, _recipients: Sequence[str] = ()) -> LookupAnswer:
-        return LookupAnswer()
-
-
-class AnswersSightings(Protocol):
-    """What remembers which senders a tenant knows; `SenderHistories` does."""
-
-    async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sightings: ...
-
-
-class NoSenderHistory:
-    """For analyses where nothing is remembered."""
-
-    async def answer(self, _ggrid: str, _tenant: str | None, _question: AskSightings) -> Sightings:
-        return Sightings()
-
-
-class ResolvesDns(Protocol):
-    """What looks up names; `known` has the answers that take no waiting."""
-
-    def known(self, question: Dns) -> DnsAnswer | None: ...
-
-    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]: ...
-
-    async def close(self) -> None: ...
-
-
 class Answerer:
-    """Answers the questions of analyses, each within its message's budget. `refused` counts those beyond it."""
+    """Answers the questions of analyses, each within its message's budget. `refused` counts those beyond it. Without
+    lists, antivirus, history or zones, nothing is listed, found or known."""
 
     def __init__(
         self,
-        resolver: ResolvesDns,
+        resolver: Resolver,
         max_seconds: float = MAX_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         *,
-        lists: AnswersLookups | None = None,
-        antivirus: ScansForMalware | None = None,
-        sender_histories: AnswersSightings | None = None,
+        lists: ListAnswers | None = None,
+        antivirus: ClamdClient | None = None,
+        sender_histories: SenderHistories | None = None,
         reputation: ReputationZones | None = None,
         campaigns: Campaigns | None = None,
     ) -> None:
         self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
-        self._lists = lists or NoLists()
-        self._antivirus = antivirus
-        self._sender_histories = sender_histories or NoSenderHistory()
+        self._lists, self._antivirus, self._sender_histories = lists, antivirus, sender_histories
         self._reputation = reputation
         # One that has seen no message yet has a length of 0.
         self._campaigns = Campaigns() if campaigns is None else campaigns
@@ -227,7 +192,7 @@ class Answerer:
     async def answer(self, job: Job[Any], questions: Questions) -> Answers:
         """Return one answer for each question, in their order."""
         found: dict[Question, Answer] = {}
-        missing: list[Dns] = []
+        names: list[Dns] = []
         inquiries: dict[AskReputation, tuple[Inquiry, ...]] = {}
         budget = self._budget(job.ggrid)
         for question in dict.fromkeys(questions):
@@ -236,16 +201,17 @@ class Answerer:
                 if known := self._resolver.known(question):
                     found[question] = known
                 else:
-                    missing.append(question)
+                    names.append(question)
             elif not budget.can_ask(question):
                 found[question] = self._refuse(job, question)
             elif isinstance(question, AskReputation):
-                inquiries[question] = await self._inquire(job, question)
+                zones = self._reputation
+                inquiries[question] = await zones.inquire(job.envelope.tenant, question) if zones else ()
             else:
                 found[question] = await self._look_up(job, question)
-        zones = [inquiry.question for asked in inquiries.values() for inquiry in asked]
-        resolved = await self._resolve(job, budget, missing, zones)
-        for question in missing:
+        zone_names = [inquiry.question for asked in inquiries.values() for inquiry in asked]
+        resolved = await self._resolve(job, budget, names, zone_names)
+        for question in names:
             found[question] = resolved.get(question, FAILED)
         for answer in found.values():
             budget.note(answer)
@@ -254,34 +220,45 @@ class Answerer:
         return tuple(found[question] for question in questions)
 
     async def _look_up(self, job: Job[Any], question: AskAntivirus | AskCampaign | Lookup | AskSightings) -> Answer:
-        """Return what is not asked of DNS. The tenant is the message's, whatever a worker may ask."""
-        if isinstance(question, AskSightings):
-            return await self._sender_histories.answer(job.ggrid, job.envelope.tenant, question)
-        if isinstance(question, AskCampaign):
-            return self._campaigns.answer(job.envelope, question, is_mail=not job.is_trial)
-        if isinstance(question, Lookup):
-            return await self._lists.answer(job.envelope.tenant, question, job.envelope.recipients)
-        return await self._scan(job)
-
-    async def _inquire(self, job: Job[Any], question: AskReputation) -> tuple[Inquiry, ...]:
-        return await self._reputation.inquire(job.envelope.tenant, question) if self._reputation else ()
+        """Return what is not asked of DNS. Tenant and body are the message's, whatever a worker may ask."""
+        envelope = job.envelope
+        match question:
+            case AskSightings():
+                histories = self._sender_histories
+                return await histories.answer(job.ggrid, envelope.tenant, question) if histories else Sightings()
+            case AskCampaign():
+                return self._campaigns.answer(envelope, question, is_mail=not job.is_trial)
+            case Lookup():
+                lists = self._lists
+                return await lists.answer(envelope.tenant, question, envelope.recipients) if lists else LookupAnswer()
+            case AskAntivirus():
+                return await self._antivirus.scan(job.body) if self._antivirus else Antivirus()
 
     async def _resolve(
-        self, job: Job[Any], budget: QuestionBudget, missing: Sequence[Dns], zones: Sequence[Dns]
+        self, job: Job[Any], budget: QuestionBudget, names: Sequence[Dns], zone_names: Sequence[Dns]
     ) -> dict[Dns, DnsAnswer]:
-        """Look up names that a worker asks for, within its budget, together with those that zones are asked for.
-
-        guard has built the latter itself, and each zone has a limit of its own.
-        """
-        found = {question: known for question in zones if (known := self._resolver.known(question))}
-        unknown = [question for question in zones if question not in found]
-        if missing or unknown:
-            found |= await self._within_budget(job, budget, missing, unknown)
+        """Look up names that a worker asks for, within its budget, side by side with those that zones are asked for;
+        what is not answered in time is left out. guard has built the names of zones itself, and each zone has a limit
+        of its own."""
+        found = {question: known for question in zone_names if (known := self._resolver.known(question))}
+        left = self._max_seconds - budget.seconds
+        if left <= 0:
+            return found
+        if names and not budget.knows_header():
+            budget.read_header(job.envelope, job.body.head(MAX_HEADER))
+        allowed = [question for question in names if budget.can_look_up(question)]
+        if len(allowed) < len(names):
+            self._refuse(job, names[0])
+        asked = dict.fromkeys([*allowed, *(question for question in zone_names if question not in found)])
+        if asked:
+            started = self._clock()
+            try:
+                answers = {question: self._resolver.start(question) for question in asked}
+                await asyncio.wait(answers.values(), timeout=left)
+            finally:
+                budget.seconds += self._clock() - started
+            found |= {question: answer.result() for question, answer in answers.items() if answer.done()}
         return found
-
-    async def _scan(self, job: Job[Any]) -> Antivirus:
-        """What the antivirus says of the job's message; "off" where there is none, whatever a worker may ask."""
-        return await self._antivirus.scan(job.body) if self._antivirus else Antivirus()
 
     def forget(self, ggrid: str) -> None:
         """Forget what a message has asked; its analysis has ended."""
@@ -290,26 +267,6 @@ class Answerer:
     async def close(self) -> None:
         """Close the resolver."""
         await self._resolver.close()
-
-    async def _within_budget(
-        self, job: Job[Any], budget: QuestionBudget, questions: Sequence[Dns], zones: Sequence[Dns]
-    ) -> dict[Dns, DnsAnswer]:
-        left = self._max_seconds - budget.seconds
-        if left <= 0:
-            return {}
-        if questions and not budget.knows_header():
-            budget.read_header(job.envelope, job.body.head(MAX_HEADER))
-        allowed = [question for question in questions if budget.can_look_up(question)]
-        if len(allowed) < len(questions):
-            self._refuse(job, questions[0])
-        allowed += zones
-        if not allowed:
-            return {}
-        started = self._clock()
-        try:
-            return await self._ask(list(dict.fromkeys(allowed)), left)
-        finally:
-            budget.seconds += self._clock() - started
 
     def _refuse(self, job: Job[Any], question: Question) -> Answer:
         """Return the answer to a question over the budget: that there is none, which is never good news."""
@@ -330,9 +287,3 @@ class Answerer:
             if len(self._budgets) > MAX_REMEMBERED:
                 del self._budgets[next(iter(self._budgets))]
         return budget
-
-    async def _ask(self, questions: Sequence[Dns], left: float) -> dict[Dns, DnsAnswer]:
-        """Look questions up side by side; those that are not answered in time are left out."""
-        answers = {question: self._resolver.start(question) for question in questions}
-        await asyncio.wait(answers.values(), timeout=left)
-        return {question: answer.result() for question, answer in answers.items() if answer.done()}

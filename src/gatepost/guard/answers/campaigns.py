@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 from uuid import uuid4
 from zlib import crc32
 
@@ -49,12 +49,7 @@ class _Sighting(msgspec.Struct, frozen=True, eq=False):
     recipients: tuple[int, ...]
 
 
-class _HasSignature(Protocol):
-    @property
-    def signature(self) -> Signature: ...
-
-
-V = TypeVar("V", bound=_HasSignature)
+V = TypeVar("V", _Sighting, Burst, CampaignMark)
 
 
 class _HashIndex(Generic[V]):

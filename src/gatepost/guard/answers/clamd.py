@@ -7,11 +7,11 @@ Protocol: clamd(8), command INSTREAM.
 
 import asyncio
 import contextlib
-from typing import Protocol
 
 import structlog
 
 from gatepost.questions import Antivirus
+from gatepost.scanning.spool import MessageBody
 from gatepost.settings.values import split_address
 
 PORT = 3310
@@ -23,12 +23,6 @@ _SHORT = 200
 _log = structlog.get_logger("gatepost.antivirus")
 
 
-class ReadableBody(Protocol):
-    """The bytes of a message, in memory or on disk."""
-
-    def read(self) -> bytes: ...
-
-
 class ClamdClient:
     """One clamd, by `host:port` or by the path of its socket."""
 
@@ -37,7 +31,7 @@ class ClamdClient:
         self._seconds = seconds
         self._is_up = True
 
-    async def scan(self, body: ReadableBody) -> Antivirus:
+    async def scan(self, body: MessageBody) -> Antivirus:
         """Return what clamd says of a message; "failed" where it does not answer."""
         try:
             async with asyncio.timeout(self._seconds):

@@ -1,24 +1,22 @@
-"""DNS for analyses, with a cache that honours how long an answer holds (RFC 1035 section 3.2.1, RFC 2308).
+"""DNS for analyses: messages on the wire, their way to name servers, and a resolver with a cache.
 
-Names come out of hostile mail. One that DNS cannot hold is answered without asking; a question that is under way is
-shared by all who ask it; the cache and the number of questions in flight are bounded; and "no such name",
-"no such record" and "no answer" stay three different answers.
+Names come out of hostile mail, and answers are hostile as well: whoever owns a domain writes them. guard, which holds
+secrets, reads them itself, so they are read in Python and not by a native library.
 
-DNS messages on the wire (RFC 1035 section 4, RFC 6891): questions of five types, and the answers to them.
+**Messages** (RFC 1035 section 4, RFC 6891): questions of five types, and the answers to them. Every read is within the
+message. A name has at most 255 octets (RFC 1035 section 3.1) and few pointers, which lead only backwards, to a place
+before all places that the name has been at. Of more records than `MAX_RECORDS` the rest is left out: no standard that
+asks looks at so many.
 
-Answers are hostile: whoever owns a domain writes them. guard, which holds secrets, reads them itself, so they are read
-in Python and not by a native library. Every read is within the message. A name has at most 255 octets (RFC 1035 section
-3.1) and few pointers, which lead only backwards, to a place before all places that the name has been at. Of more
-records than `MAX_RECORDS` the rest is left out: no standard that asks looks at so many.
-
-Questions to name servers over UDP, and over TCP where an answer does not fit (RFC 7766).
-
-What makes an answer hard to forge for who does not see the question (RFC 5452): a random number for each query, and a
-random one of several ports for each server, which are given up after some use; an answer must come from the server and
-port that were asked, and repeat the question.
-
-A question is sent up to `TRIES` times, to one server after the other. None has a timer of its own: `sweep` ends the
+**Transport**: UDP, and TCP where an answer does not fit (RFC 7766). What makes an answer hard to forge for who does not
+see the question (RFC 5452): a random number for each query, and a random one of several ports for each server, which
+are given up after some use; an answer must come from the server and port that were asked, and repeat the question. A
+question is sent up to `TRIES` times, to one server after the other. None has a timer of its own: `sweep` ends the
 attempts whose time is over.
+
+**Resolver**: answers are cached for as long as they hold (RFC 1035 section 3.2.1, RFC 2308). A name that DNS cannot
+hold is answered without asking; a question that is under way is shared by all who ask it; the cache and the number of
+questions in flight are bounded; and "no such name", "no such record" and "no answer" stay three different answers.
 """
 
 import asyncio
@@ -103,7 +101,7 @@ def read_reply(data: bytes, question: Dns, section: bytes) -> Reply:
         case 0:
             try:
                 return _read_records(data, _HEADER.size + len(section), answers, question)
-            except (_MalformedError, IndexError, struct.error, ValueError):
+            except (ValueError, IndexError, struct.error):
                 return Reply("malformed")
     return Reply("failed")
 
@@ -205,7 +203,7 @@ _READ_SIZE = 4_096
 # Answers that are read before other callbacks get their turn.
 _MAX_READ = 4
 _RESOLV_CONF = Path("/etc/resolv.conf")
-_FAILED = Reply("failed")
+_NO_REPLY = Reply("failed")
 
 OnReply = Callable[[Dns, Reply], None]
 
@@ -258,7 +256,7 @@ class DnsTransport:
         self._servers, self._seconds, self._on_reply = tuple(servers), seconds, on_reply
         self._loop = asyncio.get_running_loop()
         self._ports: list[list[_UdpPort]] = [[] for _ in self._servers]
-        self._by_tcp: dict[asyncio.Task[None], _Query] = {}
+        self._over_tcp: set[asyncio.Task[None]] = set()
         self._tcp_room = asyncio.Semaphore(MAX_TCP)
         self._closed = False
 
@@ -290,13 +288,13 @@ class DnsTransport:
             for port in ports:
                 self._close_port(port)
             ports.clear()
-        for task in list(self._by_tcp):
+        for task in self._over_tcp:
             task.cancel()
-        await asyncio.gather(*self._by_tcp, return_exceptions=True)
+        await asyncio.gather(*self._over_tcp, return_exceptions=True)
 
     def _send(self, query: _Query) -> None:
         if not self._servers:
-            self._loop.call_soon(self._end, query, _FAILED)
+            self._loop.call_soon(self._end, query, _NO_REPLY)
             return
         chance = os.urandom(3)
         server = query.attempt % len(self._servers)
@@ -321,7 +319,7 @@ class DnsTransport:
         if query.attempt < TRIES and not self._closed:
             self._send(query)
         else:
-            self._end(query, _FAILED)
+            self._end(query, _NO_REPLY)
 
     def _end(self, query: _Query, reply: Reply) -> None:
         if not self._closed:
@@ -379,9 +377,9 @@ class DnsTransport:
         del port.pending[number]
         reply = read_reply(data, query.question, query.section)
         if reply.status == "truncated" or len(data) == _READ_SIZE:
-            task = self._loop.create_task(self._ask_by_tcp(query))
-            self._by_tcp[task] = query
-            task.add_done_callback(self._by_tcp.pop)
+            task = self._loop.create_task(self._ask_over_tcp(query))
+            self._over_tcp.add(task)
+            task.add_done_callback(self._over_tcp.discard)
         elif reply.status == "no-edns" and query.edns:
             query.edns = False
             self._send(query)
@@ -395,15 +393,15 @@ class DnsTransport:
         elif query.attempt + 1 < min(TRIES, len(self._servers)):
             self._send_again(query)
         else:
-            self._end(query, _FAILED)
+            self._end(query, _NO_REPLY)
 
-    async def _ask_by_tcp(self, query: _Query) -> None:
+    async def _ask_over_tcp(self, query: _Query) -> None:
         server = self._servers[query.attempt % len(self._servers)]
         try:
             async with self._tcp_room, asyncio.timeout(2 * self._seconds):
-                reply = await _ask_by_tcp(server, query)
+                reply = await _exchange_over_tcp(server, query)
         except (OSError, EOFError):
-            reply = _FAILED
+            reply = _NO_REPLY
         self._finish(query, reply)
 
 
@@ -414,7 +412,7 @@ def _choose_number(pending: dict[int, _Query], chance: bytes) -> int:
     return number
 
 
-async def _ask_by_tcp(server: Server, query: _Query) -> Reply:
+async def _exchange_over_tcp(server: Server, query: _Query) -> Reply:
     reader, writer = await asyncio.open_connection(server.host, server.port)
     try:
         data = build_query(query.number, query.section, edns=query.edns)
@@ -423,7 +421,7 @@ async def _ask_by_tcp(server: Server, query: _Query) -> Reply:
     finally:
         writer.close()
     is_ours = is_reply(answer, query.number, query.section)
-    return read_reply(answer, query.question, query.section) if is_ours else _FAILED
+    return read_reply(answer, query.question, query.section) if is_ours else _NO_REPLY
 
 
 def parse_servers(texts: Sequence[str]) -> list[Server]:
@@ -606,7 +604,7 @@ class Resolver:
 
     def _on_reply(self, question: Dns, reply: Reply) -> None:
         self._sent -= 1
-        self._end(question, *_read_reply(reply))
+        self._end(question, *_make_answer(reply))
         while self._waiting and self._sent < MAX_ASKING:
             if (following := self._waiting.popleft()) in self._under_way:
                 self._send(following)
@@ -636,7 +634,8 @@ class Resolver:
         return self._transport
 
 
-def _read_reply(reply: Reply) -> tuple[DnsAnswer, float]:
+def _make_answer(reply: Reply) -> tuple[DnsAnswer, float]:
+    """Return what a reply says, and for how many seconds it is kept."""
     match reply.status:
         case "found":
             return DnsAnswer("found", reply.records), min(max(float(reply.seconds), MIN_TTL), MAX_TTL)

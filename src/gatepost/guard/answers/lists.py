@@ -8,7 +8,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -32,12 +31,6 @@ PURGE_SECONDS = 300.0
 MAX_COUNTED = 50_000
 
 log = structlog.get_logger("gatepost.lists")
-
-
-class AnswersLookups(Protocol):
-    """What looks up list entries; `ListAnswers` does."""
-
-    async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer: ...
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):
@@ -69,7 +62,7 @@ class ListAnswers:
         self.packed = 0
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
         self._periodic = (
-            PeriodicWork(self._flush, FLUSH_SECONDS, "hits could not be counted", log, waits_first=True),
+            PeriodicWork(self._flush, FLUSH_SECONDS, "hits of lists could not be counted", log, waits_first=True),
             PeriodicWork(self._purge, PURGE_SECONDS, "expired entries could not be purged", log),
         )
 
@@ -167,7 +160,7 @@ class ListAnswers:
         try:
             await self._store.record_hits([HitCount(*key, hits, last) for key, (hits, last) in counted.items()])
         except StorageError as fault:
-            log.warning("hits could not be counted", reason=str(fault))
+            log.warning("hits of lists could not be counted", reason=str(fault))
 
     async def _purge(self) -> None:
         await self._store.purge_expired(int(self._clock() * 1000))

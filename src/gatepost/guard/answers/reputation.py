@@ -1,16 +1,14 @@
-"""What reputation zones say of a message: which of them are asked, what they answered, and which are not believed.
-
-Questions to zones go out together with the other questions of a step, and are cached like them, so a zone costs no
-round trip of its own. A zone that does not answer is muted for a minute, so that it delays few messages; one that
-refuses, or that lists what no zone may list, is muted for longer. The ledger of every message names the zones that are
-muted: a reader sees what was not asked.
-
-A reputation zone: under which name a value is asked for, and what an answer means (RFC 5782).
+"""Reputation zones (RFC 5782): which of them are asked about a message, what they answered, and which are not believed.
 
 A zone answers with addresses in 127.0.0.0/8; no such name means that the value is not listed. An answer outside of that
 network comes from a name server that answers everything, such as one that sells a lapsed domain. Answers in
 127.255.255.0/24 are refusals: they say that the query was wrong, or that the operator asks too much or from a public
 resolver. Both are faults of the zone, and nothing that it says is believed then.
+
+Questions to zones go out together with the other questions of a step, and are cached like them, so a zone costs no
+round trip of its own. A zone that does not answer is muted for a minute, so that it delays few messages; one that
+refuses, or that lists what no zone may list, is muted for longer. The ledger of every message names the zones that are
+muted: a reader sees what was not asked.
 """
 
 import base64
@@ -24,7 +22,7 @@ import msgspec
 import structlog
 
 from gatepost.guard.answers.dns import NEGATIVE_TTL
-from gatepost.guard.answers.lists import AnswersLookups
+from gatepost.guard.answers.lists import ListAnswers
 from gatepost.lists.rulings import make_subject
 from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.questions import (
@@ -80,7 +78,8 @@ class Zone:
         self._masks = [(answer.mask, answer) for answer in settings.answers if answer.mask]
         builders = {"ip": _address_label, "domain": self._domain_label, "hash": self._digest_label}
         self._build_label: Callable[[ReputationValue], str | None] = builders[settings.asks]
-        self._test_names = self._make_test_names()
+        # An entry that every zone has, and one that none has (RFC 5782 section 5); zones of hashes have no such rule.
+        self.test_names = self._make_test_names()
         # What the labels of values depend on: zones of the same form have the same labels.
         self.form = (settings.asks, settings.level, settings.hash, settings.encoding, self.subjects)
 
@@ -105,11 +104,6 @@ class Zone:
     def name_of(self, label: str) -> str:
         """Return the name to ask DNS for."""
         return f"{label}.{self._suffix}"
-
-    def list_test_names(self) -> tuple[str, str] | None:
-        """Return the names of an entry that every zone has and of one that none has (RFC 5782 section 5); None for
-        zones of hashes, which have no such rule."""
-        return self._test_names
 
     def _make_test_names(self) -> tuple[str, str] | None:
         if self.settings.asks == "hash":
@@ -237,7 +231,7 @@ class WatchedZone:
         zone may list is asked again when the last answer to that has run out."""
         name_of = self.zone.name_of
         asked = [Inquiry(self, value, Dns(name_of(label), "A")) for label, value in labels[: self.zone.settings.limit]]
-        test = self.zone.list_test_names()
+        test = self.zone.test_names
         if asked and test and self._tested_until <= self._clock():
             asked.append(Inquiry(self, None, Dns(test[1], "A")))
         self._asked += len(asked)
@@ -288,7 +282,7 @@ class ReputationZones:
     def __init__(
         self,
         zones: Sequence[ZoneSettings],
-        lists: AnswersLookups,
+        lists: ListAnswers,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zones = [WatchedZone(Zone(settings), clock) for settings in zones]

@@ -64,13 +64,13 @@ from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.smtp.client import FindsTenants
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
-from gatepost.smtp.connection import is_sound, normalise_line_ends
+from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer, UnsignedError
-from gatepost.smtp.trace import PIECE, Arrival, BytesInPieces, build_release_fields, read_header
+from gatepost.smtp.trace import Arrival, build_release_fields, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
@@ -264,7 +264,7 @@ class Releaser:
             await self._store.give_back(ggrid, holder)
             raise
         if failure:
-            log.warning("not released", ggrid=ggrid, reason=failure.reason)
+            log.warning("mail not released", ggrid=ggrid, reason=failure.reason)
             await self._store.give_back(ggrid, holder)
             await self._note_failure(mail.record, order.by, failure)
             if deliveries:
@@ -277,7 +277,7 @@ class Releaser:
             release, is_last = await self._record(ggrid, wanted, order.by, holder, deliveries), True
         # The label of a recipient is an address, which has no place in the log.
         by = "recipient" if order.by.kind == "recipient" else release.by
-        log.info("released", ggrid=ggrid, by=by, count=len(release.recipients))
+        log.info("mail released", ggrid=ggrid, by=by, count=len(release.recipients))
         if is_last:
             await self._discard(ggrid)
         return _as_released(mail, release)
@@ -289,8 +289,7 @@ class Releaser:
         whole = normalise_line_ends(raw)
         if not is_sound(whole):
             return WRONG_BYTES
-        body = BytesInPieces(whole)
-        header = read_header(body, self._hostname)
+        header = read_header(whole, self._hostname)
         if header.hops > SmtpLimits().hops:
             return LOOPS
         if not header.whole:
@@ -307,7 +306,7 @@ class Releaser:
             *(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock()),
             outbound=envelope.outbound,
         )
-        return b"".join((top, *apply_edits(body.chunks(PIECE), header.claims)))
+        return b"".join((top, *apply_edits([whole], header.claims)))
 
     def _routing(self, record: MessageRecord) -> Routing | None:
         return self._outbound if record.envelope.outbound else self._inbound
@@ -485,7 +484,7 @@ class Quarantine:
             self._size += raw.size
             self._metrics.count("kept")
             self._events.emit(describe_held, record)
-            log.info("held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
+            log.info("mail held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
 
     async def take_back(self, ggrid: str) -> None:
         """Hold a message no longer that its sender was told to send again; where that fails, it stays."""

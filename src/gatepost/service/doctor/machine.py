@@ -198,7 +198,7 @@ def check_zones(dns: DnsSettings, zones: Sequence[ZoneSettings]) -> list[DoctorR
         resolver = Resolver(dns.nameservers, dns.timeout / 1000)
         rows = []
         for zone in map(Zone, zones):
-            names = zone.list_test_names() or (NO_TEST_ENTRY, zone.build_name(ReputationValue("file", "0" * 64)) or "")
+            names = zone.test_names or (NO_TEST_ENTRY, zone.build_name(ReputationValue("file", "0" * 64)) or "")
             answers = await asyncio.gather(*(resolver.ask(Dns(name, "A")) for name in names))
             rows.append(_judge_zone(zone, *answers))
         await resolver.close()

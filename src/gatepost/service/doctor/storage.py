@@ -5,10 +5,11 @@ scopes have enough.
 """
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from gatepost.sender_history import ALL_MAIL
 from gatepost.service.data_folder import DataFolder
@@ -20,6 +21,9 @@ from gatepost.settings.values import hide_credentials
 if TYPE_CHECKING:
     from gatepost.store.feeds import FeedRecord
     from gatepost.store.publishing import NodeRecord, Rollout
+    from gatepost.store.store import Store
+
+T = TypeVar("T")
 
 _DAY_SECONDS = 86_400
 # A deployment may have thousands of tenants; the doctor does not wait for all of them.
@@ -31,100 +35,107 @@ MAX_NODES = 50
 NO_RUN = "never run so far; it is run by hand"
 
 
-def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """Check how much sender history there is; no row if storage cannot be read."""
+def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
+    """Check that the database opens and has a schema that fits."""
     from gatepost.store.errors import StorageError
 
+    if not _is_there(read.storage, data):
+        return DoctorRow("storage", "warn", f"{read.storage} is not there yet", "gatepost serve makes it")
+    try:
+        tenants = _ask(read.storage, data, lambda store: store.tenants())
+    except StorageError as fault:
+        return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
+    return DoctorRow("storage", "ok", f"{hide_credentials(read.storage)} opens; {len(tenants)} tenants")
+
+
+def _is_there(url: str, data: DataFolder) -> bool:
+    """Whether there can be anything in storage: the file of SQLite is made by the first start."""
+    return not url.startswith("sqlite:") or (data.path / url.removeprefix("sqlite:")).exists()
+
+
+def _ask(url: str, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T:
+    """Return what storage answers; raises `StorageError`."""
+    from gatepost.store import open_store
+
+    async def run() -> T:
+        store = open_store(url, data.path)
+        try:
+            return await ask(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+def _ask_if_there(url: str, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T | None:
+    """Return what storage answers; None where it is not there or cannot be read, which the row of the storage says."""
+    from gatepost.store.errors import StorageError
+
+    with contextlib.suppress(StorageError):
+        return _ask(url, data, ask) if _is_there(url, data) else None
+    return None
+
+
+def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check how much sender history there is; no row if storage cannot be read."""
     if read.guard is None:
         return
-    settings, url = read.guard.sender_history, read.guard.storage.url
+    settings = read.guard.sender_history
     if not settings.enabled:
         yield DoctorRow("sender history", "ok", "off: senders and sites are not remembered")
         return
-    if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
-        return
-    try:
-        keys, ready, scopes = asyncio.run(_count_sightings(url, data, settings, int(now.timestamp()) // _DAY_SECONDS))
-    except StorageError:
-        return  # the row of the storage says so
-    found = f"{keys:,} senders and sites remembered; enough to call one new in {ready} of {scopes} scopes"
-    yield DoctorRow("sender history", "ok", found)
+    today = int(now.timestamp()) // _DAY_SECONDS
+    counted = _ask_if_there(read.guard.storage.url, data, partial(_count_sightings, settings, today))
+    if counted:
+        keys, ready, scopes = counted
+        found = f"{keys:,} senders and sites remembered; enough to call one new in {ready} of {scopes} scopes"
+        yield DoctorRow("sender history", "ok", found)
 
 
-async def _count_sightings(
-    url: str, data: DataFolder, settings: SenderHistorySettings, today: int
-) -> tuple[int, int, int]:
+async def _count_sightings(settings: SenderHistorySettings, today: int, store: "Store") -> tuple[int, int, int]:
     """Return the number of senders and sites, of scopes with enough history, and of scopes."""
-    from gatepost.store import open_store
-
-    store = open_store(url, data.path)
-    try:
-        scopes = [None, *(tenant.uid for tenant in await store.tenants())][:MAX_TENANTS]
-        keys = ready = 0
-        for scope in scopes:
-            keys += await store.count_sightings(scope)
-            all_mail = (await store.sightings(scope, (ALL_MAIL,))).get(ALL_MAIL)
-            if all_mail and all_mail.delivered >= settings.min_messages:
-                ready += today - all_mail.first >= settings.min_days
-        return keys, ready, len(scopes)
-    finally:
-        await store.close()
+    scopes = [None, *(tenant.uid for tenant in await store.tenants())][:MAX_TENANTS]
+    keys = ready = 0
+    for scope in scopes:
+        keys += await store.count_sightings(scope)
+        all_mail = (await store.sightings(scope, (ALL_MAIL,))).get(ALL_MAIL)
+        if all_mail and all_mail.delivered >= settings.min_messages:
+            ready += today - all_mail.first >= settings.min_days
+    return keys, ready, len(scopes)
 
 
 def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
     from gatepost.smtp.flow_control import MAX_ENTRIES
-    from gatepost.store import open_store
-    from gatepost.store.errors import StorageError
 
     if read.guard is None or not read.guard.flow_control.is_on:
         return
-    url = read.guard.storage.url
-    if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
+
+    async def count(store: "Store") -> tuple[int, int]:
+        limited = await store.limited_now(int(now.timestamp() * 1_000))
+        return len(limited), await store.greylist_size(MAX_ENTRIES)
+
+    counted = _ask_if_there(read.guard.storage.url, data, count)
+    if counted is None:
         return
-
-    async def count() -> tuple[int, int]:
-        store = open_store(url, data.path)
-        try:
-            limited = await store.limited_now(int(now.timestamp() * 1_000))
-            return len(limited), await store.greylist_size(MAX_ENTRIES)
-        finally:
-            await store.close()
-
-    try:
-        limited, entries = asyncio.run(count())
-    except StorageError:
-        return  # the row of the storage says so
+    limited, entries = counted
     found = f"{limited:,} limits are reached now; greylisting knows {entries:,} senders and networks"
     if entries >= MAX_ENTRIES:
-        yield DoctorRow(
-            "flow control", "warn", f"{found}, which is the most", "nothing more is greylisted until some expire"
-        )
+        advice = "nothing more is greylisted until some expire"
+        yield DoctorRow("flow control", "warn", f"{found}, which is the most", advice)
     else:
         yield DoctorRow("flow control", "ok", found)
 
 
 def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Check that every feed was read lately; no rows if storage cannot be read."""
-    from gatepost.store import open_store
-    from gatepost.store.errors import StorageError
     from gatepost.store.feeds import FeedState
 
-    feeds, url = read.abby.feeds if read.abby else [], read.storage
-    if not feeds or (url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists()):
+    feeds = read.abby.feeds if read.abby else []
+    found = _ask_if_there(read.storage, data, lambda store: store.feed_states()) if feeds else None
+    if found is None:
         return
-
-    async def load_states() -> dict[str, FeedState]:
-        store = open_store(url, data.path)
-        try:
-            return {state.name: state for state in await store.feed_states()}
-        finally:
-            await store.close()
-
-    try:
-        states = asyncio.run(load_states())
-    except StorageError:
-        return  # the row of the storage says so
+    states = {state.name: state for state in found}
     for feed in feeds:
         yield _describe_feed(feed, states.get(feed.name, FeedState(feed.name)).record, now)
 
@@ -147,23 +158,14 @@ def _describe_feed(feed: FeedSettings, record: "FeedRecord", now: datetime) -> D
 def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Check every node of the deployment by what it said last, and whether the last version could be taken over; no
     rows if storage cannot be read."""
-    from gatepost.store import open_store
-    from gatepost.store.errors import StorageError
 
-    if not read.storage or (read.storage.startswith("sqlite:") and not _sqlite_file(read.storage, data).exists()):
+    async def load_nodes(store: "Store") -> "tuple[Rollout, tuple[NodeRecord, ...]]":
+        return await store.rollout(), await store.node_records()
+
+    loaded = _ask_if_there(read.storage, data, load_nodes) if read.storage else None
+    if loaded is None:
         return
-
-    async def load_nodes() -> "tuple[Rollout, tuple[NodeRecord, ...]]":
-        store = open_store(read.storage, data.path)
-        try:
-            return await store.rollout(), await store.node_records()
-        finally:
-            await store.close()
-
-    try:
-        rollout, nodes = asyncio.run(load_nodes())
-    except StorageError:
-        return  # the row of the storage says so
+    rollout, nodes = loaded
     own = {each for name in ("guard", "abby") if (each := _own_node(data, name)) and not data.is_locked(name)}
     latest = sorted(nodes, key=lambda node: node.seen, reverse=True)[:MAX_NODES]
     for node in sorted(latest, key=lambda node: node.name):
@@ -200,29 +202,3 @@ def _own_node(data: DataFolder, service: str) -> str:
     """Return the id of this machine's node of a service, "" if it never ran."""
     file = data.path / f"{service}.node"
     return file.read_text("ascii", "replace").strip() if file.exists() else ""
-
-
-def _sqlite_file(url: str, data: DataFolder) -> Path:
-    return data.path / url.removeprefix("sqlite:")
-
-
-def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
-    """Check that the database opens and has a schema that fits."""
-    from gatepost.store import open_store
-    from gatepost.store.errors import StorageError
-
-    url = read.storage
-    if url.startswith("sqlite:") and not (data.path / url.removeprefix("sqlite:")).exists():
-        return DoctorRow("storage", "warn", f"{url} is not there yet", "gatepost serve makes it")
-
-    async def count_tenants() -> int:
-        store = open_store(url, data.path)
-        try:
-            return len(await store.tenants())
-        finally:
-            await store.close()
-
-    try:
-        return DoctorRow("storage", "ok", f"{hide_credentials(url)} opens; {asyncio.run(count_tenants())} tenants")
-    except StorageError as fault:
-        return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")

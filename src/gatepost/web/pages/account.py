@@ -239,7 +239,7 @@ async def _find_factor_fault(context: WebContext, request: SignedInRequest, foun
         proof = await check_key(context, request.http, request.session, "proof", request.form, address)
         return "" if proof else WRONG_KEY
     if await check_code(context, found, request.form.text("old-code", MAX_CODE), address) is None:
-        log.warning("code refused", user=found.user.name)
+        log.warning("second-factor code refused", user=found.user.name)
         return WRONG_CODE
     return ""
 

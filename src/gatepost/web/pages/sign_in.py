@@ -324,7 +324,7 @@ async def _start_session(
     await context.store.note_sign_in(user.uid, now, origin.address, proof)
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
-    log.info("signed in", user=user.name)
+    log.info("user signed in", user=user.name)
     if (unsent := read_unsent(form)).path:
         resending = await context.renderer.render_in_turns(
             "unsent.html", SignedInRequest(request, session), unsent=unsent
@@ -496,7 +496,7 @@ async def _admit(
     await context.store.note_sign_in(user.uid, now, origin.address, PROOF)
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
-    log.info("signed in", user=user.name, provider=client.settings.issuer)
+    log.info("user signed in", user=user.name, provider=client.settings.issuer)
     return set_cookie(redirect(safe_target(flow.target)), secret, max(1, (expires - now) // 1000))
 
 
