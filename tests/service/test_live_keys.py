@@ -67,7 +67,7 @@ policy: {{file: policy.toml, outbound: policy.toml, tenants: {{{tenant}: policy.
 ABBY_YML = """
 listen: {{host: 127.0.0.1, port: {4}}}
 tls: {{certificate: own.pem, key: own.key}}
-serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{0}"], secret: {secret}}}}}
+serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{0}"], secret: {secret}, ca: own.pem}}}}
 staticApiTokens: [{{name: t, token: {secret}}}]
 publicUrl: https://mail.example.com
 signIn:
@@ -128,8 +128,8 @@ class Recorder:
         monkeypatch.setattr(Section, "__getattribute__", note)
 
 
-def record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Start a service, let a second generation take over, and stop; returns what was read."""
+def record(folder: Path, monkeypatch: pytest.MonkeyPatch, *, with_guard: bool) -> Recorder:
+    """Start abby, with guard or alone, let a second generation take over, and stop; returns what was read."""
     write_files(folder)
     first, second = load(folder), load(folder)
     # The page that shows all settings reads each of them.
@@ -139,7 +139,7 @@ def record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     async def run() -> None:
         data = DataFolder(folder / "data")
         data.make()
-        plan = Plan(data, first.guard, first.abby, config=folder, local=folder)
+        plan = Plan(data, first.guard if with_guard else None, first.abby, config=folder, local=folder)
         stop = asyncio.Event()
 
         class Control:
@@ -155,7 +155,7 @@ def record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
         control = Control()
 
         async def started(_port: int, _store: object) -> None:
-            fresh = msgspec.structs.replace(plan, guard=second.guard, abby=second.abby)
+            fresh = msgspec.structs.replace(plan, guard=second.guard if with_guard else None, abby=second.abby)
             control.generations.take_over(await control.generations.build(fresh))
             stop.set()
 
@@ -181,12 +181,17 @@ def list_live_keys(root: type[Section]) -> Iterator[tuple[str, tuple[str, str], 
 
 
 def test_what_is_live_is_read_by_the_next_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = record(tmp_path, monkeypatch)
+    by_process: Reads = set()
+    by_generation: Reads = set()
+    for name, with_guard in (("both", True), ("alone", False)):
+        with monkeypatch.context() as patches:
+            recorder = record(tmp_path / name, patches, with_guard=with_guard)
+        by_process |= recorder.by_process
+        by_generation |= recorder.by_generation
 
     def is_read(field: tuple[str, str], groups: Reads) -> bool:
         """Whether the generation reads a key, or takes a section above it of which the process does not read it."""
-        is_taken = bool(groups & recorder.by_generation) and field not in recorder.by_process
-        return field in recorder.by_generation or is_taken
+        return field in by_generation or (bool(groups & by_generation) and field not in by_process)
 
     for root in (GuardSettings, AbbySettings):
         for key, field, groups in list_live_keys(root):

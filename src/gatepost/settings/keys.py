@@ -42,6 +42,7 @@ from gatepost.settings.values import (
     Milliseconds,
     Nameserver,
     Network,
+    PluginNames,
     Port,
     Processes,
     PublicUrl,
@@ -258,6 +259,9 @@ class GuardSettings(Section):
     dkim: DkimSettings = group(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
     arc: ArcSettings | None = group(None, description="ARC sets on inbound mail; off if not set")
     tenants: dict[Domain, TenantUid] = live({}, description="recipient domain to tenant uid")
+    plugins: PluginNames = live(
+        [], description="names of installed packages whose checks run besides the shipped ones; none by default"
+    )
     policy: PolicySettings = group(PolicySettings(), description="changes of the shipped policy")
     storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
     metrics: MetricsSettings = group(
@@ -411,6 +415,9 @@ class AbbySettings(Section):
         EventsSettings(),
         description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`",
         restart=True,
+    )
+    plugins: PluginNames = live(
+        [], description="as in `guard.yml`, for titles and dry runs; `gatepost serve` uses those of `guard.yml`"
     )
     policy: PolicySettings = group(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
