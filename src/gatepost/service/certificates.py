@@ -116,7 +116,7 @@ def load_certificates(plan: Plan) -> dict[str, ssl.SSLContext]:
     return found
 
 
-def smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+def build_smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return the context for STARTTLS; raises `StartError`."""
     check_pair(certificate, key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

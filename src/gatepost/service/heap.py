@@ -52,7 +52,7 @@ def limit_heap() -> bool:
     return all(mallopt(parameter, value) == 1 for parameter, value in wanted)
 
 
-def free_bytes() -> int:
+def count_free_bytes() -> int:
     """Return how much of the heap is free, given back or not; 0 where the C library does not tell."""
     mallinfo2 = getattr(_libc, "mallinfo2", None)
     if mallinfo2 is None:
@@ -63,7 +63,7 @@ def free_bytes() -> int:
 
 def trim_heap() -> None:
     """Give free pages back, if there are many."""
-    if free_bytes() > KEPT_BYTES:
+    if count_free_bytes() > KEPT_BYTES:
         give_back_memory()
 
 

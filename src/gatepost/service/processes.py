@@ -399,7 +399,7 @@ class _Node:
 
     def __init__(self, plan: Plan, runs: "Runs", cells: NodeCells, release: Callable[[], None]) -> None:
         self._reload = NodeReload(plan, self._list_fronts)
-        self._watchdog_pause = systemd.watchdog_seconds()
+        self._watchdog_pause = systemd.read_watchdog_seconds()
         self.restarts = False
         self._runs, self._cells, self._release = runs, cells, release
         self._selector = selectors.DefaultSelector()

@@ -280,6 +280,6 @@ def run_single(plan: Plan, bound: Bound, started: OnStart) -> bool:
 
 async def _feed_watchdog() -> None:
     """Tell the service manager, if it asks, that the event loop turns."""
-    while seconds := systemd.watchdog_seconds():
+    while seconds := systemd.read_watchdog_seconds():
         systemd.feed_watchdog()
         await asyncio.sleep(seconds)
