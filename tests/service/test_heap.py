@@ -61,6 +61,6 @@ def test_free_pages_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[None] = []
     monkeypatch.setattr(heap, "give_back_memory", lambda: given.append(None))
     for free, count in ((heap.KEPT_BYTES, 0), (heap.KEPT_BYTES + 1, 1)):
-        monkeypatch.setattr(heap, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(heap, "count_free_bytes", lambda free=free: free)
         heap.trim_heap()
         assert len(given) == count
