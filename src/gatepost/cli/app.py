@@ -18,6 +18,7 @@ from gatepost.cli import (
     messages,
     model,
     nodes,
+    plugins,
     policy,
     privacy,
     quarantine,
@@ -71,6 +72,7 @@ app.add_typer(api_keys.app, name="apikey")
 app.command("audit")(audit.audit)
 app.add_typer(events.app, name="events")
 app.add_typer(policy.app, name="policy")
+app.add_typer(plugins.app, name="plugins")
 app.add_typer(dkim.app, name="dkim")
 app.add_typer(model.app, name="model")
 app.add_typer(learn.app, name="learn")

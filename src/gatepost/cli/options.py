@@ -146,25 +146,26 @@ def load_policies(config: Path | None, data: Path | None) -> "Policies":
     """Return the policies in force; the shipped policy if there is no configuration."""
     from gatepost.settings import files
 
-    return files.load_policies(load_policy_settings(config, data))
+    return files.load_policies(*load_policy_settings(config, data))
 
 
-def load_policy_settings(config: Path | None, data: Path | None) -> "PolicySettings":
-    """Return the policy files of the configuration."""
+def load_policy_settings(config: Path | None, data: Path | None) -> "tuple[PolicySettings, list[str]]":
+    """Return the policy files and the plug-ins of the configuration."""
     from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
     from gatepost.settings.keys import PolicySettings
 
     folder = config_folder(config, data_folder(data))
-    if (folder / GUARD_FILE).exists():
-        return load_guard(folder).policy
-    return load_abby(folder).policy if (folder / ABBY_FILE).exists() else PolicySettings()
+    if not (folder / GUARD_FILE).exists() and not (folder / ABBY_FILE).exists():
+        return PolicySettings(), []
+    settings = load_guard(folder) if (folder / GUARD_FILE).exists() else load_abby(folder)
+    return settings.policy, settings.plugins
 
 
 def load_policies_with(file: Path, tenant: str | None, config: Path | None, data: Path | None) -> "Policies":
     """Return the policies with a file in place of the tenant's policy, or of the deployment's."""
     from gatepost.settings import files
 
-    named = load_policy_settings(config, data)
+    named, plugins = load_policy_settings(config, data)
     place = str(file.absolute())
     changed = {"tenants": {**named.tenants, tenant: place}} if tenant else {"file": place}
-    return files.load_policies(named.model_copy(update=changed))
+    return files.load_policies(named.model_copy(update=changed), plugins)

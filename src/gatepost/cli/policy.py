@@ -121,18 +121,16 @@ def explain(
     json: JsonOption = False,
 ) -> None:
     """Say what a kind of finding means, how its points are calculated, what they lead to, and who set each value."""
-    from gatepost import strengths
     from gatepost.cli.printing import print_json
-    from gatepost.kinds import TITLES
-    from gatepost.policy.rules import RULE, rule_of, title_of
+    from gatepost.policy.rules import RULE, collect_titles, rule_of, title_of
 
     effective = load_policies(config, data).of(parse_tenant_uid(tenant))
     policy = effective.policy
-    known = [*TITLES, *policy.kinds, *(f"{RULE}{name}" for name in policy.rules)]
+    known = [*collect_titles(policy), *policy.kinds, *(f"{RULE}{name}" for name in policy.rules)]
     if kind not in known:
         raise typer.BadParameter(f"there is no finding {kind!r}{_near(kind, known)}", param_hint="KIND")
-    title, rule = TITLES.get(kind) or title_of(kind, policy), rule_of(kind, policy)
-    values, calculations = _values(effective, kind), strengths.explain(kind)
+    title, rule = title_of(kind, policy), rule_of(kind, policy)
+    values, calculations = _values(effective, kind), _explain_strength(kind, policy)
     if json:
         print_json({"kind": kind, "title": title, "rule": rule, "strength": calculations, "values": values})
         return
@@ -161,8 +159,9 @@ def check(
 
     uid = parse_tenant_uid(tenant)
     try:
-        named = load_policy_settings(config, data)
-        below = files.load_policies(named.model_copy(update={"tenants": {}} if uid else {"file": None, "tenants": {}}))
+        named, plugins = load_policy_settings(config, data)
+        changed: dict[str, Any] = {"tenants": {}} if uid else {"file": None, "tenants": {}}
+        below = files.load_policies(named.model_copy(update=changed), plugins)
         policies = load_policies_with(file, uid, config, data)
     except ConfigError as fault:
         if json:
@@ -183,6 +182,15 @@ def check(
         console().print(rows(table("value", "was", "becomes", "line"), [_render_change(each) for each in changes]))
     same = below.of(uid).policy == policies.of(uid).policy
     print("The file is valid. It changes nothing." if same else "The file is valid.")
+
+
+def _explain_strength(kind: str, policy: "Policy") -> "Sequence[Calculation]":
+    """Return the calculation of a kind's strength, from the shipped file or from that of its plug-in."""
+    from gatepost import strengths
+    from gatepost.plugins import find_plugin
+
+    plugin = next((each.plugin for each in policy.added if kind in each.kinds), "")
+    return strengths.explain(kind, find_plugin(plugin).strengths if plugin else None)
 
 
 def _list_changes(effective: "Effective", file: str) -> list[dict[str, Any]]:

@@ -26,12 +26,19 @@ from gatepost.abby.messages import describe_message
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, encode_scanning
 from gatepost.cli import ledger
 from gatepost.cli.printing import console, safe
-from gatepost.cli.sealed_analysis import AnswerQuestions, SealedAnalyser, answer_nothing, open_analyser
+from gatepost.cli.sealed_analysis import (
+    FAILED,
+    AnswerQuestions,
+    SealedAnalyser,
+    answer_nothing,
+    answer_offline,
+    open_analyser,
+)
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, Dns, DnsAnswer, Question, Questions
+from gatepost.questions import Answer, Answers, Dns, Question, Questions
 from gatepost.report import undecided
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
@@ -194,23 +201,16 @@ def _print_json(mail: Mail, analysed: Analysed | NotScanned) -> None:
     print(encode_scanning({"file": mail.name, **{name: getattr(analysed, field) for name, field in names}}).decode())
 
 
-FAILED = DnsAnswer("failed")
-
-
 @contextlib.contextmanager
 def offline_scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
     """Yield a scanner with a sealed worker of its own; it goes by the policy and, with `dns`, the name servers of a
     configuration."""
     guard = load_guard(config) if (config / GUARD_FILE).exists() else GuardSettings()
-    policy = files.load_policies(guard.policy).of(envelope.tenant).policy
+    policy = files.load_policies(guard.policy, guard.plugins).of(envelope.tenant).policy
     with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
-        answer = stack.enter_context(_open_resolver(runner, guard)) if dns else _answer_offline
+        answer = stack.enter_context(_open_resolver(runner, guard)) if dns else answer_offline
         analyser = stack.enter_context(open_analyser(runner, guard, policy, answer))
         yield lambda mail: _analyse_offline(analyser, mail, envelope)
-
-
-async def _answer_offline(_job: Job[Any], questions: Questions) -> Answers:
-    return tuple(answer_nothing(question, FAILED) for question in questions)
 
 
 @contextlib.contextmanager

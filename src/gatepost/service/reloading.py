@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from gatepost.plugins import find_plugins
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
@@ -86,12 +87,14 @@ def _load(plan: Plan, folder: Path) -> tuple[GuardSettings | None, AbbySettings 
 
 
 def digest_files(folder: Path, guard: GuardSettings | None, abby: AbbySettings | None) -> dict[str, str]:
-    """Return a digest of every file that settings are read from: both files, policies and rules."""
+    """Return a digest of every file that settings are read from: both files, policies, rules, and what plug-ins
+    declare."""
     paths: list[Path] = []
     if guard:
         paths += [folder / files.GUARD_FILE, *_policy_files(guard.policy)]
         if guard.yara:
             paths += sorted(Path(guard.yara.folder).glob("*.yar*"))[:MAX_RULE_FILES]
+        paths += [plugin.file for plugin in find_plugins(guard.plugins)]
     if abby:
         paths += [folder / files.ABBY_FILE, *_policy_files(abby.policy)]
     return {str(path): _digest(path) for path in paths}

@@ -42,6 +42,7 @@ from gatepost.settings.values import (
     Milliseconds,
     Nameserver,
     Network,
+    PluginNames,
     Port,
     Processes,
     PublicUrl,
@@ -248,6 +249,9 @@ class GuardSettings(Section):
     dkim: DkimSettings = Field(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
     arc: ArcSettings | None = Field(None, description="ARC sets on inbound mail; off if not set")
     tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
+    plugins: PluginNames = Field(
+        [], description="names of installed packages whose checks run besides the shipped ones; none by default"
+    )
     policy: PolicySettings = Field(PolicySettings(), description="changes of the shipped policy")
     storage: StorageSettings = Field(StorageSettings(), description="the database")
     metrics: MetricsSettings = Field(
@@ -390,6 +394,9 @@ class AbbySettings(Section):
     metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
     events: EventsSettings = Field(
         EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`"
+    )
+    plugins: PluginNames = Field(
+        [], description="as in `guard.yml`, for titles and dry runs; `gatepost serve` uses those of `guard.yml`"
     )
     policy: PolicySettings = Field(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
