@@ -8,11 +8,11 @@ port, costly calls, guesses of tokens and secrets. `docs/architecture.md` lists 
 import asyncio
 from collections.abc import Callable, Sequence
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessMemory
 from gatepost.api.connections import AcceptBalance, ConnectionCells
+from gatepost.logs import Logger
 from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
 from gatepost.service.node_metrics import MetricBoards, NodeMetrics
@@ -24,7 +24,7 @@ MAX_CALLERS = 4_096
 # Senders of outbound mail whose counts are kept at once.
 MAX_SENDERS = 16_384
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class SingleProcess:

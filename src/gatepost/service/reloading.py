@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
@@ -23,7 +23,7 @@ from gatepost.settings.section import keep_restart_keys, list_changes
 
 MAX_RULE_FILES = 10_000
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
