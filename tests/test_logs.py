@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -183,3 +184,11 @@ def test_a_log_reader_that_has_ended_or_sleeps_breaks_nothing(form: Literal["jso
         os.close(ours)
         log.info("to nobody")
     log.info("to a closed file")
+
+
+def test_every_module_logs_through_this_one() -> None:
+    """Nothing else is configured, so whatever logged by itself would write to another place, or nothing at all."""
+    for file in Path(logs.__file__).parent.rglob("*.py"):
+        text = file.read_text("utf-8")
+        assert "structlog" not in text, file
+        assert not re.search(r"^\w+ = logging\.getLogger", text, re.MULTILINE), file

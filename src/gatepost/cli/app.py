@@ -27,6 +27,7 @@ COMMANDS = CommandTree(
         "audit": f"{_CLI}.events:audit",
         "events": f"{_CLI}.events:group",
         "policy": f"{_CLI}.policy:group",
+        "plugins": f"{_CLI}.plugins:group",
         "dkim": f"{_CLI}.gateway:dkim",
         "model": f"{_CLI}.model:group",
         "learn": f"{_CLI}.learn:group",

@@ -56,9 +56,11 @@ def check(*, place: Deployment, output: Output) -> None:
 
 def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the values that differ from the defaults, by file; a machine with one service has only its file."""
+    from gatepost.service.publishing import check_files
     from gatepost.settings.files import load, load_abby, load_guard
     from gatepost.settings.in_force import differing_settings
 
+    check_files(folder)
     if (folder / GUARD_FILE).exists() == (folder / ABBY_FILE).exists():
         both = load(folder, certificates=True)
         return {GUARD_FILE.name: differing_settings(both.guard), ABBY_FILE.name: differing_settings(both.abby)}

@@ -196,24 +196,25 @@ class Deployment(Options, frozen=True):
         """Return the policies in force; the shipped policy if there is no configuration."""
         from gatepost.settings import files
 
-        return files.load_policies(self.load_policy_settings())
+        return files.load_policies(*self.load_policy_settings())
 
-    def load_policy_settings(self) -> "PolicySettings":
-        """Return the policy files of the configuration."""
+    def load_policy_settings(self) -> "tuple[PolicySettings, list[str]]":
+        """Return the policy files and the plug-ins of the configuration."""
         from gatepost.settings.keys import PolicySettings
 
-        if self.has_guard_file or (self.config_folder / ABBY_FILE).exists():
-            return self.load_node().policy
-        return PolicySettings()
+        if not self.has_guard_file and not (self.config_folder / ABBY_FILE).exists():
+            return PolicySettings(), []
+        settings = self.load_node()
+        return settings.policy, settings.plugins
 
     def load_policies_with(self, file: Path, tenant: str | None) -> "Policies":
         """Return the policies with a file in place of the tenant's policy, or of the deployment's."""
         from gatepost.settings import files
 
-        named = self.load_policy_settings()
+        named, plugins = self.load_policy_settings()
         place = str(file.absolute())
         changed = {"tenants": {**named.tenants, tenant: place}} if tenant else {"file": place}
-        return files.load_policies(named.model_copy(update=changed))
+        return files.load_policies(named.model_copy(update=changed), plugins)
 
 
 def _digest(file: Path) -> str:

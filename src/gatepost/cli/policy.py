@@ -157,17 +157,15 @@ def explain(
     output: Output,
 ) -> None:
     """Say what a kind of finding means, how its points are calculated, what they lead to, and who set each value."""
-    from gatepost import strengths
-    from gatepost.kinds import TITLES
-    from gatepost.policy.rules import RULE, rule_of, title_of
+    from gatepost.policy.rules import RULE, collect_titles, rule_of, title_of
 
     effective = place.load_policies().of(parse_tenant_uid(tenant))
     policy = effective.policy
-    known = [*TITLES, *policy.kinds, *(f"{RULE}{name}" for name in policy.rules)]
+    known = [*collect_titles(policy), *policy.kinds, *(f"{RULE}{name}" for name in policy.rules)]
     if kind not in known:
         raise BadParameter(f"there is no finding {kind!r}{_near(kind, known)}", "KIND")
-    title, rule = TITLES.get(kind) or title_of(kind, policy), rule_of(kind, policy)
-    values, calculations = _values(effective, kind), strengths.explain(kind)
+    title, rule = title_of(kind, policy), rule_of(kind, policy)
+    values, calculations = _values(effective, kind), _explain_strength(kind, policy)
     if output.json:
         print_json({"kind": kind, "title": title, "rule": rule, "strength": calculations, "values": values})
         return
@@ -195,8 +193,9 @@ def check(
 
     uid = parse_tenant_uid(tenant)
     try:
-        named = place.load_policy_settings()
-        below = files.load_policies(named.model_copy(update={"tenants": {}} if uid else {"file": None, "tenants": {}}))
+        named, plugins = place.load_policy_settings()
+        changed: dict[str, Any] = {"tenants": {}} if uid else {"file": None, "tenants": {}}
+        below = files.load_policies(named.model_copy(update=changed), plugins)
         policies = place.load_policies_with(file, uid)
     except ConfigError as fault:
         lines = [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]
@@ -214,6 +213,15 @@ def check(
         print_table(("value", "was", "becomes", "line"), [_render_change(each) for each in changes])
     same = below.of(uid).policy == policies.of(uid).policy
     print("The file is valid. It changes nothing." if same else "The file is valid.")
+
+
+def _explain_strength(kind: str, policy: "Policy") -> "Sequence[Calculation]":
+    """Return the calculation of a kind's strength, from the shipped file or from that of its plug-in."""
+    from gatepost import strengths
+    from gatepost.plugins import find_plugin
+
+    plugin = next((each.plugin for each in policy.added if kind in each.kinds), "")
+    return strengths.explain(kind, find_plugin(plugin).strengths if plugin else None)
 
 
 def _list_changes(effective: "Effective", file: str) -> list[dict[str, Any]]:

@@ -27,12 +27,19 @@ from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, encode
 from gatepost.cli import ledger
 from gatepost.cli.deployment import Deployment
 from gatepost.cli.printing import Output, console, safe
-from gatepost.cli.sealed_analysis import AnswerQuestions, SealedAnalyser, answer_nothing, open_analyser
+from gatepost.cli.sealed_analysis import (
+    FAILED,
+    AnswerQuestions,
+    SealedAnalyser,
+    answer_nothing,
+    answer_offline,
+    open_analyser,
+)
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answer, Answers, Dns, DnsAnswer, Question, Questions
+from gatepost.questions import Answer, Answers, Dns, Question, Questions
 from gatepost.report import undecided
 from gatepost.settings import files
 from gatepost.settings.keys import GuardSettings
@@ -193,23 +200,16 @@ def _print_json(mail: Mail, analysed: Analysed | NotScanned) -> None:
     print(encode_scanning({"file": mail.name, **{name: getattr(analysed, field) for name, field in names}}).decode())
 
 
-FAILED = DnsAnswer("failed")
-
-
 @contextlib.contextmanager
 def offline_scanner(envelope: Envelope, dns: bool, place: Deployment) -> Iterator[Scanner]:
     """Yield a scanner with a sealed worker of its own; it goes by the policy and, with `dns`, the name servers of a
     configuration."""
     guard = place.load_guard_if_any()
-    policy = files.load_policies(guard.policy).of(envelope.tenant).policy
+    policy = files.load_policies(guard.policy, guard.plugins).of(envelope.tenant).policy
     with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
-        answer = stack.enter_context(_open_resolver(runner, guard)) if dns else _answer_offline
+        answer = stack.enter_context(_open_resolver(runner, guard)) if dns else answer_offline
         analyser = stack.enter_context(open_analyser(runner, guard, policy, answer))
         yield lambda mail: _analyse_offline(analyser, mail, envelope)
-
-
-async def _answer_offline(_job: Job[Any], questions: Questions) -> Answers:
-    return tuple(answer_nothing(question, FAILED) for question in questions)
 
 
 @contextlib.contextmanager
