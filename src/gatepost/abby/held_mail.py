@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
-import structlog
 
 from gatepost.abby.cores import Down
 from gatepost.ids import canonical
+from gatepost.logs import Logger
 from gatepost.scanning.held_mail import (
     Busy,
     Deleted,
@@ -43,7 +43,7 @@ POLL_SECONDS = 0.25
 ALONE_SECONDS = 0.5
 MAX_OWNERS = 1_000
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class HeldMailCore(Protocol):

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import msgspec
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -42,6 +41,7 @@ from gatepost.api.messages import (
 )
 from gatepost.api.scanning import MessageRelease, encode_scanning
 from gatepost.ids import canonical
+from gatepost.logs import Logger
 from gatepost.scanning.held_mail import (
     Busy,
     Deleted,
@@ -59,7 +59,7 @@ from gatepost.store.store import Store
 from gatepost.times import date_time, now
 from gatepost.view.values import NotShown, View
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 # How many messages of one call are under way at once.
 ACTIONS_AT_ONCE = 4

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ParamSpec, Protocol
 
-import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -28,13 +27,14 @@ from gatepost.events.schema import EventFields, encode_event
 from gatepost.events.sources import describe_change
 from gatepost.events.syslog import SyslogOutput
 from gatepost.events.webhook import WebhookOutput
+from gatepost.logs import Logger
 from gatepost.settings.events import EventsSettings
 from gatepost.store.audit import AuditRecord
 
 BATCH_SECONDS = 0.1
 CLOSE_SECONDS = 5.0
 
-log = structlog.get_logger("gatepost.events")
+log = Logger("gatepost.events")
 
 
 P = ParamSpec("P")

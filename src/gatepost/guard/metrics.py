@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
-import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -17,6 +16,7 @@ from prometheus_client.registry import Collector
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
+from gatepost.logs import Logger
 from gatepost.metrics import Timed
 from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition, Load
@@ -167,7 +167,7 @@ EVENTS: dict[Event, str] = {
     "failures": "Messages that should have been held and could not be; their senders try again",
 }
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class QuarantineMetrics(Collector):

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost import logs
+from gatepost.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
 from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_smtp
@@ -50,7 +50,7 @@ _OF_THE_PROCESS = frozenset(
     )
 )
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class Generation(msgspec.Struct, eq=False):
@@ -122,7 +122,8 @@ class Generations(Collector):
     def take_over(self, generation: Generation) -> None:
         """Let a generation that was built serve, and the one before finish."""
         before, self._current = self._current, generation
-        logs.configure(generation.plan.settings.log)
+        log_settings = generation.plan.settings.log
+        logs.configure(log_settings.level, log_settings.format)
         if generation.health_source:
             self._health_watch.watch_queue(generation.health_source.probe)
         for schedule in before.schedules if before else ():

@@ -10,19 +10,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from gatepost.logs import Logger
 from gatepost.metrics import exposition
 from gatepost.node_memory import NodeMemory
 from gatepost.periodic import PeriodicWork
 
 WRITE_SECONDS = 1.0
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 def _take_own(own: float, _other: float) -> float:

@@ -14,12 +14,12 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
@@ -43,7 +43,7 @@ class Schedule(Collector):
     what that had begun is done after its lock has run out."""
 
     def __init__(self, poll: float, name: str, fault: str) -> None:
-        self._log = structlog.get_logger(name)
+        self._log = Logger(name)
         self.periodic = PeriodicWork(self.look, poll, fault, self._log)
 
     @abstractmethod

@@ -16,13 +16,13 @@ from resource import RUSAGE_THREAD, getrusage
 from types import FrameType
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.background_work import background
+from gatepost.logs import Logger
 from gatepost.names import preload_suffixes
 from gatepost.node_memory import NodeMemory
 from gatepost.periodic import PeriodicWork
@@ -44,7 +44,7 @@ _CALLS = {"x86_64": (222, 223, 226, 186), "aarch64": (107, 110, 111, 178)}
 # asyncio calls a callback from a frame of this code; uvloop from the frame that runs the loop.
 _RUN_HANDLE = asyncio.Handle._run.__code__  # noqa: SLF001
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class LoopWatchdog(Collector):

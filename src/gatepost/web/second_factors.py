@@ -26,9 +26,9 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 from starlette.requests import Request
 
+from gatepost.logs import Logger
 from gatepost.store.second_factors import ChallengePurpose, NewSecurityKey, SecurityKey
 from gatepost.store.sessions import WebSession
 from gatepost.store.users import Credentials, User
@@ -289,7 +289,7 @@ MAX_CODE = 30
 
 Proof: TypeAlias = Literal["second factor", "recovery code", "security key"]
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class SecondFactors(msgspec.Struct, frozen=True):

@@ -16,11 +16,11 @@ needs a second factor can begin with a key.
 
 import asyncio
 
-import structlog
 from starlette.responses import Response
 
 from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.logs import Logger
 from gatepost.store.errors import NotFound
 from gatepost.store.second_factors import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
 from gatepost.store.sessions import session_source
@@ -59,7 +59,7 @@ _SYSTEMS = (
     *(("Mac OS X", "macOS"), ("Linux", "Linux")),
 )
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 def describe_browser(agent: str) -> str:

@@ -23,7 +23,6 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,6 +30,7 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import LONGEST_WAIT, address_of
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, OVERLOADED, UNAUTHORIZED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
+from gatepost.logs import Logger
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import Attempt, WebSession, address_source, browser_source
@@ -91,7 +91,7 @@ TOO_MANY = Failure(TOO_MANY_ATTEMPTS, "too many attempts to sign in came from yo
 OVER = Failure(UNAUTHORIZED, "this sign-in has taken too long, or you have no key for this address; start over")
 BUSY = Failure(OVERLOADED, "too many people sign in at this moment; try again in a few seconds")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class Origin(msgspec.Struct, frozen=True):
