@@ -1,6 +1,4 @@
-"""What all pages need: the store, cores and policies that the APIs use too, and the scopes that a user can choose.
-
-Who may sign in here, and what a user has to do before anything else.
+"""What all pages need: the store, cores and policies that the APIs use too, who may sign in, and the scopes of a user.
 
 A password that somebody else chose has to be changed, and a user whose role or tenant needs a second factor has to have
 one, before any other page opens. Users of an OpenID provider have neither here: their proofs are the provider's. Where

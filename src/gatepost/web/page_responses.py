@@ -1,4 +1,4 @@
-"""HTTP responses of the web interface: pages, redirects after a change, downloads, static files, and progress.
+"""HTTP responses of the web interface: pages, redirects with a notice, downloads, static files, and progress.
 
 Pages have a strict content security policy: nothing is loaded from other hosts, no script or style is inline, no site
 may frame a page, and browsers keep no copy. Static files are addressed by their digest, so browsers keep them for good.
@@ -6,17 +6,15 @@ may frame a page, and browsers keep no copy. Static files are addressed by their
 A script can watch long work (`Accept: text/x-progress`): it gets percents, one on each line, then an empty line, then
 the page. Without the header the same page is sent when the work is done. The work goes on if the client leaves.
 
-Notices: what a page says once about the change before it ("Entries saved.").
+A notice is what a page says once about the change before it ("Entries saved."). A change is answered with a redirect
+and a cookie that names the notice; the next page shows it and clears the cookie. In the address the notice would come
+back with every reload and bookmark. The texts are a closed set, so that nobody can make a page say anything else, and
+what stands in them besides are numbers and ids.
 
-A change is answered with a redirect and a cookie that names the notice; the next page shows it and clears the cookie.
-In the address the notice would come back with every reload and bookmark. The texts are a closed set, so that nobody can
-make a page say anything else, and what stands in them besides are numbers and ids.
-
-Rows of a search as a file: CSV (RFC 4180) or JSON, at most ten thousand.
-
-Every text in the rows may come from strangers, so cells that a spreadsheet would take for formulas are defused, as in
-exports of lists. Ten thousand rows with a hundred recipients each take a second: they are written in a thread, some at
-a time, which rests while the event loop is late.
+Rows of a search are downloaded as CSV (RFC 4180) or JSON, at most ten thousand. Every text in the rows may come from
+strangers, so cells that a spreadsheet would take for formulas are defused, as in exports of lists. Ten thousand rows
+with a hundred recipients each take a second: they are written in a thread, some at a time, which rests while the event
+loop is late.
 """
 
 import asyncio
@@ -36,7 +34,7 @@ from starlette.types import Receive, Scope, Send
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.api.lists import csv_line
 from gatepost.background_work import background
-from gatepost.web.request import SignedInRequest
+from gatepost.web.request import SignedInRequest, drop_cookie, put_cookie
 
 NOTICE_COOKIE = "__Host-gatepost-notice"
 # Long enough for a redirect over a slow line.
@@ -122,10 +120,7 @@ def set_notice(response: Response, notice: str, *values: object) -> Response:
     content = "~".join((notice, *map(str, values)))
     assert notice in NOTICES
     assert _COOKIE.fullmatch(content)
-    response.set_cookie(
-        NOTICE_COOKIE, content, max_age=NOTICE_SECONDS, path="/", secure=True, httponly=True, samesite="lax"
-    )
-    return response
+    return put_cookie(response, NOTICE_COOKIE, content, NOTICE_SECONDS)
 
 
 def read_notice(request: Request) -> Notice | None:
@@ -140,8 +135,7 @@ def read_notice(request: Request) -> Notice | None:
 
 def clear_notice(response: Response) -> Response:
     """Delete the cookie, since its notice was shown."""
-    response.delete_cookie(NOTICE_COOKIE, path="/", secure=True, httponly=True, samesite="lax")
-    return response
+    return drop_cookie(response, NOTICE_COOKIE)
 
 
 CONTENT_SECURITY = (

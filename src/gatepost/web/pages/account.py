@@ -29,7 +29,7 @@ from gatepost.web import credentials, second_factors
 from gatepost.web.context import WebContext
 from gatepost.web.credentials import password_fault
 from gatepost.web.page_responses import html_response, json_response, redirect
-from gatepost.web.request import NOT_VISIBLE, SignedInRequest, clear_cookie, read_browser_cookie
+from gatepost.web.request import COOKIE_NAME, NOT_VISIBLE, SignedInRequest, drop_cookie, read_browser_cookie
 from gatepost.web.routing import PageRoute, WebRoute
 from gatepost.web.second_factors import (
     MAX_CODE,
@@ -72,7 +72,8 @@ def describe_browser(agent: str) -> str:
 async def sign_out(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End the session of the request."""
     await context.store.end_session(request.session.id, request.actor, request.user.uid)
-    return clear_cookie(redirect("/sign-in?out=1" if request.user.external else "/sign-in", notice="signed-out"))
+    answer = redirect("/sign-in?out=1" if request.user.external else "/sign-in", notice="signed-out")
+    return drop_cookie(answer, COOKIE_NAME)
 
 
 async def show_account(context: WebContext, request: SignedInRequest) -> Response | Failure:

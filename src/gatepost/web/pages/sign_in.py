@@ -68,11 +68,12 @@ from gatepost.web.page_responses import (
     set_notice,
 )
 from gatepost.web.request import (
+    COOKIE_NAME,
     SignedInRequest,
     new_session_secret,
+    put_cookie,
     read_browser_cookie,
     set_browser_cookie,
-    set_cookie,
 )
 from gatepost.web.routing import IDLE_MILLISECONDS, PublicRoute, WebRoute, find_session
 from gatepost.web.second_factors import MAX_CODE, SecondFactors, ask_for_key, check_code, check_key, find_second_factors
@@ -319,7 +320,7 @@ async def _start_session(
         await context.store.give_back_attempt(attempt)
         second = await find_second_factors(context, request, user)
         page = _render_sign_in(context, form.text("next"), second, unsent=read_unsent(form))
-        return set_cookie(page, secret, seconds)
+        return put_cookie(page, COOKIE_NAME, secret, seconds)
     await context.store.finish_attempt(attempt, now)
     await context.store.note_sign_in(user.uid, now, origin.address, proof)
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
@@ -329,9 +330,9 @@ async def _start_session(
         resending = await context.renderer.render_in_turns(
             "unsent.html", SignedInRequest(request, session), unsent=unsent
         )
-        answer = set_cookie(html_response(resending), secret, seconds)
+        answer = put_cookie(html_response(resending), COOKIE_NAME, secret, seconds)
     else:
-        answer = set_cookie(redirect(safe_target(form.text("next"))), secret, seconds)
+        answer = put_cookie(redirect(safe_target(form.text("next"))), COOKIE_NAME, secret, seconds)
     return await _mark_browser(context, answer, user.uid, origin)
 
 
@@ -497,7 +498,8 @@ async def _admit(
     await context.store.purge_sessions(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
     log.info("user signed in", user=user.name, provider=client.settings.issuer)
-    return set_cookie(redirect(safe_target(flow.target)), secret, max(1, (expires - now) // 1000))
+    seconds = max(1, (expires - now) // 1000)
+    return put_cookie(redirect(safe_target(flow.target)), COOKIE_NAME, secret, seconds)
 
 
 async def sign_out_there(context: WebContext, _request: Request) -> Response | Failure:
