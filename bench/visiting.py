@@ -122,14 +122,14 @@ class Service:
 
     def user(self, name: str, role: Role, tenant: str | None = None, password: str = PASSWORD) -> str:
         """Somebody who can sign in; the password."""
-        self.ask(lambda store: store.create_user(name, role, tenant, _hash(password), CLI))
+        self.ask(lambda store: store.users.create(name, role, tenant, _hash(password), CLI))
         return password
 
     def _set_password(self, name: str, password: str) -> None:
         async def change(store: Store) -> None:
-            found = await store.credentials(name)
+            found = await store.users.credentials(name)
             assert found
-            await store.set_password(found.user.uid, _hash(password), CLI)
+            await store.users.set_password(found.user.uid, _hash(password), CLI)
 
         self.ask(change)
 

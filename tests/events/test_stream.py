@@ -13,7 +13,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.service.core import _observe_scans
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 
 RECORD = MessageRecord(new_id(), 1, 2, Envelope(), 9, "", Report("clean", "deliver", (), 0, ""))
 

@@ -50,7 +50,7 @@ def create(
     uid, until = parse_tenant_uid(tenant), parse_moment(expires, "--expires", end=True)
     if until is not None and until <= now():
         raise typer.BadParameter("is in the past", param_hint="--expires")
-    made = with_store(config, data, lambda store: store.create_api_key(name.strip(), uid, read_only, until))
+    made = with_store(config, data, lambda store: store.api_keys.create(name.strip(), uid, read_only, until))
     if isinstance(made, TenantFull):
         raise StartError(f"The key was not created: {made.explanation}.")
     secret, key = require_found(made, uid or "")
@@ -71,7 +71,7 @@ def show(
     from gatepost.cli.printing import console, print_json, rows, table
 
     uid = parse_tenant_uid(tenant)
-    keys = with_store(config, data, lambda store: store.api_keys(uid))
+    keys = with_store(config, data, lambda store: store.api_keys.all(uid))
     if json:
         print_json([_describe(key) for key in keys])
         return
@@ -89,7 +89,7 @@ def revoke(
     """Revoke a key. It is refused from the next call on and cannot be restored."""
     from gatepost.cli.printing import print_result
 
-    key = require_found(with_store(config, data, lambda store: store.revoke_api_key(key_id)), key_id)
+    key = require_found(with_store(config, data, lambda store: store.api_keys.revoke(key_id)), key_id)
     print_result(json, _describe(key), f"Revoked {key.name}.")
 
 

@@ -43,7 +43,7 @@ def audit(
         records: list[AuditRecord] = []
         before = None
         while len(records) < limit:
-            page = await store.audit_page(wanted, before, min(PAGE, limit - len(records)))
+            page = await store.audit.page(wanted, before, min(PAGE, limit - len(records)))
             records += page.rows
             before = page.next
             if before is None:

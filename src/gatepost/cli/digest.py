@@ -59,7 +59,7 @@ def preview_digest(
         from gatepost.store.digests import Digest
         from gatepost.times import now
 
-        preferences = (await store.digest_scope(uid)).preferences
+        preferences = (await store.digests.scope(uid)).preferences
         digest = Digest(new_id(), uid, address, now() - days * DAY, now())
         async with _open_sender(settings, data, store) as sender:
             mail = await sender.build(digest, preferences)
@@ -92,7 +92,7 @@ def send_digests(
     uid, settings = parse_tenant_uid(tenant), _load_settings(config, data)
 
     async def work(store: "Store") -> "DigestRecord | DigestBusy":
-        if not (await store.digest_scope(uid)).preferences.enabled:
+        if not (await store.digests.scope(uid)).preferences.enabled:
             raise StartError("Digests are switched off here; the page Digests of the web interface switches them on.")
         async with _open_sender(settings, data, store) as sender:
             return await sender.run(uid, at_once=True)
@@ -121,10 +121,10 @@ def show_status(config: ConfigOption = None, data: DataOption = None, json: Json
 
 
 async def _read_status(store: "Store") -> list[dict[str, Any]]:
-    runs = {run.scope: run for run in await store.digest_runs()}
+    runs = {run.scope: run for run in await store.digests.runs()}
     rows = []
-    for each in await store.digest_scopes():
-        run, counts = runs.get(each.scope), await store.digest_counts(each.scope)
+    for each in await store.digests.scopes():
+        run, counts = runs.get(each.scope), await store.digests.counts(each.scope)
         record = run.record if run else None
         rows.append(
             {
@@ -161,8 +161,8 @@ def rotate_key(
 async def _rotate(lifetime: int, revoke: bool, store: "Store") -> int:
     from gatepost.store.audit import CLI
 
-    key = await store.current_digest_key(lifetime, renew=True, revoke=revoke)
-    await store.note("digest.rotateKey", CLI, sample=["revoked" if revoke else "kept"])
+    key = await store.digests.current_key(lifetime, renew=True, revoke=revoke)
+    await store.audit.note("digest.rotateKey", CLI, sample=["revoked" if revoke else "kept"])
     return key.number
 
 

@@ -9,7 +9,7 @@ from gatepost.cli.printing import console, rows, safe, table
 from gatepost.feeds.run import FeedOutcome
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.feeds import FeedState
-from gatepost.store.look_backs import MessageLine
+from gatepost.store.message_records import MessageLine
 
 
 def describe_feed(feed: FeedSettings, state: FeedState) -> dict[str, Any]:

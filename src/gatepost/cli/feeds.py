@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gatepost.feeds.run import FeedBusy, FeedOutcome, RunOptions
     from gatepost.settings.feeds import FeedSettings
     from gatepost.store.feeds import FeedState
+    from gatepost.store.store import Store
 
 app = typer.Typer(help="Feeds: lists that are filled from elsewhere.", no_args_is_help=True)
 
@@ -112,12 +113,12 @@ def clear(
     from gatepost.feeds.run import FeedRunner
     from gatepost.policy.layers import unchanged_policies
 
-    async def work(store: Any) -> int | None:
-        state = await store.feed_state(name)
+    async def work(store: "Store") -> int | None:
+        state = await store.feeds.state(name)
         if not state.record.list_name:
             return None
         removed = await FeedRunner(store, unchanged_policies()).clear(name, state.record.scope, state.record.list_name)
-        await store.forget_feed(name)
+        await store.feeds.forget(name)
         return removed
 
     removed = with_store(config, data, work)
@@ -144,10 +145,10 @@ def _run(
     wanted = input_file or (None if feed.is_scheduled else STANDARD_INPUT)
     console = Console(stderr=True)
 
-    async def work(store: Any) -> tuple["FeedOutcome | FeedBusy", Any]:
+    async def work(store: "Store") -> tuple["FeedOutcome | FeedBusy", Any]:
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(feed.name, total=None)
-            in_force = await with_stored_rules(policies, store)
+            in_force = await with_stored_rules(policies, store.own_rules)
             runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
             if wanted is None:
                 outcome = await runner.run(feed, options)
@@ -155,7 +156,7 @@ def _run(
                 with open_file(wanted) as stream:
                     outcome = await runner.run(feed, options, stream)
         found = None if isinstance(outcome, FeedBusy) else outcome.look_back
-        return outcome, await store.message_lines([ggrid for ggrid, _ in found.hits]) if found else ()
+        return outcome, await store.messages.lines([ggrid for ggrid, _ in found.hits]) if found else ()
 
     return with_store(config, data, work)
 
@@ -171,7 +172,7 @@ def _load(config: Path | None, data: Path | None) -> tuple[list["FeedSettings"],
     from gatepost.store.feeds import FeedState
 
     feeds = _load_settings(config, data)
-    found = {state.name: state for state in with_store(config, data, lambda store: store.feed_states())}
+    found = {state.name: state for state in with_store(config, data, lambda store: store.feeds.states())}
     return feeds, {feed.name: found.get(feed.name, FeedState(feed.name)) for feed in feeds}
 
 

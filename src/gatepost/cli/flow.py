@@ -18,7 +18,7 @@ def flow(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
     from gatepost.cli.publishing import with_node_store
 
     async def run(store: "Store") -> "tuple[tuple[LimitedNow, ...], int]":
-        return await store.limited_now(now()), await store.greylist_size(MAX_COUNTED)
+        return await store.flow_counts.limited_now(now()), await store.flow_counts.greylist_size(MAX_COUNTED)
 
     found, entries = with_node_store(config, data, run)
     if json:

@@ -28,8 +28,8 @@ from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store import open_store
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 
 PAGE = 100
@@ -43,13 +43,13 @@ class HeldMail:
     """All held mail of a deployment. `own` is the name of this host's core in records."""
 
     def __init__(self, store: Store, cores: Sequence[HeldMailCore], own: str) -> None:
-        self._store, self._cores, self._own = store, HeldMailOnCores(store, cores), own
+        self._store, self._cores, self._own = store, HeldMailOnCores(store.quarantine, cores), own
 
     async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMessage, ...]:
         """Return messages that match, newest first. `before` is the ggrid of the last one of the page before."""
         found: list[HeldMessage] = []
         while len(found) < limit:
-            page = await self._store.search_held(wanted, before, limit - len(found))
+            page = await self._store.quarantine.search(wanted, before, limit - len(found))
             found += page.rows
             before = page.next
             if before is None:
@@ -58,14 +58,14 @@ class HeldMail:
 
     async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """Return a message that is held or was released, of that tenant if one is named."""
-        return await self._store.held(ggrid, tenant)
+        return await self._store.quarantine.find(ggrid, tenant)
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         """Do what the order says, on whichever host. `Down` names the core that has the bytes and cannot be asked."""
         outcome = await self._cores.carry_out(order)
         if not isinstance(outcome, NotHeld):
             return outcome
-        mail = await self._store.held(order.ggrid, order.tenant)
+        mail = await self._store.quarantine.find(order.ggrid, order.tenant)
         if mail is None or mail.release or mail.core in ("", self._own):
             return outcome
         # It is held, by a core that is none of those that this host knows.

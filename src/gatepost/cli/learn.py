@@ -21,9 +21,8 @@ from gatepost.service.data_folder import StartError
 if TYPE_CHECKING:
     from gatepost.learning.run import LearningOutcome
     from gatepost.settings.keys import LearningSettings
-    from gatepost.store.learnt_models import StoredModel
+    from gatepost.store.learning import StoredModel, TaughtMessage
     from gatepost.store.store import Store
-    from gatepost.store.training_pools import TaughtMessage
 
 app = typer.Typer(help="Learning from reports: pools, and the models that they teach.", no_args_is_help=True)
 
@@ -75,10 +74,10 @@ def _teach(
 
     from gatepost.cli.scanners import messages_in
     from gatepost.cli.sealed_analysis import open_extractor
-    from gatepost.store.training_pools import TaughtMessage
+    from gatepost.store.learning import TaughtMessage
 
-    async def check_tenant(store: Any) -> bool:
-        return tenant is None or await store.tenant(tenant) is not None
+    async def check_tenant(store: "Store") -> bool:
+        return tenant is None or await store.tenants.find(tenant) is not None
 
     if not with_store(config, data, check_tenant):
         raise StartError(f"There is no tenant {tenant}.")
@@ -100,7 +99,7 @@ def _teach(
 async def _add_reports(tenant: str | None, rows: list["TaughtMessage"], unwanted: bool, store: "Store") -> int:
     from gatepost.store.audit import CLI
 
-    return await store.add_reports(tenant, CLI, rows, unwanted=unwanted)
+    return await store.learning.add_reports(tenant, CLI, rows, unwanted=unwanted)
 
 
 @app.command("now")
@@ -127,7 +126,7 @@ def learn_now(
     uid, settings, policies = parse_tenant_uid(tenant), _load_settings(config, data), load_policies(config, data)
 
     async def work(store: "Store") -> "LearningOutcome | PoolBusy":
-        in_force = await with_stored_rules(policies, store)
+        in_force = await with_stored_rules(policies, store.own_rules)
         return await learn_pool(store, in_force, settings, uid, only_due=scheduled)
 
     outcome = with_store(config, data, work)
@@ -166,9 +165,9 @@ def list_models(
 
     uid = parse_tenant_uid(tenant)
 
-    async def work(store: Any) -> Any:
-        pools = await store.training_pools()
-        models = await store.learnt_models(uid, every=uid is None)
+    async def work(store: "Store") -> Any:
+        pools = await store.learning.pools()
+        models = await store.learning.models(uid, every=uid is None)
         return [pool for pool in pools if uid in (None, pool.tenant)], models
 
     pools, models = with_store(config, data, work)
@@ -201,10 +200,10 @@ def show_model(
     """Print one model: the figures of its training, and the delivered mail that it would have held."""
     from gatepost.cli.printing import console, print_json, rows, table
 
-    async def work(store: Any) -> Any:
-        model = await store.learnt_model(version)
+    async def work(store: "Store") -> Any:
+        model = await store.learning.find_model(version)
         hits = model.look_back.hits if model and model.look_back else ()
-        return model, await store.message_lines(hits)
+        return model, await store.messages.lines(hits)
 
     model, lines = with_store(config, data, work)
     if model is None:
@@ -244,7 +243,7 @@ def roll_back(
     from gatepost.store.audit import CLI
 
     uid = parse_tenant_uid(tenant)
-    withdrawn, restored = with_store(config, data, lambda store: store.roll_back_model(uid, CLI))
+    withdrawn, restored = with_store(config, data, lambda store: store.learning.roll_back(uid, CLI))
     if withdrawn is None:
         raise StartError("No learnt model of this pool takes part.")
     then = f"model {restored} takes part again" if restored else "no learnt model of this pool takes part"

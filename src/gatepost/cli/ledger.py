@@ -23,7 +23,7 @@ from gatepost.api.scanning import (
 from gatepost.cli.printing import escape, rows, safe, table
 from gatepost.mail.reader import read
 from gatepost.policy.rules import VERDICTS
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.quarantine import HeldMessage
 from gatepost.times import date_time
 
 _STYLES = {"clean": "bold green", "bulk": "bold green", "spam": "bold yellow", "suspicious": "bold yellow"}

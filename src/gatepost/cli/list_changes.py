@@ -22,7 +22,8 @@ from gatepost.cli.printing import console, print_json, rows, safe, table
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
 from gatepost.service.data_folder import StartError
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 
 _REFUSED = re.compile(r"entries\[(\d+)\]\.(?:entry|expires: the entry) ([^;]*)")
 

@@ -261,7 +261,7 @@ def create(
 
     definition = define_list(name, kind, category, display_name, description, max_size)
     uid = parse_tenant_uid(tenant)
-    made = with_store(config, data, lambda store: store.create_list(uid, definition, CLI))
+    made = with_store(config, data, lambda store: store.lists.create(uid, definition, CLI))
     if isinstance(made, NameTaken):
         raise StartError(f"A list named {name} already exists in this scope.")
     if isinstance(made, TooManyLists):
@@ -289,7 +289,7 @@ def drop(
 
     uid = parse_tenant_uid(tenant)
     count = require_found(
-        with_store(config, data, lambda store: store.delete_list(uid, name, CLI)), f"of your own named {name}"
+        with_store(config, data, lambda store: store.lists.delete(uid, name, CLI)), f"of your own named {name}"
     )
     if json:
         print_json({"listName": name, "tenantUid": uid, "deletedEntries": count})

@@ -12,7 +12,8 @@ from gatepost.rejudge.dry_run import can_look_back, look_back, run_waiting
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.service.data_folder import StartError
 from gatepost.store.audit import CLI
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 from gatepost.store.store import Store
 
 MAX_SHOWN = 100
@@ -24,7 +25,7 @@ def require_look_back(list_name: str, tenant: str | None, config: Path | None, d
 
 
 async def _find_definition(store: Store, tenant: str | None, list_name: str) -> ListDefinition:
-    definition = await store.list_definition(tenant, list_name)
+    definition = await store.lists.definition(tenant, list_name)
     if definition is None or not can_look_back(definition):
         raise StartError(f"Looking back is possible only for lists that block something, not for {list_name}.")
     return definition
@@ -51,15 +52,15 @@ def find_delivered(
         definition = await _find_definition(store, tenant, list_name)
         forms = (definition.normalise(entry) for entry in entries)
         keys = tuple(dict.fromkeys(form.key for form in forms if isinstance(form, NormalForm)))
-        in_force = await with_stored_rules(policies, store)
+        in_force = await with_stored_rules(policies, store.own_rules)
         is_ours = keep and days >= of_service
-        waiting = await store.take_look_back_for(tenant, list_name, keys) if is_ours and of_service else None
+        waiting = await store.look_backs.take_for(tenant, list_name, keys) if is_ours and of_service else None
         found = await look_back(store, in_force, tenant, definition, keys, days, CLI)
         if is_ours and found.found:
-            await store.record_look_back(tenant, list_name, found)
+            await store.look_backs.record(tenant, list_name, found)
         if waiting:
-            await store.finish_look_back(waiting)
-        return found, await store.message_lines([ggrid for ggrid, _ in found.hits])
+            await store.look_backs.finish(waiting)
+        return found, await store.messages.lines([ggrid for ggrid, _ in found.hits])
 
     return with_store(config, data, work)
 
@@ -83,7 +84,7 @@ def run_waiting_look_backs(config: Path | None, data: Path | None) -> list[dict[
     days = load_abby(config_folder(config, data_folder(data))).lists.look_back
 
     async def work(store: Store) -> list[dict[str, Any]]:
-        in_force = await with_stored_rules(policies, store)
+        in_force = await with_stored_rules(policies, store.own_rules)
         return [
             {
                 "list": waiting.list_name,

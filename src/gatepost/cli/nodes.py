@@ -26,9 +26,9 @@ def nodes(
     from gatepost.cli.publishing import actor, with_node_store
 
     async def run(store: "Store") -> "tuple[Rollout, tuple[NodeRecord, ...]]":
-        if forget is not None and not await store.forget_node(forget, actor()):
+        if forget is not None and not await store.publishing.forget_node(forget, actor()):
             raise StartError(f"There is no node {forget}.")
-        return await store.rollout(), await store.node_records()
+        return await store.publishing.rollout(), await store.publishing.nodes()
 
     rollout, found = with_node_store(config, data, run)
     _print_nodes(rollout, found, json)
@@ -97,5 +97,5 @@ def restart(
 
     if not all_nodes:
         raise typer.BadParameter("is needed; one node is restarted by its service manager", param_hint="--all")
-    number = with_node_store(config, data, lambda store: store.restart_all(actor()))
+    number = with_node_store(config, data, lambda store: store.publishing.restart_all(actor()))
     print_result(json, {"restart": number}, "All nodes restart, one after the other; gatepost nodes shows them.")

@@ -89,7 +89,8 @@ def show_rules(
     from gatepost.rejudge.policies_in_force import with_stored_rules
 
     files = load_policies(config, data)
-    effective = with_store(config, data, lambda store: with_stored_rules(files, store)).of(parse_tenant_uid(tenant))
+    policies = with_store(config, data, lambda store: with_stored_rules(files, store.own_rules))
+    effective = policies.of(parse_tenant_uid(tenant))
     found = [
         (name, rule, effective.origins("rules", name, "when")[-1]) for name, rule in effective.policy.rules.items()
     ]

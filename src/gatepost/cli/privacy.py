@@ -147,13 +147,13 @@ def _go_through(
         whole = PersonalData(store, place, person, choices, show)
         # Before anything is changed, so that an erasure which is killed is on the trail too.
         if choices.pseudonym:
-            await store.note_privacy("erase", CLI, choices.pseudonym)
+            await store.privacy.note("erase", CLI, choices.pseudonym)
         await whole.go_through()
         count = sum(tally.found for tally in whole.tallies.values())
         if choices.pseudonym:
-            await store.note_privacy("erased", CLI, choices.pseudonym, count)
+            await store.privacy.note("erased", CLI, choices.pseudonym, count)
         else:
-            await store.note_privacy("export", CLI, count=count)
+            await store.privacy.note("export", CLI, count=count)
         return whole.tallies
 
     with Console(stderr=True).status("Looking through everything that is stored …"):

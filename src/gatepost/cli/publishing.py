@@ -62,14 +62,14 @@ def publish(
     folder = config_folder(config, place)
 
     async def run(store: "Store") -> "VersionInfo":
-        history = await store.version_history(1)
-        last = await store.find_version(history[0].number) if history else None
+        history = await store.publishing.history(1)
+        last = await store.publishing.find(history[0].number) if history else None
         content = read_content(folder, place, last.content if last else None)
         digest = digest_content(content)
-        rollout = await store.rollout()
+        rollout = await store.publishing.rollout()
         if last and last.info.digest == digest and rollout.wanted == last.info.number:
             raise StartError(f"Nothing has changed since version {last.info.number}, which all nodes shall run.")
-        return await store.publish_version(content, digest, reason, actor())
+        return await store.publishing.publish(content, digest, reason, actor())
 
     _finish(with_node_store(config, data, run), wait, config, data, json)
 
@@ -87,7 +87,7 @@ def rollback(
     async def run(store: "Store") -> "VersionInfo":
         found = await _require_version(store, number)
         why = reason or f"back to version {number}"
-        return await store.publish_version(found.content, found.info.digest, why, actor(), number)
+        return await store.publishing.publish(found.content, found.info.digest, why, actor(), number)
 
     _finish(with_node_store(config, data, run), wait, config, data, json)
 
@@ -97,8 +97,8 @@ def history(config: ConfigOption = None, data: DataOption = None, json: JsonOpti
     from gatepost.cli.printing import console, print_json, rows, table
 
     async def run(store: "Store") -> tuple[tuple["VersionInfo", ...], int, int]:
-        rollout = await store.rollout()
-        return await store.version_history(), rollout.wanted, rollout.failed
+        rollout = await store.publishing.rollout()
+        return await store.publishing.history(), rollout.wanted, rollout.failed
 
     versions, wanted, failed = with_node_store(config, data, run)
     if json:
@@ -129,7 +129,7 @@ def diff(
     empty = VersionContent({}, {})
 
     async def run(store: "Store") -> list[Difference]:
-        versions = await store.version_history()
+        versions = await store.publishing.history()
         if number is None:
             last = (await _require_version(store, versions[0].number)).content if versions else empty
             return compare(last, read_content(folder, place, last))
@@ -175,7 +175,7 @@ def show(
 
 
 async def _require_version(store: "Store", number: int) -> "Version":
-    found = await store.find_version(number)
+    found = await store.publishing.find(number)
     if found is None:
         raise StartError(f"There is no version {number}.")
     return found
@@ -211,12 +211,12 @@ async def wait_for(store: "Store", number: int) -> str:
 
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
-        rollout = await store.rollout()
+        rollout = await store.publishing.rollout()
         if rollout.failed == number:
             return f"Version {number} failed on {rollout.failed_node}: {rollout.failed_reason}"
         if rollout.wanted != number:
             return f"Version {rollout.wanted} was published meanwhile."
-        nodes = [each for each in await store.node_records() if each.health(now()) != "silent"]
+        nodes = [each for each in await store.publishing.nodes() if each.health(now()) != "silent"]
         if nodes and not rollout.holder and all(each.detail.version == number for each in nodes):
             return ""
         await asyncio.sleep(0.5)

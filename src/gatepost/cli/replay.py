@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gatepost.questions import Answers, Questions
     from gatepost.rejudge.replay import Comparison
     from gatepost.settings.keys import GuardSettings
-    from gatepost.store.messages import MessageRecord
+    from gatepost.store.message_records import MessageRecord
     from gatepost.store.store import Store
 
 
@@ -95,7 +95,7 @@ def try_policy(
     both = load_policies(config, data), load_policies_with(file, uid, config, data)
 
     async def run(store: "Store") -> "tuple[int, list[Comparison]]":
-        today, other = [await with_stored_rules(each, store) for each in both]
+        today, other = [await with_stored_rules(each, store.own_rules) for each in both]
         return await try_policy(store, today, other, uid, last)
 
     considered, flips = with_store(config, data, run)
@@ -117,10 +117,10 @@ async def _replay_record(store: "Store", ggrid: str, policies: "Policies") -> "C
     from gatepost.rejudge.dry_run import replay_record
     from gatepost.rejudge.policies_in_force import with_stored_rules
 
-    record = await store.message(ggrid)
+    record = await store.messages.find(ggrid)
     if record is None:
         raise StartError(f"There is no message {ggrid} on record.")
-    return await replay_record(store, record, await with_stored_rules(policies, store))
+    return await replay_record(store, record, await with_stored_rules(policies, store.own_rules))
 
 
 def _show_replay(comparison: "Comparison", json: bool) -> None:
@@ -182,7 +182,7 @@ async def _analyse(
     from gatepost.ids import new_id
     from gatepost.questions import DnsAnswer, Lookup
     from gatepost.scanning.spool import BytesBody
-    from gatepost.store.messages import MessageRecord
+    from gatepost.store.message_records import MessageRecord
     from gatepost.times import now
     from gatepost.workers.jobs import EMPTY, Job
     from gatepost.workers.protocol import JUDGE

@@ -37,7 +37,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.files import GUARD_FILE, load_guard
 from gatepost.settings.keys import GuardSettings
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 from gatepost.workers.jobs import Job
 

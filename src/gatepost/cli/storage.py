@@ -87,7 +87,7 @@ def restore(
     url, folder = _find_storage(config, data)
     taken = file.expanduser().absolute()
     _show_progress("Restoring", lambda progress: backups.restore(url, folder, taken, progress, force=force))
-    count = with_store(config, data, lambda store: store.encrypt_totp_secrets())
+    count = with_store(config, data, lambda store: store.second_factors.encrypt_totp_secrets())
     text = f"Restored from {taken}."
     if count:
         text += f"\n{count} second factors of an older version are encrypted now."

@@ -39,7 +39,7 @@ def create(
         raise typer.BadParameter("must not be empty", param_hint="NAME")
     from gatepost.store.errors import NameTaken
 
-    tenant = with_store(config, data, lambda store: store.create_tenant(name.strip()))
+    tenant = with_store(config, data, lambda store: store.tenants.create(name.strip()))
     if isinstance(tenant, NameTaken):
         raise StartError(f"A tenant named {tenant.name} already exists.")
     if json:
@@ -53,7 +53,7 @@ def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
     """Print all tenants."""
     from gatepost.cli.printing import console, print_json, rows, table
 
-    tenants = with_store(config, data, lambda store: store.tenants())
+    tenants = with_store(config, data, lambda store: store.tenants.all())
     if json:
         print_json([_describe(tenant) for tenant in tenants])
         return
@@ -98,14 +98,16 @@ def retention(
     from gatepost.store.errors import NotFound
 
     wanted = parse_tenant_uid(uid) or ""
-    tenant = require_found(with_store(config, data, lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted)
+    tenant = require_found(
+        with_store(config, data, lambda store: store.tenants.find(wanted)) or NotFound("tenant"), wanted
+    )
     if history is not None or quarantine is not None or default:
         days = (
             history or (None if default else tenant.history_days),
             quarantine or (None if default else tenant.quarantine_days),
         )
         tenant = require_found(
-            with_store(config, data, lambda store: store.set_tenant_retention(wanted, *days)), wanted
+            with_store(config, data, lambda store: store.tenants.set_retention(wanted, *days)), wanted
         )
     shown = f"history: {_render_days(tenant.history_days)}, quarantine: {_render_days(tenant.quarantine_days)}"
     print_result(json, _describe(tenant), shown)
@@ -128,7 +130,7 @@ def delete(
     wanted = parse_tenant_uid(uid) or ""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete tenant {wanted} with its lists, keys, domains and results?", abort=True)
-    tenant = require_found(with_store(config, data, lambda store: store.delete_tenant(wanted)), wanted)
+    tenant = require_found(with_store(config, data, lambda store: store.tenants.delete(wanted)), wanted)
     print_result(json, _describe(tenant), f"Deleted {tenant.name}.")
 
 
@@ -149,10 +151,12 @@ def domains(
     wanted = parse_tenant_uid(uid) or ""
     if names or none:
         normal = _normalise_domains(names or ())
-        tenant = require_found(with_store(config, data, lambda store: store.set_tenant_domains(wanted, normal)), wanted)
+        tenant = require_found(
+            with_store(config, data, lambda store: store.tenants.set_domains(wanted, normal)), wanted
+        )
     else:
         tenant = require_found(
-            with_store(config, data, lambda store: store.tenant(wanted)) or NotFound("tenant"), wanted
+            with_store(config, data, lambda store: store.tenants.find(wanted)) or NotFound("tenant"), wanted
         )
     if isinstance(tenant, NameTaken):
         raise StartError(f"{tenant.name} belongs to another tenant.")

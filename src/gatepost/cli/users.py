@@ -50,7 +50,7 @@ def create(
     password, invented = _read_password(name)
     kept = _hash_password(password)
     user = with_store(
-        config, data, lambda store: store.create_user(name.strip(), role, uid, kept, CLI, must_change=not final)
+        config, data, lambda store: store.users.create(name.strip(), role, uid, kept, CLI, must_change=not final)
     )
     if isinstance(user, NotFound):
         raise StartError(f"There is no tenant {uid}.")
@@ -67,7 +67,7 @@ def show(config: ConfigOption = None, data: DataOption = None, json: JsonOption 
     """Print all users."""
     from gatepost.cli.printing import console, print_json, rows, table
 
-    users = with_store(config, data, lambda store: store.users())
+    users = with_store(config, data, lambda store: store.users.all())
     if json:
         print_json([_describe(user) for user in users])
         return
@@ -98,7 +98,7 @@ def password(
         raise StartError(f"{user.name} signs in through OpenID Connect and has no password here.")
     new, invented = _read_password(user.name)
     kept = _hash_password(new)
-    with_store(config, data, lambda store: store.set_password(user.uid, kept, CLI, must_change=not final))
+    with_store(config, data, lambda store: store.users.set_password(user.uid, kept, CLI, must_change=not final))
     text = f"The password of {user.name} was changed."
     print_result(json, {"name": user.name, **_new_password(new, invented)}, _add_password(text, new, invented))
 
@@ -117,7 +117,7 @@ def disable(
     from gatepost.store.errors import LastAdministrator
 
     user = _find_user(name, config, data)
-    outcome = with_store(config, data, lambda store: store.change_user(user.uid, by=CLI, disabled=not enable))
+    outcome = with_store(config, data, lambda store: store.users.update(user.uid, by=CLI, disabled=not enable))
     if isinstance(outcome, LastAdministrator):
         raise StartError(f"{user.name} is the last administrator; create another one first.")
     state = "enabled" if enable else "disabled"
@@ -131,14 +131,14 @@ def forget(name: NameArgument, config: ConfigOption = None, data: DataOption = N
     from gatepost.store.audit import CLI
 
     user = _find_user(name, config, data)
-    with_store(config, data, lambda store: store.forget_second_factors(user.uid, CLI))
+    with_store(config, data, lambda store: store.second_factors.forget(user.uid, CLI))
     text = f"{user.name} signs in without a second factor."
     print_result(json, {"name": user.name, "secondFactor": "off"}, text)
 
 
 def _find_user(name: str, config: Any, data: Any) -> "User":
     async def find(store: "Store") -> "User | None":
-        known = await store.credentials(name)
+        known = await store.users.credentials(name)
         return known.user if known else None
 
     user = with_store(config, data, find)

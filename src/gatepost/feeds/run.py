@@ -25,9 +25,9 @@ from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import can_look_back, look_back
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NotFound, StorageError
 from gatepost.store.feeds import FeedCounts, FeedRecord, FeedResult, FeedState
+from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
 from gatepost.store.store import Store
 from gatepost.times import now
@@ -94,11 +94,13 @@ class FeedRunner:
     ) -> FeedOutcome | FeedBusy:
         """Run one feed. What goes wrong with its source is an outcome; storage that fails raises."""
         if options.dry_run:
-            return await self._try(settings, options, await self._store.feed_state(settings.name), stream)
+            return await self._try(settings, options, await self._store.feeds.state(settings.name), stream)
         holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
-        state = await self._store.take_feed(settings.name, holder, now() + LOCK_MILLISECONDS, only_due=options.only_due)
+        state = await self._store.feeds.take(
+            settings.name, holder, now() + LOCK_MILLISECONDS, only_due=options.only_due
+        )
         if state is None:
-            other = await self._store.feed_state(settings.name)
+            other = await self._store.feeds.state(settings.name)
             return FeedBusy(other.holder, other.locked_until)
         async with self._keep(settings.name, holder) as lost:
             return await self._run(settings, options, state, holder, stream, lost)
@@ -134,7 +136,7 @@ class FeedRunner:
         )
         audited = outcome.result == "changed" or (not is_good and outcome.message != state.record.message)
         next_run = moment + _pause(settings, record.failures)
-        if not await self._store.finish_feed(settings.name, holder, record, next_run, audited=audited):
+        if not await self._store.feeds.finish(settings.name, holder, record, next_run, audited=audited):
             return msgspec.structs.replace(outcome, message="another process took the feed over meanwhile")
         return outcome
 
@@ -203,15 +205,15 @@ class FeedRunner:
     async def clear(self, name: str, scope: str | None, list_name: str) -> int:
         """Delete all entries of a feed from a list; returns how many."""
         by, done = Actor("feed", name), 0
-        while rows := await self._store.feed_entries(scope, list_name, by):
+        while rows := await self._store.feeds.entries(scope, list_name, by):
             for keys in _split([key for key, _ in rows]):
-                done += await self._store.delete_feed_entries(scope, list_name, keys, by)
+                done += await self._store.feeds.delete_entries(scope, list_name, keys, by)
         return done
 
     async def _find_list(self, settings: FeedSettings) -> ListDefinition:
-        if settings.tenant and await self._store.tenant(settings.tenant) is None:
+        if settings.tenant and await self._store.tenants.find(settings.tenant) is None:
             raise FeedFault(f"there is no tenant {settings.tenant}")
-        definition = await self._store.list_definition(settings.tenant, settings.list_name)
+        definition = await self._store.lists.definition(settings.tenant, settings.list_name)
         if definition is None:
             raise FeedFault(f"there is no list {settings.list_name} in its scope; gatepost lists create makes one")
         return definition
@@ -219,7 +221,7 @@ class FeedRunner:
     async def _own_entries(self, settings: FeedSettings, by: Actor) -> dict[str, int | None]:
         own: dict[str, int | None] = {}
         after, moment = "", now()
-        while rows := await self._store.feed_entries(settings.tenant, settings.list_name, by, after):
+        while rows := await self._store.feeds.entries(settings.tenant, settings.list_name, by, after):
             own.update((key, expires) for key, expires in rows if expires is None or expires > moment)
             after = rows[-1][0]
         return own
@@ -236,19 +238,19 @@ class FeedRunner:
         total = len(changes.put) + len(changes.vanished) + len(changes.revoked)
         done = put = removed = expiring = 0
         for entries in _split(changes.put):
-            outcome = await self._store.put_feed_entries(settings.tenant, definition, entries, by)
+            outcome = await self._store.feeds.put_entries(settings.tenant, definition, entries, by)
             put += _require(outcome)
             done += len(entries)
             self._advance(done, total)
             _check_lock(lost)
         for keys in _split((*changes.revoked, *(() if settings.keep_vanished else changes.vanished))):
-            removed += await self._store.delete_feed_entries(settings.tenant, definition.name, keys, by)
+            removed += await self._store.feeds.delete_entries(settings.tenant, definition.name, keys, by)
             done += len(keys)
             self._advance(done, total)
             _check_lock(lost)
         until = now() + settings.keep_vanished * DAY
         for keys in _split(changes.vanished if settings.keep_vanished else ()):
-            expiring += await self._store.expire_feed_entries(settings.tenant, definition.name, keys, by, until)
+            expiring += await self._store.feeds.expire_entries(settings.tenant, definition.name, keys, by, until)
             _check_lock(lost)
         updated = len(changes.put) - len(changes.fresh)
         kept = len(changes.put) - put
@@ -265,7 +267,7 @@ class FeedRunner:
         found = await look_back(self._store, self._policies, settings.tenant, definition, keys, days, by)
         if not found.found:
             return found, None
-        return found, await self._store.record_look_back(settings.tenant, definition.name, found)
+        return found, await self._store.look_backs.record(settings.tenant, definition.name, found)
 
     @contextlib.asynccontextmanager
     async def _keep(self, name: str, holder: str) -> AsyncIterator[asyncio.Event]:
@@ -276,7 +278,7 @@ class FeedRunner:
             with contextlib.suppress(StorageError):
                 is_held = True
                 while is_held:
-                    is_held = await self._store.keep_feed(name, holder, now() + LOCK_MILLISECONDS)
+                    is_held = await self._store.feeds.keep(name, holder, now() + LOCK_MILLISECONDS)
                     await asyncio.sleep(RENEW_SECONDS if is_held else 0)
             lost.set()
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gatepost.service.plan import Bound, Plan
     from gatepost.service.running import OnStart
     from gatepost.store.store import Store
-    from gatepost.store.users import UserStore
+    from gatepost.store.users import Users
 
 
 ADMINISTRATOR = "admin"
@@ -141,13 +141,13 @@ def _write_configuration(data: DataFolder) -> None:
     data.write_once(data.path / ABBY_FILE, text)
 
 
-async def create_administrator(store: "UserStore", password: str) -> None:
+async def create_administrator(store: "Users", password: str) -> None:
     """Create the first user, the administrator."""
     from gatepost.store.audit import SYSTEM
     from gatepost.web.credentials import PasswordHashes
 
     hashed = await PasswordHashes().hash(password)
-    await store.create_user(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, first_password=True)
+    await store.create(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, first_password=True)
 
 
 PRIVATE = 0o077
@@ -317,7 +317,7 @@ async def _welcome_operator(
 ) -> None:
     from gatepost.web.credentials import generate_password
 
-    password = None if await store.users() else generate_password()
+    password = None if await store.users.all() else generate_password()
     started = Started(
         url=local_url(both.abby, port),
         data=data,
@@ -330,7 +330,7 @@ async def _welcome_operator(
     )
     greet(started)
     if password:
-        await create_administrator(store, password)
+        await create_administrator(store.users, password)
     await _log_listening("gatepost", both.abby.listen.hosts, port)
 
 

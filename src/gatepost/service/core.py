@@ -52,7 +52,7 @@ from gatepost.smtp.outbound import HOUR, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
@@ -79,7 +79,7 @@ async def open_quarantine(
     command passes none and leaves both to the service. Of several processes of a service one cleans up.
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
-    metrics = QuarantineMetrics(store, settings.quarantine.max_size)
+    metrics = QuarantineMetrics(store.quarantine, settings.quarantine.max_size)
     quarantine = Quarantine(
         store,
         raw,
@@ -87,13 +87,13 @@ async def open_quarantine(
         viewer,
         max_size=settings.quarantine.max_size,
         hostname=hostname(settings),
-        tenancy=Tenancy(settings.tenants, store),
+        tenancy=Tenancy(settings.tenants, store.tenants.of_domain),
         node=node_name(settings.events),
         metrics=metrics,
         events=events,
         core=name_core(settings, data),
         outbound=outbound,
-        signer=build_signer(settings, Tenancy(settings.tenants, store)),
+        signer=build_signer(settings, Tenancy(settings.tenants, store.tenants.of_domain)),
     )
     cleanup = Cleanup(
         store,
@@ -146,9 +146,9 @@ def build_guard(
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
-    histories = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
+    histories = SenderHistories(store.sightings, settings.sender_history) if settings.sender_history.enabled else None
     reputation = ReputationZones(settings.reputation.zones, lists)
-    campaigns = Campaigns(store)
+    campaigns = Campaigns(store.campaigns)
     answerer = Answerer(
         resolver,
         lists=lists,
@@ -164,7 +164,7 @@ def build_guard(
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
     policies.observe(pool.publish)
-    metrics = GuardMetrics(queue, pool, resolver, store, condition)
+    metrics = GuardMetrics(queue, pool, resolver, store.counters, condition)
     registry.register(metrics)
     if settings.reputation.zones:
         registry.register(ReputationMetrics(reputation))
@@ -179,12 +179,12 @@ def build_guard(
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
-        learnt=LearntModelSnapshots(store) if settings.learning.enabled else None,
+        learnt=LearntModelSnapshots(store.learning) if settings.learning.enabled else None,
         observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=condition,
         node=node_name(settings.events),
-        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store)),
+        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store.tenants.of_domain)),
         dns_counters=resolver.counters,
     )
 
@@ -253,7 +253,7 @@ class CoreParts(msgspec.Struct, frozen=True):
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
     """Build a core and start its workers; the stack stops them."""
-    deliveries = DeliveryLog(shared.store)
+    deliveries = DeliveryLog(shared.store.messages.record_deliveries)
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
     routing = await stack.enter_async_context(open_routing(settings, plan.data))
@@ -307,7 +307,8 @@ def start_flow_control(settings: GuardSettings, shared: SharedParts, stack: Asyn
         return None
     flow = FlowControl(
         settings.flow_control,
-        shared.store,
+        shared.store.flow_counts,
+        shared.store.list_lookup,
         defers=not source.after_queue,
         purges=shared.node.is_first,
         events=shared.events,
@@ -353,8 +354,9 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     if not learning.report_addresses:
         return None
     addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
-    tenancy = Tenancy(core.settings.tenants, shared.store)
-    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, shared.store, tenancy)
+    tenancy = Tenancy(core.settings.tenants, shared.store.tenants.of_domain)
+    keep = shared.store.feedback.report_mail
+    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, keep, tenancy)
 
 
 def _smtp_limits(source: SmtpSettings) -> SmtpLimits:
@@ -397,14 +399,14 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
         routing=core.routing,
-        tenancy=Tenancy(core.settings.tenants, shared.store),
+        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=hostname(core.settings),
         reports=_build_report_intake(core, shared),
         deliveries=core.deliveries,
         flow=core.flow,
         outbound=_build_outbound(core, shared),
-        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store)),
+        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store.tenants.of_domain)),
         limits=_smtp_limits(source),
         tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",
@@ -430,7 +432,7 @@ def build_milter_source(core: CoreParts, shared: SharedParts) -> MilterPart | No
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine),
         routing=None,
-        tenancy=Tenancy(core.settings.tenants, shared.store),
+        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
         limits=_milter_limits(source),

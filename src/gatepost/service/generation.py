@@ -107,7 +107,7 @@ class Generations(Collector):
         stack, registry = AsyncExitStack(), CollectorRegistry()
         try:
             files = await asyncio.to_thread(load_policies, plan.settings.policy)
-            policies = PoliciesInForce(files, self._shared.store)
+            policies = PoliciesInForce(files, self._shared.store.own_rules)
             stack.push_async_callback(policies.stop)
             await policies.start()
             shared = msgspec.structs.replace(self._shared, policies=policies, registry=registry)

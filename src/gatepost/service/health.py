@@ -227,7 +227,7 @@ class HealthWarnings:
         if plan is None or plan.guard is None:
             return ""
         try:
-            used = await self._store.held_size()
+            used = await self._store.quarantine.size()
         except StorageError:
             # That is a fault of its own, which the condition has.
             return ""
@@ -285,7 +285,7 @@ def probe_storage(store: Store) -> Probe:
         nonlocal known
         before, known = known, store.counters().failures
         try:
-            await store.tenant(_NO_TENANT)
+            await store.tenants.find(_NO_TENANT)
         except StorageError:
             return "failed", "storage cannot be read"
         return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")

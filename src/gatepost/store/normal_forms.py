@@ -14,7 +14,7 @@ from gatepost.lists.catalogue import KINDS
 from gatepost.lists.entries import ListRefusal, limit_key
 from gatepost.store.audit import SYSTEM, write_audit
 from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, now, storable
-from gatepost.store.unkeyed_bytes import forget_sums
+from gatepost.store.list_rows import forget_sums
 
 # 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name. 3: phrases and names of people
 # without capitals that come of letters in other forms.

@@ -17,8 +17,7 @@ from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over, unchange
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import Fault
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.store.config_drafts import DraftContent
-from gatepost.store.publishing import VersionContent
+from gatepost.store.publishing import DraftContent, VersionContent
 
 MAX_VALUE = 500
 MAX_POLICY = 100_000
