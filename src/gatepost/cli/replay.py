@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gatepost.policy.layers import Policies
     from gatepost.policy.rules import Policy
     from gatepost.questions import Answers, Questions
+    from gatepost.rejudge.dry_run import PolicyTrial
     from gatepost.rejudge.replay import Comparison
     from gatepost.settings.keys import GuardSettings
     from gatepost.store.message_records import MessageRecord
@@ -94,11 +95,12 @@ def try_policy(
     uid = parse_tenant_uid(tenant)
     both = load_policies(config, data), load_policies_with(file, uid, config, data)
 
-    async def run(store: "Store") -> "tuple[int, list[Comparison]]":
+    async def run(store: "Store") -> "PolicyTrial":
         today, other = [await with_stored_rules(each, store.own_rules) for each in both]
         return await try_policy(store, today, other, uid, last)
 
-    considered, flips = with_store(config, data, run)
+    trial = with_store(config, data, run)
+    considered, flips = trial.considered, trial.flips
     if json:
         print_json({"considered": considered, "flipped": len(flips), "flips": flips})
         return
