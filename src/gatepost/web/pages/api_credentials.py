@@ -201,10 +201,9 @@ async def _render(
     created: tuple[str, str] | None = None,
 ) -> Response:
     running, uses = await find_running(context, publisher), await context.store.api_keys.token_uses()
-    return await context.page(
+    page = await context.page(
         request,
         "tokens.html",
-        status=400 if fault else 200,
         here="/keys",
         tokens=[_describe(each, uses) for each in _tokens(running.content)],
         running=running,
@@ -214,6 +213,7 @@ async def _render(
         base=str(request.http.base_url).rstrip("/"),
         certificate=context.installation.certificate,
     )
+    return with_status(page, 400 if fault else 200)
 
 
 PAGES: tuple[WebRoute, ...] = (

@@ -28,7 +28,7 @@ from gatepost.web.configuration import (
     list_settings,
 )
 from gatepost.web.context import WebContext
-from gatepost.web.page_responses import redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
@@ -204,10 +204,9 @@ async def _render(
     moment = context.now()
     nodes = await context.store.publishing.nodes()
     rollout = await context.store.publishing.rollout()
-    return await context.page(
+    page = await context.page(
         request,
         "configuration.html",
-        status=400 if fault or (trial and trial.mistakes) else 200,
         here="/configuration",
         running=running,
         rollout=rollout,
@@ -226,6 +225,7 @@ async def _render(
         nodes=[node for node in nodes if node.health(moment) != "silent"],
         now=moment,
     )
+    return with_status(page, 400 if fault or (trial and trial.mistakes) else 200)
 
 
 async def _policy_names(context: WebContext, running: Running, draft: ConfigDraft | None) -> dict[str, str]:

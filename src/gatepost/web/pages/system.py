@@ -11,7 +11,7 @@ from gatepost import __version__
 from gatepost.events.schema import NodeState
 from gatepost.store.errors import StorageError
 from gatepost.web.context import Diagnosis, WebContext
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
@@ -23,7 +23,7 @@ UNSET = ("not set", "none")
 
 async def show_system(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show versions, state and settings."""
-    return html_response(await _render_system(context, request, ()))
+    return await _render_system(context, request, ())
 
 
 async def run_health_check(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -31,7 +31,7 @@ async def run_health_check(context: WebContext, request: SignedInRequest) -> Pag
     await context.store.audit.note("system.examine", request.actor)
     async with context.examining:
         found = await asyncio.to_thread(context.installation.examine)
-    return html_response(await _render_system(context, request, found))
+    return await _render_system(context, request, found)
 
 
 async def send_test_event(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -47,11 +47,11 @@ def _describe_test() -> NodeState:
     return NodeState(state="test", version=__version__)
 
 
-async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> str:
+async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> PageResult:
     installation = context.installation
-    return await context.renderer.render_in_turns(
-        "system.html",
+    return await context.page(
         request,
+        "system.html",
         here="/system",
         installation=installation,
         python=f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}",
