@@ -20,11 +20,10 @@ import msgspec
 
 from bench import corpus
 from gatepost.checks.text import learned
-from gatepost.cli.evaluation import NOW
-from gatepost.cli.labelled_mail import LabelledMail, read_labelled, read_samples, train_model
+from gatepost.cli.labelled_mail import NOW, LabelledMail, read_labelled, read_samples, train_model
 from gatepost.cli.sealed_analysis import answer_nothing, start_pool
 from gatepost.ids import new_id
-from gatepost.kinds import TITLES, Finding
+from gatepost.kinds import Finding
 from gatepost.learning.proof import UNWANTED, points_of, prove
 from gatepost.near_duplicates import is_near_duplicate
 from gatepost.policy.rules import shipped_policy
@@ -212,7 +211,7 @@ def is_held_with(report: Report, model: LearntModel) -> bool:
     strength = points_of(logit) / shipped_policy().kinds[UNWANTED].weight
     if strength >= learned.LEARNT_LEAST:
         findings.append(Finding(UNWANTED, "text", {}, strength))
-    return judge(findings, report.outcomes, shipped_policy(), TITLES).decision != "deliver"
+    return judge(findings, report.outcomes, shipped_policy()).decision != "deliver"
 
 
 def _lower(finding: Finding, report: Report, lowering: float) -> Finding | None:

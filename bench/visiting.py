@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from bench.ports import free_ports
 from bench.processes import await_output
-from gatepost.cli.options import with_store
+from gatepost.cli.deployment import Deployment
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store.audit import CLI
 from gatepost.store.store import Store
@@ -118,7 +118,7 @@ class Service:
     def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Have the store of the running service do something, in a thread: here a browser may have the event loop."""
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(with_store, None, self.data, work).result()
+            return thread.submit(Deployment(data=self.data).with_store, work).result()
 
     def user(self, name: str, role: Role, tenant: str | None = None, password: str = PASSWORD) -> str:
         """Somebody who can sign in; the password."""

@@ -42,7 +42,8 @@ def inject(raw: bytes, context: Context) -> Context:
     if found[1].lower() != b"check":
         stage = "parse" if found[1].lower() == b"parse" else None
         return msgspec.structs.replace(context, mark=_faulty_marker(context.mark, stage, lambda: act(amount)))
-    return msgspec.structs.replace(context, extra=(Check(CHECK, (), _faulty_check(lambda: act(amount))),))
+    faulty = Check(CHECK, (), _faulty_check(lambda: act(amount)))
+    return msgspec.structs.replace(context, extra=(*context.extra, faulty))
 
 
 def _faulty_marker(mark: Callable[[str], None], broken: str | None, act: Callable[[], object]) -> Callable[[str], None]:

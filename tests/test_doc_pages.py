@@ -12,13 +12,14 @@ import pytest
 import typer
 import yaml
 from tests.doc_blocks import PAGES, ROOT, CodeBlock, blocks_of, read_blocks
+from tests.plugins.conftest import built, example  # noqa: F401  fixtures
 from typer.main import get_command
 
 from gatepost.abby import authenticator, cores, upload
 from gatepost.abby import lists as list_calls
 from gatepost.api import http, lists, scanning, server
 from gatepost.api.errors import ERRORS
-from gatepost.cli.app import app
+from gatepost.cli.app import COMMANDS
 from gatepost.service.listeners import HANDSHAKE_SECONDS
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.smtp import replies
@@ -103,10 +104,13 @@ CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
 
 @pytest.mark.parametrize("block", blocks_of("yaml"), ids=lambda block: block.name)
 def test_configuration_is_taken_by_the_reader(
-    block: CodeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    block: CodeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """A whole file or a part of one. Files that it refers to are there; certificates are not loaded."""
+    """A whole file or a part of one. Files that it refers to are there, and so is the example of a plug-in;
+    certificates are not loaded."""
     code = block.code
+    if "plugins:" in code:
+        request.getfixturevalue("example")
     for number, path in enumerate(re.findall(r"\$\{file:([^}]+)\}", code)):
         (tmp_path / f"secret{number}").write_text("5f" * 31)  # a label of DNS, too, which some secrets are
         code = code.replace(path, str(tmp_path / f"secret{number}"))
@@ -129,7 +133,7 @@ def test_configuration_is_taken_by_the_reader(
         load_guard(tmp_path)
 
 
-whole_command = cache(lambda: get_command(app))
+whole_command = cache(lambda: get_command(COMMANDS.build_typer()))
 
 
 def find_command(words: list[str]) -> tuple[Any, list[str]]:

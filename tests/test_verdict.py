@@ -39,7 +39,7 @@ pair = {cap = 3, description = "two of a kind"}
 
 
 def judged(*kinds: str, outcomes: tuple[Outcome, ...] = ()) -> Judgement:
-    return judge([Finding(kind, "here") for kind in kinds], outcomes, POLICY, {})
+    return judge([Finding(kind, "here") for kind in kinds], outcomes, POLICY)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ FINDINGS = st.lists(
 
 @given(FINDINGS)
 def test_the_ledger_adds_up(findings: list[Finding]) -> None:
-    judgement = judge(findings, (), POLICY, {})
+    judgement = judge(findings, (), POLICY)
     assert sum(line.counted for line in judgement.lines) == judgement.score
     assert len(judgement.lines) == len(findings)
     pair = [line for line in judgement.lines if line.group == "pair"]
@@ -99,7 +99,7 @@ def test_the_ledger_adds_up(findings: list[Finding]) -> None:
 
 @given(FINDINGS)
 def test_the_order_of_findings_does_not_matter(findings: list[Finding]) -> None:
-    there, back = judge(findings, (), POLICY, {}), judge(findings[::-1], (), POLICY, {})
+    there, back = judge(findings, (), POLICY), judge(findings[::-1], (), POLICY)
     assert (there.verdict, there.score, there.tags) == (back.verdict, back.score, back.tags)
 
 
@@ -111,7 +111,7 @@ def test_more_findings_never_make_mail_better(findings: list[Finding]) -> None:
 
     `suspicious` by the score alone is what remains where no other verdict is reached: `spam` may take its place.
     """
-    reached = [judge(findings[:n], (), shipped_policy(), {}).verdict for n in range(len(findings) + 1)]
+    reached = [judge(findings[:n], (), shipped_policy()).verdict for n in range(len(findings) + 1)]
     ranks = [VERDICTS.index("suspicious" if verdict == "spam" else verdict) for verdict in reached]
     assert ranks == sorted(ranks, reverse=True)
 
@@ -128,7 +128,7 @@ weight = 0.5
 weight = 0.8
 """
     findings = [Finding(kind, "here") for kind in ("url:shortener", "url:userinfo", "text:urgency")]
-    mine = judge(findings, (), override(shipped_policy(), text), {})
+    mine = judge(findings, (), override(shipped_policy(), text))
     lines = {line.kind: line for line in mine.lines}
     capped = "group links: cap 1 instead of 5 (deployment)"
     assert lines["url:shortener"].override == f"weight 0.5 instead of 1.8 (deployment); {capped}"
@@ -144,7 +144,7 @@ weight = 0.8
 def test_an_override_that_touches_nothing_says_nothing() -> None:
     policy = override(shipped_policy(), '[kinds."file:macro"]\nweight = 9.0\n')
     findings = [Finding("url:shortener", "here")]
-    assert judge(findings, (), policy, {}) == judge(findings, (), shipped_policy(), {})
+    assert judge(findings, (), policy) == judge(findings, (), shipped_policy())
 
 
 DECIDING = override(
@@ -179,7 +179,7 @@ decision = "drop"
     ],
 )
 def test_a_rule_can_state_the_decision(kinds: tuple[str, ...], verdict: str, decision: str) -> None:
-    result = judge([Finding(kind, "policy") for kind in kinds], (), DECIDING, {})
+    result = judge([Finding(kind, "policy") for kind in kinds], (), DECIDING)
     assert (result.verdict, result.decision) == (verdict, decision)
     assert ("Drop it (rule:drop): drop." in result.reason) is ("rule:drop" in kinds)
 
@@ -187,5 +187,5 @@ def test_a_rule_can_state_the_decision(kinds: tuple[str, ...], verdict: str, dec
 def test_an_allow_entry_lifts_what_a_rule_decides() -> None:
     match = Match(Hit("allowed-senders", "global", "a@x.example", ""), Subject("from", "a@x.example", "From"))
     ruling = Ruling(allows=(match,))
-    result = judge([Finding("rule:drop", "policy")], (), DECIDING, {}, ruling)
+    result = judge([Finding("rule:drop", "policy")], (), DECIDING, ruling)
     assert (result.verdict, result.decision) == ("clean", "deliver")

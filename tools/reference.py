@@ -1,11 +1,13 @@
 """Generate the reference pages from the code that they describe: `python -m tools.reference docs/reference`.
 
+Plug-ins that are named behind the folder are part of the page on findings.
+
 `tests/test_docs.py` compares the pages on disk with what this module renders, so that neither can fall behind.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +20,20 @@ from gatepost.checks.registry import CHECKS
 from gatepost.composites import load_composites
 from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
-from gatepost.policy.rules import shipped_policy
+from gatepost.plugins import find_plugins
+from gatepost.policy.rules import extend_policy, shipped_policy
 from tools.configuration_reference import render_cell, render_configuration
 
 GENERATED = "<!-- Generated from the code by `make docs`; changes made here are lost. -->"
 
 
-def render_pages() -> dict[str, str]:
+def render_pages(plugins: Sequence[str] = ()) -> dict[str, str]:
     """Return the text of every page by its file name."""
     made = {
         "configuration.md": render_configuration(),
         "api.md": render_api(SCANNING, "/v1"),
         "lists.md": render_lists(),
-        "findings.md": render_findings(),
+        "findings.md": render_findings(plugins),
         "file-formats.md": render_file_formats(),
         "events.md": render_events(),
         "cli.md": render_commands(),
@@ -197,14 +200,18 @@ def _render_schema(schema: Mapping[str, Any]) -> str:
     return f"{kind}, {schema['format']}" if "format" in schema else kind
 
 
-def render_findings() -> Iterator[str]:
-    """Yield the lines of the page on findings: each kind with its weight, group and verdict in the shipped policy."""
-    policy = shipped_policy()
+def render_findings(plugins: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines of the page on findings: each kind with its weight, group and verdict in the shipped policy, and
+    those of plug-ins that are named."""
+    found = find_plugins(plugins)
+    policy = extend_policy(shipped_policy(), [plugin.added for plugin in found])
     yield from ("# Findings", "")
     yield "What an analysis can find. The tag is what the API answers; the rest is the shipped policy's."
     yield "A conclusive finding needs no threshold; a group counts at most its cap, and a kind once."
+    yield '[Plug-ins](../extending.md) bring further kinds; `gatepost plugins list` and the page "Policy" show them.'
     found_by = [(check.name, check.kinds) for check in CHECKS]
     found_by.append(("composites", tuple(kind for kind, _ in load_composites())))
+    found_by += [(f"plug-in {plugin}", tuple(plugin.kinds.values())) for plugin in found]
     for name, kinds in found_by:
         yield from ("", f"## {name.replace('_', ' ').capitalize()}", "")
         yield from ("| Tag | Meaning | Weight | Group | Speaks for |", "|---|---|---|---|---|")
@@ -231,12 +238,12 @@ def render_commands() -> Iterator[str]:
     """Yield the lines of the page on the command line: every command with its arguments and options."""
     import typer.main
 
-    from gatepost.cli.app import app
+    from gatepost.cli.app import COMMANDS
 
     yield from ("# Command line", "")
     yield "A command that fails for a reason that you can mend says so in one sentence and exits with 1; a wrong"
     yield "argument exits with 2. `--config` and `--data` mean the same on every command; `--json` is for programs."
-    yield from _render_command("gatepost", typer.main.get_command(app))
+    yield from _render_command("gatepost", typer.main.get_command(COMMANDS.build_typer()))
 
 
 def _render_command(name: str, command: Any) -> Iterator[str]:
@@ -262,12 +269,12 @@ def _render_parameter(parameter: Any) -> str:
     return f"| `{name}` | {render_cell(parameter.help or '')} |"
 
 
-def main(folder: Path) -> None:
-    """Write all pages into a folder."""
+def main(folder: Path, plugins: Sequence[str] = ()) -> None:
+    """Write all pages into a folder; findings with those of the plug-ins that are named."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in render_pages().items():
+    for name, text in render_pages(plugins).items():
         (folder / name).write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -6,7 +6,6 @@ died can start again in another one. `stages` holds each step.
 """
 
 from gatepost.findings import Reading
-from gatepost.kinds import TITLES
 from gatepost.lists.lookup import find_subjects
 from gatepost.mail.message import Envelope
 from gatepost.questions import Analysis
@@ -59,7 +58,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     findings = stages.apply_own_rules(reading, findings)
     context.mark("judge")
     ruling = stages.apply_lists(hits, subjects, reading)
-    judgement = judge(findings, stages.outcomes, context.policy, TITLES, ruling)
+    judgement = judge(findings, stages.outcomes, context.policy, ruling)
     return Report(
         verdict=judgement.verdict,
         decision=judgement.decision,

@@ -22,6 +22,11 @@ from gatepost.textmodel.model import DeployedModels, load_shipped_models
 T = TypeVar("T")
 
 _BODIES = frozenset({"text", "html"})
+# What `Reading.signs` can say.
+SIGNS = frozenset(
+    "link attachment link-in-file trait unread defect signature reply-to protected remembered reputation "
+    "antivirus".split()
+)
 
 
 class once_property(Generic[T]):  # noqa: N801  used like `property`

@@ -78,9 +78,10 @@ SelectedCheck = tuple[str, Callable[[Reading], Iterable[Finding]], frozenset[str
 
 
 @lru_cache(1024)
-def select_checks(signs: frozenset[str]) -> tuple[SelectedCheck, ...]:
-    """The registered checks that have something to look at where these signs are; few combinations of signs occur."""
-    return _keep_needed(CHECK_STAGES, signs)
+def select_checks(signs: frozenset[str], extra: tuple[Check, ...] = ()) -> tuple[SelectedCheck, ...]:
+    """The registered checks that have something to look at where these signs are, and of others those that have; few
+    combinations of signs occur."""
+    return _keep_needed((*CHECK_STAGES, *name_stages(extra)), signs)
 
 
 def _keep_needed(stages: Iterable[tuple[str, Check]], signs: frozenset[str]) -> tuple[SelectedCheck, ...]:
@@ -115,10 +116,10 @@ class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message and its envelope.
 
     `skip` names stages that broke a worker, each with what happened. `checks`, unless it is empty, names the only
-    checks that run; `extra` are checks that run after the registered ones. `rules` are the operator's YARA rules.
-    `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about, and `reputation` what the
-    operator's reputation zones list. `models` are the text models of the deployment, `learnt` those that reports of
-    the tenant and of the deployment have taught.
+    checks that run; `extra` are those of plug-ins, which run after the registered ones. `rules` are the operator's YARA
+    rules. `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about, and `reputation`
+    what the operator's reputation zones list. `models` are the text models of the deployment, `learnt` those that
+    reports of the tenant and of the deployment have taught.
     """
 
     now: float
@@ -318,8 +319,8 @@ class Stages:
     def _select_checks(self, signs: frozenset[str]) -> Sequence[SelectedCheck]:
         """The checks that have something to look at, without those that are skipped or not wanted."""
         context = self.context
-        if not (context.extra or context.checks or context.skip):
-            return select_checks(signs)
+        if not (context.checks or context.skip):
+            return select_checks(signs, context.extra)
         only, skip = context.checks, context.skip
         wanted = [
             (stage, check)

@@ -27,8 +27,8 @@ from gatepost.policy.rules import (
     Policy,
     Verdict,
     rule_of,
-    shipped_policy,
     title_of,
+    unchanged_policy,
 )
 from gatepost.report import Line, ListNote, Outcome
 
@@ -55,14 +55,13 @@ def judge(
     findings: Iterable[Finding],
     outcomes: Sequence[Outcome],
     policy: Policy,
-    titles: Mapping[str, str],
     ruling: Ruling = NO_RULING,
 ) -> Judgement:
     """Weigh the findings, cap groups, add up, and choose verdict and decision."""
-    judged = _judge_by(findings := tuple(findings), outcomes, policy, titles, ruling)
+    judged = _judge_by(findings := tuple(findings), outcomes, policy, ruling)
     if not policy.changes:
         return judged
-    plain = _judge_by(findings, outcomes, shipped_policy(), titles, ruling)
+    plain = _judge_by(findings, outcomes, unchanged_policy(policy), ruling)
     return msgspec.structs.replace(judged, overrides=tuple(_describe_overrides(judged, plain, policy)))
 
 
@@ -70,11 +69,10 @@ def _judge_by(
     findings: Sequence[Finding],
     outcomes: Sequence[Outcome],
     policy: Policy,
-    titles: Mapping[str, str],
     ruling: Ruling,
 ) -> Judgement:
     blocks = [_finding_of_block(match) for match in ruling.blocks]
-    weighed = _clear_allowed(_weigh([*findings, *blocks], policy, titles), ruling)
+    weighed = _clear_allowed(_weigh([*findings, *blocks], policy), ruling)
     lines = _apply_caps(weighed, policy)
     score = sum(line.counted for line in lines)
     verdict, reason = _reach_verdict(weighed, score, policy)
@@ -126,7 +124,7 @@ def _finding_of_block(match: Match) -> Finding:
     return Finding(f"list:{match.hit.list}", match.subject.where, facts)
 
 
-def _weigh(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str]) -> list[Line]:
+def _weigh(findings: Iterable[Finding], policy: Policy) -> list[Line]:
     lines = []
     changes = policy.changes
     for finding in findings:
@@ -135,7 +133,7 @@ def _weigh(findings: Iterable[Finding], policy: Policy, titles: Mapping[str, str
         lines.append(
             Line(
                 kind=finding.kind,
-                title=titles.get(finding.kind) or title_of(finding.kind, policy),
+                title=title_of(finding.kind, policy),
                 where=finding.where,
                 facts=finding.facts,
                 weight=weight,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gatepost.cli import main
+from gatepost.cli.deployment import Deployment
 from gatepost.cli.look_back import run_waiting_look_backs
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
@@ -190,11 +191,15 @@ def test_entries_of_the_api_wait_for_a_look_back(run: Run, lists: Any, tenant: s
     lists.run(lists.store.messages.record(record))
     for name, entry in (("blocked-urls", "q.example"), ("blocked-urls", "r.example"), ("allowed-urls", "s.example")):
         assert run("add", name, entry)[0] == 0
-    found = [each for each in run_waiting_look_backs(tmp_path, lists.folder) if each["tenantUid"] == tenant]
+    found = [
+        each
+        for each in run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder))
+        if each["tenantUid"] == tenant
+    ]
     assert found == [{"list": "blocked-urls", "tenantUid": tenant, "entries": 2, "considered": 1, "found": 1}]
     (kept,) = lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))
     assert kept.hits == ((record.ggrid, "q.example"),)
-    assert run_waiting_look_backs(tmp_path, lists.folder) == []
+    assert run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder)) == []
 
 
 def test_a_look_back_of_the_command_line_is_the_only_one(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
@@ -210,7 +215,11 @@ def test_a_look_back_of_the_command_line_is_the_only_one(run: Run, lists: Any, t
     folders = ("--config", tmp_path, "--data", lists.folder)
 
     def waiting() -> list[Any]:
-        return [each for each in run_waiting_look_backs(tmp_path, lists.folder) if each["tenantUid"] == tenant]
+        return [
+            each
+            for each in run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder))
+            if each["tenantUid"] == tenant
+        ]
 
     def kept() -> list[str]:
         return [each.actor for each in lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))]

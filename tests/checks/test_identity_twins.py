@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from gatepost.checks.registry import CHECKS
 from gatepost.findings import Reading
-from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.policy.rules import shipped_policy
@@ -19,7 +18,7 @@ def verdict(raw: str, sender: str, helo: str = "mail.provider.com", host: str = 
     envelope = Envelope(sender, ("ann@corp.com",), host, helo)
     reading = Reading(read(raw.encode()), envelope, now=1_773_144_000.0)
     findings = [finding for check in CHECKS for finding in check.run(reading)]
-    return judge(findings, [], shipped_policy(), TITLES).verdict
+    return judge(findings, [], shipped_policy()).verdict
 
 
 def html(header: str, *links: tuple[str, str]) -> str:

@@ -101,7 +101,7 @@ ALLOWED: tuple[str, Scope, str] = (AS, "tenant", "shop.example")
 
 
 def judged(findings: list[Finding], *hits: tuple[str, Scope, str]) -> Judgement:
-    return judge(findings, (), shipped_policy(), {}, ruled(*hits))
+    return judge(findings, (), shipped_policy(), ruled(*hits))
 
 
 @pytest.mark.parametrize(

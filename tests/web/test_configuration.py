@@ -218,11 +218,11 @@ def test_a_token_is_made_and_revoked_as_a_version(node: Any) -> None:
 def test_the_last_use_of_a_token_is_shown(node: Any) -> None:
     visitor = node.visitor()
     assert re.search(r"mta</strong>.*?Last used[^>]*>never<", visitor.get("/tokens").text, re.DOTALL)
-    node.run(node.store._set_token_use("mta", 1_790_000_000_000, "2001:db8::7"))
+    node.run(node.store.api_keys._set_token_use("mta", 1_790_000_000_000, "2001:db8::7"))
     page = visitor.get("/tokens").text
     assert '<time datetime="2026-09-21' in page
     assert "from 2001:db8::7" in page
-    node.run(node.store._set_token_use("fresh", 1_700_000_000_000, "192.0.2.1"))
+    node.run(node.store.api_keys._set_token_use("fresh", 1_700_000_000_000, "192.0.2.1"))
     visitor.post("/tokens", {"name": "fresh"})
     again = visitor.get("/tokens").text
     assert "192.0.2.1" not in again, "that was another token of the same name, before this one was made"

@@ -118,7 +118,7 @@ LINE = Line("text:urgency", TITLES["text:urgency"], "1", {}, 1, 1, "spam")
 @pytest.mark.parametrize(
     "tag", ["x:y\r\nX-Injected: 1", "", "text:unheard-of", "list:A", "list:a b", "list:" + "b" * 64, "text:Urgency"]
 )
-def test_a_tag_that_is_none(tag: str) -> None:
+def test_a_tag_that_nothing_can_give(tag: str) -> None:
     for report in (
         msgspec.structs.replace(REPORT, tags=(tag,)),
         msgspec.structs.replace(REPORT, lines=(msgspec.structs.replace(LINE, kind=tag),)),

@@ -394,16 +394,28 @@ def _search(reading: Reading) -> Phrases:
     documents = _fold_texts(reading.documents) if reading.documents else []
     text = f" {subject} \n {' '.join([*own, *documents])} "
     cues = sorted(_BOOK.find(text), key=lambda cue: cue.start)
+    length = max(map(len, own), default=0)
+    if documents:
+        length = _measure_letter(cues, len(subject) + 4, own, documents)
+    return _gather(cues, len(subject), length, text)
+
+
+def search_book(book: Phrasebook, reading: Reading) -> Phrases:
+    """Return the phrases of another book that a message contains; the text is that of the shipped phrasebooks."""
+    shipped = find_phrases(reading)
+    cues = sorted(book.find(shipped.text), key=lambda cue: cue.start)
+    return _gather(cues, shipped.text.index("\n") - 2, shipped.length, shipped.text)
+
+
+def _gather(cues: Iterable[Cue], subject_length: int, length: int, text: str) -> Phrases:
+    """Return phrases by theme; those that begin within so many characters stand in the subject."""
     themes: dict[str, dict[str, None]] = {}
     in_subject: set[str] = set()
     for cue in cues:
         themes.setdefault(cue.theme, {})[cue.words] = None
-        if cue.start <= len(subject):
+        if cue.start <= subject_length:
             in_subject.add(cue.theme)
     found = {theme: tuple(words) for theme, words in themes.items()}
-    length = max(map(len, own), default=0)
-    if documents:
-        length = _measure_letter(cues, len(subject) + 4, own, documents)
     return Phrases(found, frozenset(in_subject), length, text)
 
 

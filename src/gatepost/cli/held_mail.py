@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar, cast
 
+from gatepost import logs
 from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
-from gatepost.cli.change_events import emit_changes
-from gatepost.cli.options import config_folder, data_folder
+from gatepost.cli.deployment import Deployment
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.scanning.held_mail import HeldMailOrder, NotHeld
 from gatepost.service.core import name_core, open_quarantine
@@ -26,7 +26,7 @@ from gatepost.service.routes import open_outbound_routing, open_routing
 from gatepost.settings.consistency import is_own_core
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
-from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings, LogSettings
 from gatepost.store import open_store
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.quarantine import HeldMessage
@@ -89,18 +89,19 @@ class _OwnQuarantine:
         return await self._quarantine.carry_out(order)
 
 
-def with_held_mail(config: Path | None, data: Path | None, use: Callable[[HeldMail], Awaitable[T]]) -> T:
-    """Call `use` with the held mail of the deployment, and return its result; raises `ConfigError` and `StartError`."""
-    place = data_folder(data)
-    folder = config_folder(config, place)
-    guard, abby = _load_settings(folder)
+def with_held_mail(deployment: Deployment, use: Callable[[HeldMail], Awaitable[T]]) -> T:
+    """Call `use` with the held mail of the deployment, and return its result; raises `ConfigError` and `StartError`.
+    Only errors are logged: everything else is printed as the result of the command."""
+    logs.configure(LogSettings(level="error"))
+    place = deployment.data_folder
+    guard, abby = _load_settings(deployment.config_folder)
     storage = (guard or cast("AbbySettings", abby)).storage
     place.make()
 
     async def run() -> T:
         store = open_store(storage.url, place.path)
         try:
-            with emit_changes(folder, place, store):
+            with deployment.emit_changes(store):
                 async with _open_cores(guard, abby, store, place) as cores:
                     return await use(HeldMail(store, cores, name_core(guard, place) if guard else ""))
         finally:

@@ -47,6 +47,8 @@ from gatepost.workers.supervisor import SealError
 # For tests only, as in the service: a Python file that makes workers misbehave.
 FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 
+FAILED = DnsAnswer("failed")
+
 AnswerQuestions: TypeAlias = Callable[[Job[Any], Questions], Awaitable[Answers]]
 
 
@@ -59,6 +61,11 @@ def answer_nothing(question: Question, dns: DnsAnswer) -> Answer:
     if isinstance(question, AskSightings):
         return Sightings()
     return Campaign() if isinstance(question, AskCampaign) else Antivirus()
+
+
+async def answer_offline(_job: Job[Any], questions: Questions) -> Answers:
+    """Answer every question as `answer_nothing` does, without a name server."""
+    return tuple(answer_nothing(question, FAILED) for question in questions)
 
 
 class SealedAnalyser:
@@ -110,6 +117,7 @@ async def start_pool(
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
         models=models,
+        plugins=tuple(settings.plugins),
         fault_injection=os.environ.get(FAULT_INJECTION, ""),
     )
     pool = WorkerPool(limits, answer, policy)
@@ -123,12 +131,8 @@ async def start_pool(
 @contextmanager
 def open_extractor() -> Iterator[SealedAnalyser]:
     """Yield an analyser that only extracts features, with a worker for each processor."""
-
-    async def answer(_job: Job[Any], questions: Questions) -> Answers:
-        return tuple(answer_nothing(question, DnsAnswer("failed")) for question in questions)
-
     with asyncio.Runner() as runner:
-        pool = runner.run(start_pool(GuardSettings(), shipped_policy(), answer, processes=os.cpu_count() or 1))
+        pool = runner.run(start_pool(GuardSettings(), shipped_policy(), answer_offline, processes=os.cpu_count() or 1))
         try:
             yield SealedAnalyser(runner, pool)
         finally:

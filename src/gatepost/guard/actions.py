@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import msgspec
 import structlog
 
-from gatepost.kinds import TITLES, Finding
+from gatepost.kinds import Finding
 from gatepost.names import normal_address, normal_domain
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile
@@ -109,9 +109,7 @@ async def _plan_strip(
     if any(file.unread and not _is_within(file.path, cut_paths) for file in report.files):
         return _fail(request, report, action, "a file that stays could not be read")
     left = [line for line in report.lines if _counts(line) and not _is_within(line.where, cut_paths)]
-    judged = judge(
-        (Finding(line.kind, line.where, line.facts, line.strength, line.about) for line in left), (), policy, TITLES
-    )
+    judged = judge((Finding(line.kind, line.where, line.facts, line.strength, line.about) for line in left), (), policy)
     if judged.decision != "deliver":
         return _fail(request, report, action, f"without its attachments it is still {judged.verdict}")
     files = {cut.path: _describe_cut(cut, report) for cut in cuts if cut.path}

@@ -230,9 +230,11 @@ class Guard:
             slot = await self._queue.wait(tenant, id_order(request.ggrid), body.size, (gone, self._stop_begun))
         finally:
             gone.cancel()
-        if slot is None:
-            return Full(self.load()) if self._stop_begun.done() else ClientLeft()
-        return slot
+        if not self._stop_begun.done():
+            return slot or ClientLeft()
+        if slot is not None:  # given while the stop began, which waits for nothing that starts now
+            slot.leave()
+        return Full(self.load())
 
     @contextmanager
     def _processing(self, slot: Slot) -> Iterator[None]:

@@ -17,7 +17,7 @@ from contextlib import aclosing
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.kinds import TITLES, Finding
+from gatepost.kinds import Finding
 from gatepost.learning.proof import UNWANTED, Proof, points_of
 from gatepost.learning.sealed_training import WALL_SECONDS, Trained, TrainingFailed, TrainingOrder, train_sealed
 from gatepost.policy.layers import Policies
@@ -163,4 +163,4 @@ def would_hold(report: Report, model: LearntModel, policy: Policy) -> bool:
         if line.kind != UNWANTED and not line.kind.startswith("list:")
     ]
     findings.append(Finding(UNWANTED, "text", {}, strength))
-    return judge(findings, report.outcomes, policy, TITLES).decision != "deliver"
+    return judge(findings, report.outcomes, policy).decision != "deliver"

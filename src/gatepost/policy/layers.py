@@ -10,9 +10,20 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from gatepost.policy.file import MAX_RULES, PolicyStatement, StatedPolicy, read_policy_file
-from gatepost.policy.rules import RULE, GroupRule, OwnRule, Policy, PolicyError, VerdictRule, rule_of, shipped_policy
+from gatepost.policy.rules import (
+    RULE,
+    AddedKinds,
+    GroupRule,
+    OwnRule,
+    Policy,
+    PolicyError,
+    VerdictRule,
+    extend_policy,
+    rule_of,
+    shipped_policy,
+)
 
-Level = Literal["shipped", "deployment", "tenant"]
+Level = Literal["shipped", "plugin", "deployment", "tenant"]
 PolicyKey: TypeAlias = tuple[str, str, str]
 
 
@@ -37,7 +48,7 @@ class Effective(msgspec.Struct, frozen=True):
     """A policy in force, and the origin of its values.
 
     `stated` has the history of every value that a layer sets: the lowest layer first, the value in force last. Values
-    that are not in it are those of the shipped policy.
+    that are not in it are those of the shipped policy, or of the plug-in that brought the kind or group.
     """
 
     policy: Policy
@@ -46,7 +57,8 @@ class Effective(msgspec.Struct, frozen=True):
     def origins(self, section: str, name: str, field: str) -> tuple[Origin, ...]:
         """Return the history of one value, with the value in force last."""
         known = self.stated.get((section, name, field))
-        return known or (Origin(_read_value(self.policy, section, name, field), "shipped"),)
+        added = any(name in getattr(each, section, ()) for each in self.policy.added)
+        return known or (Origin(_read_value(self.policy, section, name, field), "plugin" if added else "shipped"),)
 
 
 # The scope of outbound mail among those of tenants; no uid of a tenant is spelt like that.
@@ -119,7 +131,7 @@ def _apply(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
             entries[name] = msgspec.structs.replace(entries[name], **fields)
         else:
             entries[name] = OwnRule(**fields) if section == "rules" else GroupRule(**fields)
-    return Policy(verdicts, groups, kinds, rules)
+    return Policy(verdicts, groups, kinds, rules, added=policy.added)
 
 
 def _group_by_entry(statements: Iterable[PolicyStatement]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -158,9 +170,9 @@ def _read_value(policy: Policy, section: str, name: str, field: str) -> Any:
     return getattr(rules[name], field) if name in rules else None
 
 
-def unchanged_policies() -> Policies:
-    """Return the policies of a deployment without policy files."""
-    return Policies(Effective(shipped_policy()))
+def unchanged_policies(added: Iterable[AddedKinds] = ()) -> Policies:
+    """Return the policies of a deployment without policy files; `added` is what its plug-ins bring."""
+    return Policies(Effective(extend_policy(shipped_policy(), added)))
 
 
 def override(base: Policy, text: str, file: str = "policy") -> Policy:

@@ -11,13 +11,15 @@ Where the decision on a message is another one, its action does not count.
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import Literal, get_args
 
 import msgspec
 
+from gatepost.kinds import TITLES
 from gatepost.names import normal_domain
 
 ActionName = Literal["tag", "redirect", "copy", "strip"]
@@ -189,15 +191,36 @@ class OwnRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decision: Chosen | Literal[""] = ""
 
 
+class AddedKinds(msgspec.Struct, frozen=True):
+    """What a plug-in adds to the shipped policy: kinds with their titles and rules, and groups of its own."""
+
+    plugin: str
+    titles: dict[str, str]
+    kinds: dict[str, KindRule]
+    groups: dict[str, GroupRule] = {}
+
+
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole policy. `rules` are those of the operator. `changes` describes, by section and name, what the files of an
-    operator changed; the ledger of every message that such a change affects contains it."""
+    operator changed; the ledger of every message that such a change affects contains it. `added` is what plug-ins
+    brought, as they brought it; `kinds` and `groups` have it with the operator's changes."""
 
     verdicts: dict[Verdict, VerdictRule]
     groups: dict[str, GroupRule]
     kinds: dict[str, KindRule]
     rules: dict[str, OwnRule] = {}
     changes: dict[str, str] = {}
+    added: tuple[AddedKinds, ...] = ()
+
+
+def extend_policy(policy: Policy, added: Iterable[AddedKinds]) -> Policy:
+    """Return a policy with what plug-ins add to it."""
+    found = tuple(added)
+    kinds, groups = dict(policy.kinds), dict(policy.groups)
+    for each in found:
+        kinds |= each.kinds
+        groups |= each.groups
+    return msgspec.structs.replace(policy, kinds=kinds, groups=groups, added=(*policy.added, *found))
 
 
 def rule_of(kind: str, policy: Policy) -> KindRule:
@@ -222,12 +245,23 @@ def describe_rule_action(rule: VerdictRule) -> str:
 
 
 def title_of(kind: str, policy: Policy) -> str:
-    """Return the title of a finding that no check makes: that of an operator's rule, or of a list."""
+    """Return the title of a finding: of a shipped kind, of an operator's rule, of a list, or of a plug-in's kind; the
+    kind itself where the plug-in is no longer there."""
+    if title := TITLES.get(kind):
+        return title
     own = policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None
     if own is not None:
         return own.title
     area, _, name = kind.partition(":")
-    return f"The rule {name} of the operator holds" if area == "rule" else title_of_list(name)
+    if area == "rule":
+        return f"The rule {name} of the operator holds"
+    return title_of_list(name) if area == "list" else collect_titles(policy).get(kind, kind)
+
+
+def collect_titles(policy: Policy) -> Mapping[str, str]:
+    """Return the title of every kind that checks can find: the shipped ones, and those of plug-ins."""
+    added = (each.titles.items() for each in policy.added)
+    return dict(chain(TITLES.items(), *added)) if policy.added else TITLES
 
 
 def title_of_list(name: str) -> str:
@@ -239,6 +273,11 @@ def title_of_list(name: str) -> str:
 def shipped_policy() -> Policy:
     """Return the policy that comes with the package."""
     return parse_shipped((files("gatepost") / "policy.toml").read_text("utf-8"))
+
+
+def unchanged_policy(policy: Policy) -> Policy:
+    """Return what a policy was before files of the operator changed it: the shipped one, with what plug-ins added."""
+    return extend_policy(shipped_policy(), policy.added) if policy.added else shipped_policy()
 
 
 def parse_shipped(text: str) -> Policy:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gatepost.kinds import TITLES, Finding
+from gatepost.kinds import Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import EntryFinder, FindingLimit, UnkeyedEntry
 from gatepost.lists.links import split_url
@@ -65,7 +65,7 @@ def rejudge(report: Report, policy: Policy, ruling: Ruling) -> Judgement:
         for line in report.lines
         if not line.kind.startswith("list:")
     ]
-    return judge(_apply_rules(report, stored, policy), report.outcomes, policy, TITLES, ruling)
+    return judge(_apply_rules(report, stored, policy), report.outcomes, policy, ruling)
 
 
 def _apply_rules(report: Report, stored: Sequence[Finding], policy: Policy) -> Sequence[Finding]:

@@ -216,6 +216,7 @@ def _pool_settings(
         antivirus=settings.clamd is not None,
         reputation=reputation,
         slots=settings.maximum,
+        plugins=tuple(settings.plugins),
     )
 
 

@@ -106,7 +106,7 @@ class Generations(Collector):
         await self._await_ending()
         stack, registry = AsyncExitStack(), CollectorRegistry()
         try:
-            files = await asyncio.to_thread(load_policies, plan.settings.policy)
+            files = await asyncio.to_thread(load_policies, plan.settings.policy, plan.settings.plugins)
             policies = PoliciesInForce(files, self._shared.store.own_rules)
             stack.push_async_callback(policies.stop)
             await policies.start()

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gatepost.ids import new_id
+from gatepost.plugins import PluginError, find_code_fault, pin_plugins
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
@@ -79,7 +80,7 @@ def read_content(
                 contents |= {each: raw for each, raw in before.files.items() if not each.startswith("models/")}
             continue
         document = rename_keys(parse_document(path.read_bytes()), model.old_names)
-        shared = _take_shared(name, document.data, ())
+        shared = _pin_plugins(path, _take_shared(model, document.data, ()))
         if hashes_tokens and isinstance(tokens := shared.get("staticApiTokens"), list):
             shared["staticApiTokens"] = [_hash_token(copy.copy(each)) for each in tokens]
         faults += find_secrets(str(path), document, shared)
@@ -92,6 +93,14 @@ def read_content(
     if faults:
         raise ConfigError(faults)
     return VersionContent(documents, contents)
+
+
+def _pin_plugins(path: Path, shared: dict[str, Any]) -> dict[str, Any]:
+    """Return a document that names its plug-ins with the versions of this machine: a node with others refuses it."""
+    try:
+        return {**shared, "plugins": pin_plugins(shared["plugins"])} if shared.get("plugins") else shared
+    except PluginError as fault:
+        raise ConfigError([Fault(str(path), 0, "plugins", str(fault))]) from None
 
 
 def _hash_token(entry: Any) -> Any:
@@ -112,33 +121,39 @@ def check_files(folder: Path) -> None:
     """Check all that `gatepost config check` checks."""
     has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
     if has_guard == has_abby:
-        files.load(folder, certificates=True)
+        _check_plugin_code(files.load(folder, certificates=True).guard)
     elif has_guard:
-        files.load_guard(folder, certificates=True)
+        _check_plugin_code(files.load_guard(folder, certificates=True))
     else:
         files.load_abby(folder, certificates=True)
+
+
+def _check_plugin_code(guard: GuardSettings) -> None:
+    """Have a child process load the checks of plug-ins; raises `ConfigError` with what is wrong with them."""
+    if fault := find_code_fault(guard.plugins):
+        raise ConfigError([Fault(files.GUARD_FILE.name, 0, "plugins", fault)])
 
 
 def _list_models(data: DataFolder) -> list[Path]:
     return sorted(path for pattern in MODEL_NAMES for path in data.models.glob(pattern) if path.is_file())
 
 
-def _take_shared(name: str, data: Any, above: Key) -> dict[str, Any]:
+def _take_shared(model: type[Section], data: Any, above: Key) -> dict[str, Any]:
     """Return the keys of a document that are not local."""
     return {
-        str(key): _take_shared(name, value, (*above, key)) if isinstance(value, dict) else value
+        str(key): _take_shared(model, value, (*above, key)) if isinstance(value, dict) else value
         for key, value in data.items()
-        if not is_local(name, render_key((*above, key)))
+        if not is_local(model, render_key((*above, key)))
     }
 
 
-def _take_local(name: str, data: Any, above: Key) -> dict[str, Any]:
+def _take_local(model: type[Section], data: Any, above: Key) -> dict[str, Any]:
     """Return the keys of a document that are local, with the sections above them."""
     found: dict[str, Any] = {}
     for key, value in data.items():
-        if is_local(name, render_key((*above, key))):
+        if is_local(model, render_key((*above, key))):
             found[str(key)] = value
-        elif isinstance(value, dict) and (inner := _take_local(name, value, (*above, key))):
+        elif isinstance(value, dict) and (inner := _take_local(model, value, (*above, key))):
             found[str(key)] = inner
     return found
 
@@ -251,7 +266,7 @@ def _lay_over(name: str, content: VersionContent, own: Path, target: Path) -> di
                 shared[section][key] = str(target / named)
     if isinstance(policy := shared.get("policy"), dict) and policy.get("tenants"):
         policy["tenants"] = {uid: str(target / file) for uid, file in policy["tenants"].items()}
-    merged: dict[str, Any] = _merge(shared, _take_local(name, mine, ()), "")
+    merged: dict[str, Any] = _merge(shared, _take_local(DOCUMENTS[name][1], mine, ()), "")
     return merged
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from gatepost.plugins import find_plugins
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
@@ -65,11 +66,11 @@ def read_again(plan: Plan, folder: Path | None = None) -> ReadFiles:
     changed: list[str] = []
     waiting: list[str] = []
     if guard and plan.guard:
-        guard, found = keep_restart_keys("guard.yml", plan.guard, guard)
+        guard, found = keep_restart_keys(plan.guard, guard)
         waiting += [f"guard.yml {key}" for key in found]
         changed += [f"guard.yml {key}" for key in list_changes(plan.guard, guard)]
     if abby and plan.abby:
-        abby, found = keep_restart_keys("abby.yml", plan.abby, abby)
+        abby, found = keep_restart_keys(plan.abby, abby)
         waiting += [f"abby.yml {key}" for key in found]
         changed += [f"abby.yml {key}" for key in list_changes(plan.abby, abby)]
     fresh = msgspec.structs.replace(plan, guard=guard, abby=abby, config=folder)
@@ -86,12 +87,14 @@ def _load(plan: Plan, folder: Path) -> tuple[GuardSettings | None, AbbySettings 
 
 
 def digest_files(folder: Path, guard: GuardSettings | None, abby: AbbySettings | None) -> dict[str, str]:
-    """Return a digest of every file that settings are read from: both files, policies and rules."""
+    """Return a digest of every file that settings are read from: both files, policies, rules, and what plug-ins
+    declare."""
     paths: list[Path] = []
     if guard:
         paths += [folder / files.GUARD_FILE, *_policy_files(guard.policy)]
         if guard.yara:
             paths += sorted(Path(guard.yara.folder).glob("*.yar*"))[:MAX_RULE_FILES]
+        paths += [plugin.file for plugin in find_plugins(guard.plugins)]
     if abby:
         paths += [folder / files.ABBY_FILE, *_policy_files(abby.policy)]
     return {str(path): _digest(path) for path in paths}

@@ -9,11 +9,12 @@ that cannot deliver: `gatepost config check`, `gatepost doctor` and every start 
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gatepost.plugins import find_faults
 from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.events import EventsSettings
@@ -87,6 +88,7 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
         yield ("stageLimit",), f"is more than analysisTimeout ({guard.analysis_timeout}), so it would never apply"
     if guard.fronts > guard.worker_processes:
         yield ("frontProcesses",), f"is more than workerProcesses ({guard.worker_processes}): each needs a worker"
+    yield from _find_plugin_faults(guard.plugins)
     if guard.yara:
         from gatepost.files.yara import find_rule_faults
 
@@ -114,6 +116,7 @@ def _find_milter_faults(guard: GuardSettings) -> Iterator[Disagreement]:
 def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `abby.yml`."""
     yield from _find_event_faults(abby.events, has_next_hop=False)
+    yield from _find_plugin_faults(abby.plugins)
     yield from _find_repeated_tokens(abby)
     yield from _find_repeated_feeds(abby)
     if abby.sign_in.openid_connect and abby.public_url is None:
@@ -127,6 +130,11 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
         yield at, f"needs a secret, the same as scanSources.restApi.secret on {away[0][1]}"
     if len(set(map(host_and_port, core.hosts))) < len(core.hosts):
         yield (*at, "hosts"), "names the same core twice"
+
+
+def _find_plugin_faults(stated: Sequence[str]) -> Iterator[Disagreement]:
+    """Yield what is wrong with the declarations of plug-ins; their code is not imported here."""
+    return ((("plugins", place), sentence) for place, sentence in find_faults(stated))
 
 
 def _find_delivery_faults(guard: GuardSettings) -> Iterator[Disagreement]:
@@ -235,6 +243,8 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
     if abby.policy != PolicySettings() and _resolve_files(abby.policy) != _resolve_files(guard.policy):
         yield ("policy",), "differs from policy in guard.yml: leave it out to use that one"
+    if abby.plugins and abby.plugins != guard.plugins:
+        yield ("plugins",), "differs from plugins in guard.yml: leave it out to use those"
     if abby.events != EventsSettings() and abby.events != guard.events:
         yield ("events",), "differs from events in guard.yml: leave it out to use those"
     if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.hosts, source.hosts):

@@ -1,14 +1,15 @@
 """Read the two configuration files and the policy files that they name: all settings, or all faults at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from gatepost.plugins import PluginError, find_plugins
 from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
 from gatepost.policy.layers import OUTBOUND, Effective, Layer, Level, Policies, lay_over
-from gatepost.policy.rules import PolicyError, PolicyMistake, shipped_policy
+from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake, extend_policy, shipped_policy
 from gatepost.settings import consistency
 from gatepost.settings.consistency import (
     find_abby_warnings,
@@ -89,13 +90,13 @@ def load_abby(folder: Path, *, certificates: bool = False) -> AbbySettings:
 
 def _find_guard_faults(file: _File, guard: GuardSettings, certificates: bool) -> list[Fault]:
     faults = file.disagreements(consistency.find_guard_faults(guard))
-    faults += find_policy_faults(guard.policy)
+    faults += find_policy_faults(guard.policy, guard.plugins)
     return faults + (file.disagreements(find_guard_certificate_faults(guard)) if certificates else [])
 
 
 def _find_abby_faults(file: _File, abby: AbbySettings, certificates: bool) -> list[Fault]:
     faults = file.disagreements(consistency.find_abby_faults(abby))
-    faults += find_policy_faults(abby.policy)
+    faults += find_policy_faults(abby.policy, abby.plugins)
     return faults + (file.disagreements(find_certificate_faults(abby)) if certificates else [])
 
 
@@ -160,17 +161,30 @@ def find_old_policy_names(settings: PolicySettings) -> list[Fault]:
     return found
 
 
-def load_policies(settings: PolicySettings) -> Policies:
-    """Read the policies of the deployment and its tenants; raises `ConfigError`."""
-    policies, found = _read_policies(settings)
+def load_policies(settings: PolicySettings, plugins: Sequence[str] = ()) -> Policies:
+    """Read the policies of the deployment and its tenants, over the shipped one with what plug-ins add to it; raises
+    `ConfigError`."""
+    try:
+        added = _list_added(plugins)
+    except PluginError as fault:
+        raise ConfigError([Fault("the configuration", 0, "plugins", str(fault))]) from None
+    policies, found = _read_policies(settings, added)
     if found:
         raise ConfigError(found)
     return policies
 
 
-def find_policy_faults(settings: PolicySettings) -> list[Fault]:
-    """Return all faults of the policy files, with line and key."""
-    return _read_policies(settings)[1]
+def find_policy_faults(settings: PolicySettings, plugins: Sequence[str] = ()) -> list[Fault]:
+    """Return all faults of the policy files, with line and key; none where a plug-in is faulty, whose kinds they may
+    name."""
+    try:
+        return _read_policies(settings, _list_added(plugins))[1]
+    except PluginError:
+        return []
+
+
+def _list_added(plugins: Sequence[str]) -> tuple[AddedKinds, ...]:
+    return tuple(plugin.added for plugin in find_plugins(plugins))
 
 
 def read_policy_layer(level: Level, path: Path) -> Layer:
@@ -184,9 +198,9 @@ def read_policy_layer(level: Level, path: Path) -> Layer:
     return Layer("tenant" if level == "tenant" else "deployment", str(path), text)
 
 
-def _read_policies(settings: PolicySettings) -> tuple[Policies, list[Fault]]:
+def _read_policies(settings: PolicySettings, added: Sequence[AddedKinds]) -> tuple[Policies, list[Fault]]:
     found: list[Fault] = []
-    base = Effective(shipped_policy())
+    base = Effective(extend_policy(shipped_policy(), added))
     deployment = _lay_file_over(base, "deployment", settings.file, found) if settings.file else base
     # A tenant's file is read over what could be read of the deployment's, so that all faults are reported at once.
     tenants = {uid: _lay_file_over(deployment, "tenant", file, found) for uid, file in settings.tenants.items()}

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo
 
 from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
+from gatepost.plugins import MAX_PLUGINS, STATED
 
 # What is shown instead of a secret.
 HIDDEN = "(hidden)"
@@ -35,6 +36,15 @@ _SOCKET_MODE = re.compile(r"0?[67][0-7][0-7]")
 MAX_SOCKET_PATH = 107
 _PLACEHOLDER = re.compile(r"\{[^{}]*+\}|<[^<>]*+>")
 QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
+
+
+def _check_plugin(text: str) -> str:
+    if not STATED.fullmatch(text):
+        raise ValueError("must be the name of an installed package, or name==version")
+    return text
+
+
+PluginNames = Annotated[list[Annotated[str, AfterValidator(_check_plugin)]], Field(max_length=MAX_PLUGINS)]
 
 
 def split_address(text: str, default_port: int) -> tuple[str, int]:

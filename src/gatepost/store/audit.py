@@ -29,7 +29,6 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.paging import Condition, PageQuery, find_page, key_range, parse_time_cursor
-from gatepost.store.record_packing import compress, decompress
 
 # Enough to recognise a call by; the entries themselves are in the lists.
 SAMPLE = 5
@@ -144,12 +143,20 @@ def pack_changes(changes: Iterable[ChangedValue]) -> bytes | None:
         ChangedValue(_cut(each.what) or "", _cut(each.before), _cut(each.after))
         for each in islice(changes, MAX_CHANGES)
     ]
-    return compress(msgspec.msgpack.encode(cut)) if cut else None
+    if not cut:
+        return None
+    from gatepost.store.record_packing import compress
+
+    return compress(msgspec.msgpack.encode(cut))
 
 
 def unpack_changes(packed: bytes | None) -> tuple[ChangedValue, ...]:
     """What `pack_changes` packed."""
-    return _changes.decode(decompress(packed)) if packed is not None else ()
+    if packed is None:
+        return ()
+    from gatepost.store.record_packing import decompress
+
+    return _changes.decode(decompress(packed))
 
 
 def _cut(text: str | None) -> str | None:

@@ -17,7 +17,6 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, ChangedValue, write_audit
-from gatepost.store.campaigns import delete_tenant_marks
 from gatepost.store.engine import (
     Many,
     Operations,
@@ -33,12 +32,6 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.errors import NameTaken, NotFound
-from gatepost.store.learning import delete_tenant_models, delete_tenant_reports
-from gatepost.store.message_index import index_old_messages
-from gatepost.store.message_records import delete_tenant_messages
-from gatepost.store.quarantine import delete_tenant_held
-from gatepost.store.sightings import delete_tenant_sightings
-from gatepost.store.traffic import delete_tenant_traffic
 
 BATCH = 2_000
 
@@ -72,6 +65,15 @@ def delete_some_hidden() -> Work[int]:
 
 def _delete_some_of_tenant(tenant: str) -> Work[int]:
     """Delete some rows of a deleted tenant; the raw bytes of its held mail go when the raw store is tidied."""
+    # Nearly all that is stored has rows of a tenant, and most who read tenants delete none.
+    from gatepost.store.campaigns import delete_tenant_marks
+    from gatepost.store.learning import delete_tenant_models, delete_tenant_reports
+    from gatepost.store.message_index import index_old_messages
+    from gatepost.store.message_records import delete_tenant_messages
+    from gatepost.store.quarantine import delete_tenant_held
+    from gatepost.store.sightings import delete_tenant_sightings
+    from gatepost.store.traffic import delete_tenant_traffic
+
     if (yield from index_old_messages()):
         return 1
     deleted = yield from delete_tenant_messages(tenant, BATCH)

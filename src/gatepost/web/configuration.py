@@ -13,7 +13,9 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from gatepost.plugins import PluginError, find_plugins
 from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over, unchanged_policies
+from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import Fault
 from gatepost.settings.keys import AbbySettings, GuardSettings
@@ -160,7 +162,7 @@ def apply_draft(running: VersionContent, draft: DraftContent) -> tuple[VersionCo
 def build_policies(content: VersionContent) -> Policies:
     """Return the policies of a content, without the rules of the web interface; raises `PolicyError`."""
     texts = list_policies(content, DraftContent())
-    deployment = unchanged_policies().deployment
+    deployment = unchanged_policies(_list_added(content)).deployment
     if texts[DEPLOYMENT]:
         deployment = lay_over(deployment, Layer("deployment", "the policy of the deployment", texts[DEPLOYMENT]))
     tenants = {
@@ -169,6 +171,15 @@ def build_policies(content: VersionContent) -> Policies:
         if uid and (text or uid != OUTBOUND)
     }
     return Policies(deployment, tenants)
+
+
+def _list_added(content: VersionContent) -> list[AddedKinds]:
+    """Return what the plug-ins of a content add to the policy; raises `PolicyError` if one is not as it should be."""
+    stated: Any = next((each["plugins"] for each in content.documents.values() if each.get("plugins")), [])
+    try:
+        return [plugin.added for plugin in find_plugins([str(each) for each in stated])]
+    except PluginError as fault:
+        raise PolicyError("the configuration", [PolicyMistake(0, ("plugins",), str(fault))]) from None
 
 
 class _Unreadable(msgspec.Struct, frozen=True):

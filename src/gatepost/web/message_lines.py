@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gatepost.kinds import TITLES
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.links import split_url
+from gatepost.policy.rules import Policy, collect_titles
 from gatepost.report import FileSeen, Line, Report
 from gatepost.store.quarantine import HeldMessage
 
@@ -27,11 +27,11 @@ _ACTIONS = {
 }
 
 
-def name_tag(tag: str) -> str:
+def name_tag(tag: str, policy: Policy) -> str:
     """Return what a tag means, as people read it: the title of its kind, the name of its list, or the tag itself."""
     if tag.startswith(LIST):
         return f"An entry of “{_list_name(tag.removeprefix(LIST))}”"
-    return TITLES.get(tag, tag)
+    return collect_titles(policy).get(tag, tag)
 
 
 def _list_name(name: str) -> str:

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.workers.protocol import Loaded, Spawn, WorkerStarted
+from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, WorkerStarted
 from gatepost.workers.sandbox import die_with_parent, ignore_signals
 from gatepost.workers.status_page import StageNames, StatusPage
 
 if TYPE_CHECKING:
     from gatepost.files.yara import YaraRules
+    from gatepost.findings import Check
     from gatepost.textmodel.model import DeployedModels
     from gatepost.workers.worker import WorkerData
 
@@ -102,33 +103,53 @@ class Loader:
 
 
 def main() -> None:
-    """`python -m gatepost.workers.loader SOCKET PID RULES MODELS FAULTS`: the control socket, guard's process id, the
-    folders of YARA rules and of text models, and the Python file that injects faults in tests (empty in service)."""
+    """`python -m gatepost.workers.loader SOCKET PID RULES MODELS FAULTS PLUGIN…`: the control socket, guard's process
+    id, the folders of YARA rules and of text models, the Python file that injects faults in tests (empty in service),
+    and the plug-ins."""
     descriptor, guard = (int(argument) for argument in sys.argv[1:3])
-    rules, models, faults = sys.argv[3:6]
+    rules, models, faults, *plugins = sys.argv[3:]
     ignore_signals()
     die_with_parent(guard, signal.SIGKILL)
     gc.disable()
-    data, stages = _load_all(rules, models)
+    control = socket.socket(fileno=descriptor)
+    data, stages = _load_all(control, rules, models, plugins)
     if faults:
         data, stages = _load_faults(faults, data, stages)
     gc.collect()
     gc.freeze()
     try:
-        Loader(socket.socket(fileno=descriptor), data, stages).serve()
+        Loader(control, data, stages).serve()
     except ConnectionError:
         pass
     os._exit(0)  # native libraries complain on standard error when the interpreter takes them apart
 
 
-def _load_all(rules: str, models: str) -> "tuple[WorkerData, StageNames]":
+def _load_all(control: socket.socket, rules: str, models: str, plugins: list[str]) -> "tuple[WorkerData, StageNames]":
     """Import and warm up everything that a worker needs."""
-    from gatepost.stages import INDISPENSABLE, STAGES
+    from gatepost.stages import INDISPENSABLE, STAGES, name_stages
     from gatepost.workers.warmup import warm_up
     from gatepost.workers.worker import WorkerData
 
-    warm_up()
-    return WorkerData(_load_rules(rules), _load_models(models)), StageNames(STAGES, INDISPENSABLE)
+    checks, messages = _load_plugins(control, plugins)
+    warm_up(checks, messages)
+    names = (*STAGES, *(stage for stage, _ in name_stages(checks)))
+    return WorkerData(_load_rules(rules), _load_models(models), checks), StageNames(names, INDISPENSABLE)
+
+
+def _load_plugins(control: socket.socket, stated: list[str]) -> "tuple[tuple[Check, ...], list[bytes]]":
+    """The checks of plug-ins, imported before any worker is sealed, and their golden messages. guard tells the operator
+    why one cannot be used."""
+    from gatepost.checks.plugins import load_checks
+    from gatepost.plugins import PluginError, find_plugins
+
+    try:
+        plugins = find_plugins(stated)
+        checks = tuple(check for plugin in plugins for check in load_checks(plugin))
+    except PluginError as fault:
+        control.send(msgspec.msgpack.encode(NotLoaded(f"The plug-in {fault}."[:MAX_REASON])))
+        sys.exit(f"gatepost: the plug-in {fault}")
+    golden = (path for plugin in plugins for folder in ("attacks", "twins") for path in plugin.golden(folder))
+    return checks, [path.read_bytes() for path in golden]
 
 
 def _load_rules(folder: str) -> "YaraRules | None":

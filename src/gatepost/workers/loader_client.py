@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gatepost.workers.protocol import MAX_LOADED, Loaded, Spawn, WorkerStarted
+from gatepost.workers.protocol import MAX_LOADED, Loaded, NotLoaded, Spawn, WorkerStarted
 from gatepost.workers.status_page import NO_STAGES, StageNames
 
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "GATEPOST_PURE_PYTHON")
@@ -38,12 +38,13 @@ class LoaderError(RuntimeError):
 
 
 class WorkerFiles(msgspec.Struct, frozen=True):
-    """What the loader reads for the workers: folders of YARA rules and of text models, and, in tests, the Python file
-    that injects faults."""
+    """What the loader reads for the workers: folders of YARA rules and of text models, in tests the Python file that
+    injects faults, and the plug-ins whose checks it imports."""
 
     rules: str = ""
     models: str = ""
     fault_injection: str = ""
+    plugins: tuple[str, ...] = ()
 
 
 class LoaderClient:
@@ -67,7 +68,7 @@ class LoaderClient:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", "-m", "gatepost.workers.loader", str(theirs.fileno()), str(os.getpid())]
-            command += [self._files.rules, self._files.models, self._files.fault_injection]
+            command += [self._files.rules, self._files.models, self._files.fault_injection, *self._files.plugins]
             # In this thread, not another: the loader ends with the thread that started it.
             self._process = subprocess.Popen(  # noqa: ASYNC220
                 command,
@@ -82,9 +83,12 @@ class LoaderClient:
         self._loop.add_reader(ours.fileno(), self._read)
         try:
             await asyncio.wait_for(asyncio.shield(self._loaded), _LOAD_SECONDS)
-        except (TimeoutError, LoaderError):
+        except TimeoutError:
             await self.stop()
-            raise LoaderError("The analysis could not be loaded; the log says why.") from None
+            raise LoaderError(f"The analysis was not loaded within {_LOAD_SECONDS:g} seconds.") from None
+        except LoaderError:
+            await self.stop()
+            raise
 
     def spawn(self, order: Spawn, sock: socket.socket, page: int) -> None:
         """Order a worker with this socket and status page. If none comes, the other end of the socket closes."""
@@ -133,16 +137,22 @@ class LoaderClient:
         if not data:
             self._handle_end()
             return
-        message = msgspec.msgpack.decode(data, type=Loaded | WorkerStarted)
+        message = msgspec.msgpack.decode(data, type=Loaded | NotLoaded | WorkerStarted)
         if isinstance(message, WorkerStarted):
             self._on_started(message.number, message.pid, descriptors[0])
+        elif isinstance(message, NotLoaded):
+            self._refuse(message.reason)
         elif not self._loaded.done():
             self.stages = message.stages
             self._loaded.set_result(message.stages)
 
     def _handle_end(self) -> None:
         self._close()
-        if self._loaded.done():
+        self._refuse("The analysis could not be loaded; the log says why.")
+        if self._loaded.exception() is None:
             self._on_lost()
-        else:
-            self._loaded.set_exception(LoaderError("the loader ended"))
+
+    def _refuse(self, reason: str) -> None:
+        """Let `start` fail, if it still waits."""
+        if not self._loaded.done():
+            self._loaded.set_exception(LoaderError(reason))

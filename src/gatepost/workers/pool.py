@@ -16,13 +16,12 @@ import msgspec
 import structlog
 
 from gatepost.policy.layers import OUTBOUND
-from gatepost.policy.rules import Policy
+from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import LARGE, ReadyJobs, RecentTenants
-from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoolCounters, Reason, Snapshot, SnapshotName
+from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoisonMemory, PoolCounters, Reason, Snapshot, SnapshotName
 from gatepost.workers.loader_client import WorkerFiles
-from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import JUDGE, Frame, FrameError
 from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY
@@ -44,7 +43,8 @@ _log = structlog.get_logger("gatepost.workers")
 class PoolSettings(msgspec.Struct, frozen=True):
     """Times in seconds, memory in bytes over what an idle worker holds. `rules` is a folder of YARA rules, `models` one
     of text models, `antivirus` whether there is one to ask, `reputation` what zones are asked about, `slots` how many
-    messages are analysed at once. `fault_injection` is for tests only: a Python file that makes workers misbehave."""
+    messages are analysed at once, `plugins` whose checks run besides. `fault_injection` is for tests only: a Python
+    file that makes workers misbehave."""
 
     processes: int
     analysis_timeout: float
@@ -57,6 +57,7 @@ class PoolSettings(msgspec.Struct, frozen=True):
     antivirus: bool = False
     reputation: tuple[str, ...] = ()
     slots: int = 0
+    plugins: tuple[str, ...] = ()
 
     @property
     def stage_seconds(self) -> float:
@@ -152,6 +153,7 @@ class WorkerPool:
     ) -> None:
         self._settings = settings
         self._answer = answer
+        self._judge = protocol.judge_with(collect_titles(policy))
         self._frames = JobFrames(policy, tenants, antivirus=settings.antivirus, reputation=settings.reputation)
         self._poison = PoisonMemory()
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
@@ -169,7 +171,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop, settings = asyncio.get_running_loop(), self._settings
-        files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection)
+        files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection, settings.plugins)
         self._supervisor = supervisor = Supervisor(
             settings.memory,
             files,
@@ -322,7 +324,8 @@ class WorkerPool:
         if job is not None and kind is Frame.ASK:
             self._handle_ask(job, worker, protocol.read_ask(body))
         elif job is not None:
-            self._finish(job, worker, job.purpose.read_result(kind, body))
+            purpose = self._judge if job.purpose is protocol.JUDGE else job.purpose
+            self._finish(job, worker, purpose.read_result(kind, body))
         self._give_turns(worker)
 
     def _give_turns(self, worker: WorkerProcess) -> None:

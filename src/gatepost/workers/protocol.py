@@ -7,12 +7,13 @@ guard ends the worker that sent it.
 guard must also know which snapshots a worker still has. Both see the same jobs in the same order, so both keep a
 `RecentSnapshots` of the same size: what falls out on one side falls out on the other.
 
-`Spawn`, `Loaded` and `WorkerStarted` are the messages between guard and the loader, which has seen no mail.
+`Spawn`, `Loaded`, `NotLoaded` and `WorkerStarted` are the messages between guard and the loader, which has seen no
+mail.
 """
 
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import partial
 from typing import Annotated, Generic, Literal, TypeVar
@@ -35,6 +36,7 @@ MAX_STEPS = 64
 MAX_QUESTIONS = 64
 MAX_REPORT = 4 << 20
 MAX_LOADED = 64 << 10
+MAX_REASON = 2_000
 # Far more than a feature row has.
 MAX_ROW = 4096
 MAX_ATTACHED = 10
@@ -199,19 +201,19 @@ def read_ask(body: bytes) -> Ask:
     return _decode(_ask, body)
 
 
-def read_report(body: bytes) -> Report:
+def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     """Decode the body of a DONE frame. No worker may leave a message undecided or choose an action: that is guard's.
 
     Tags become a header field of delivered mail and stand in answers of the API, and titles are shown as ours: both are
-    of a closed set. Numbers must fit into the columns of storage. Texts of the message are as hostile as the message
-    was, and whoever shows them escapes them.
+    of a closed set, `titles`, which has those of plug-ins where there are any. Numbers must fit into the columns of
+    storage. Texts of the message are as hostile as the message was, and whoever shows them escapes them.
     """
     result = _decode(_report, body)
     if result.decision == "undecided" or result.action is not None:
         raise FrameError("a worker left its message undecided, or chose an action")
-    if not all(map(_is_tag, result.tags)):
+    if not all(_is_tag(tag, titles) for tag in result.tags):
         raise FrameError("a tag that is not in the registry")
-    if not all(map(_is_finding, result.lines)):
+    if not all(_is_finding(line, titles) for line in result.lines):
         raise FrameError("a finding that is not in the registry")
     if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
         raise FrameError("a stage with a name that no stage has")
@@ -224,12 +226,12 @@ def read_report(body: bytes) -> Report:
     return result
 
 
-def _is_tag(tag: str) -> bool:
-    return tag in TITLES or bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
+def _is_tag(tag: str, titles: Mapping[str, str]) -> bool:
+    return tag in titles or bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
 
 
-def _is_finding(line: Line) -> bool:
-    if title := TITLES.get(line.kind):
+def _is_finding(line: Line, titles: Mapping[str, str]) -> bool:
+    if title := titles.get(line.kind):
         return line.title == title
     if _RULE_TAG.match(line.kind):
         return len(line.title) <= _MAX_TITLE
@@ -276,7 +278,12 @@ def _not_shown(reason: str, _outcomes: Iterable[Outcome]) -> NotShown:
     return NotShown(reason[:MAX_NAME])
 
 
-JUDGE: Purpose[Report] = Purpose("judge", read_report, undecided)
+def judge_with(titles: Mapping[str, str]) -> Purpose[Report]:
+    """Return the purpose of judging where these kinds can be found, each with its title."""
+    return Purpose("judge", partial(read_report, titles=titles), undecided)
+
+
+JUDGE = judge_with(TITLES)
 VIEW: Purpose[View | NotShown] = Purpose("view", read_view, _not_shown)
 PICTURE: Purpose[Picture | NotShown] = Purpose("picture", read_picture, _not_shown)
 FEATURES: Purpose[Extracted | NotShown] = Purpose("features", partial(_decode, _features), _not_shown)
@@ -353,6 +360,12 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     """Loader to guard: everything is imported and warm; these are the stages of an analysis."""
 
     stages: StageNames
+
+
+class NotLoaded(msgspec.Struct, frozen=True, tag=True):
+    """Loader to guard: what it was to load has a fault, which a person can mend; it ends."""
+
+    reason: str
 
 
 class WorkerStarted(msgspec.Struct, frozen=True, tag=True):

@@ -19,6 +19,7 @@ import tarfile
 import time
 import traceback
 import zipfile
+from collections.abc import Iterable
 from email.message import EmailMessage
 from typing import Any
 
@@ -29,6 +30,7 @@ from PIL import Image
 from gatepost import names
 from gatepost.analysis import analyse
 from gatepost.composites import load_composites
+from gatepost.findings import Check
 from gatepost.mail import text
 from gatepost.mail.encodings import charset
 from gatepost.mail.message import Envelope
@@ -99,8 +101,9 @@ _HTML = """<html><head><title>t</title><style>p{color:#fff}</style><meta http-eq
 <a href="http://пример.example/">link</a></body></html>"""
 
 
-def warm_up() -> None:
-    """Load every module and codec that an analysis may ever need."""
+def warm_up(checks: tuple[Check, ...] = (), messages: Iterable[bytes] = ()) -> None:
+    """Load every module and codec that an analysis may ever need; `checks` are those of plug-ins, and `messages` what
+    they find something in."""
     for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
         if module.name not in _NOT_HERE:
             importlib.import_module(module.name)
@@ -112,8 +115,8 @@ def warm_up() -> None:
     charset.preload_codecs()
     conditions.evaluate("authenticated", conditions.make_variables())
     load_composites()
-    for raw in specimens():
-        report_on(raw)
+    for raw in (*specimens(), *messages):
+        report_on(raw, checks)
         _show(raw)
     _format_exception()
 
@@ -138,9 +141,9 @@ def _show(raw: bytes) -> None:
         draw_picture(raw, line.index)
 
 
-def report_on(raw: bytes) -> Report:
+def report_on(raw: bytes, checks: tuple[Check, ...] = ()) -> Report:
     """Analyse one specimen, with answers from the make-believe zone."""
-    analysis = analyse(raw, ENVELOPE, Context(now=NOW, sender_history=True, campaigns=True))
+    analysis = analyse(raw, ENVELOPE, Context(now=NOW, sender_history=True, campaigns=True, extra=checks))
     try:
         questions = next(analysis)
         while True:

@@ -20,6 +20,7 @@ from gatepost.files.saved_messages import find_reported_messages, open_saved_mes
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
+from gatepost.findings import Check
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
@@ -59,11 +60,12 @@ _LEARNT = "learnt:"
 
 
 class WorkerData(msgspec.Struct, frozen=True):
-    """What the loader read for all workers. `inject` is for tests only: it changes the context of an analysis so that a
-    fault happens in it."""
+    """What the loader read for all workers. `checks` are those of plug-ins. `inject` is for tests only: it changes the
+    context of an analysis so that a fault happens in it."""
 
     rules: YaraRules | None = None
     models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
+    checks: tuple[Check, ...] = ()
     inject: Callable[[bytes, Context], Context] | None = None
 
 
@@ -144,6 +146,7 @@ class Worker:
             models=self._data.models,
             learnt=(self._learnt.get(job.learnt) if job.learnt else None) or NO_MODELS,
             campaigns=True,
+            extra=self._data.checks,
         )
         if inject := self._data.inject:
             context = inject(raw, context)

@@ -21,6 +21,7 @@ from gatepost.service.doctor.machine import (
     check_data_folder,
     check_dns,
     check_libraries,
+    check_plugins,
     check_ports,
     check_python,
     check_secret_files,
@@ -64,6 +65,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     rows += [check_data_folder(data), check_workers(unsealed=bool(guard and guard.unsealed))]
     rows.append(check_dns(guard.dns if guard else DnsSettings()))
     rows.append(check_archives())
+    rows += check_plugins(guard.plugins if guard else ())
     if guard and guard.reputation.zones:
         rows += check_zones(guard.dns, guard.reputation.zones)
     if guard and guard.clamd:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import gatepost
+from gatepost.plugins import PluginError, find_code_fault, find_plugin
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
@@ -80,6 +81,21 @@ def check_libraries() -> DoctorRow:
     except importlib.metadata.PackageNotFoundError as fault:
         return DoctorRow("libraries", "fail", f"{fault.name} is not installed", "install Gatepost anew")
     return DoctorRow("libraries", "ok", ", ".join(versions))
+
+
+def check_plugins(stated: Sequence[str]) -> Iterator[DoctorRow]:
+    """Yield a row for each plug-in of the configuration; a child process tries whether its checks can be loaded."""
+    for name in stated:
+        try:
+            plugin = find_plugin(name)
+        except PluginError as fault:
+            yield DoctorRow(f"plug-in {name}", "fail", str(fault), "gatepost config check")
+            continue
+        what = f"plug-in {plugin.name}"
+        if fault_of_code := find_code_fault([name]):
+            yield DoctorRow(what, "fail", fault_of_code, "install another version, or take it out of plugins")
+        else:
+            yield DoctorRow(what, "ok", f"{plugin.version}; it finds {', '.join(plugin.kinds)}")
 
 
 def check_suffix_list(today: datetime) -> DoctorRow:

@@ -112,7 +112,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "may_audit": request.may("audit.read"),
         "steps": tuple(zip(buckets, places, strict=True)),
         "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants.all()},
-        "titles": {tag: name_tag(tag) for tag, _ in top.findings},
+        "titles": {tag: name_tag(tag, context.policies.deployment.policy) for tag, _ in top.findings},
         "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
         "buckets": buckets,
         "labels": [_format_label(bucket.start, span) for bucket in buckets],

@@ -6,9 +6,8 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
-from gatepost.kinds import TITLES
 from gatepost.policy.layers import OUTBOUND, Layer, Origin, Policies, lay_over
-from gatepost.policy.rules import RULE, PolicyError, describe_rule_action, rule_of, title_of
+from gatepost.policy.rules import RULE, PolicyError, collect_titles, describe_rule_action, rule_of, title_of
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.page_responses import with_status
@@ -50,7 +49,7 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Pa
         here="/policy",
         scope=scope or GLOBAL,
         kind=kind,
-        title=TITLES.get(kind) or title_of(kind, effective.policy),
+        title=title_of(kind, effective.policy),
         condition=own.when if own else "",
         rule=rule,
         policy=effective.policy,
@@ -107,12 +106,12 @@ async def _render_policy(
     dry_run: PolicyTrial | None = None,
 ) -> Response:
     effective = context.policies.of(scope)
-    search = request.query.text("part", 100)
+    search, titles = request.query.text("part", 100), collect_titles(effective.policy)
     scopes = await find_scopes(context, request)
     kinds: Mapping[str, Any] = {
         kind: rule
         for kind, rule in sorted(effective.policy.kinds.items())
-        if search.casefold() in f"{kind} {TITLES.get(kind, '')} {rule.verdict} {rule.group}".casefold()
+        if search.casefold() in f"{kind} {titles.get(kind, '')} {rule.verdict} {rule.group}".casefold()
     }
     return await context.page(
         request,
@@ -120,7 +119,7 @@ async def _render_policy(
         here="/policy",
         policy=effective.policy,
         kinds=kinds,
-        titles=TITLES,
+        titles=titles,
         describe_rule=describe_rule_action,
         scope=scope or GLOBAL,
         scopes=scopes,
