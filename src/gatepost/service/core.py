@@ -164,12 +164,12 @@ def build_guard(
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
     policies.observe(pool.publish)
-    metrics = GuardMetrics(queue, pool, resolver, store.counters, condition)
+    metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, condition)
     registry.register(metrics)
     if settings.reputation.zones:
-        registry.register(ReputationMetrics(reputation))
+        registry.register(ReputationMetrics(reputation.counters))
     if histories:
-        registry.register(SenderHistoryMetrics(histories))
+        registry.register(SenderHistoryMetrics(histories.counters))
     return Guard(
         settings,
         store,
