@@ -144,12 +144,12 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
     policies.observe(pool.publish)
-    metrics = GuardMetrics(queue, pool, resolver, store.counters, shared.condition)
+    metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)
     shared.registry.register(metrics)
     if settings.reputation.zones:
-        shared.registry.register(ReputationMetrics(reputation))
+        shared.registry.register(ReputationMetrics(reputation.counters))
     if histories:
-        shared.registry.register(SenderHistoryMetrics(histories))
+        shared.registry.register(SenderHistoryMetrics(histories.counters))
     return Guard(
         settings,
         store,

@@ -23,12 +23,12 @@ from starlette.applications import Starlette
 
 from gatepost import logs
 from gatepost.logs import Logger
+from gatepost.metrics import Family, flatten, merge, unflatten
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
 from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_smtp
 from gatepost.service.listeners import Listeners
 from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metrics_app
-from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.schedules import Schedule, build_schedules
 from gatepost.settings.files import load_policies
@@ -41,15 +41,6 @@ if TYPE_CHECKING:
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
 PATIENCE_SECONDS = 60.0
-# Counters of what stays when a generation ends: every generation tells the same figure.
-_OF_THE_PROCESS = frozenset(
-    f"gatepost_{name}"
-    for name in (
-        *("admitted", "throttled", "rejected", "store_changes", "store_commits", "store_failures"),
-        *("smtp_connections", "smtp_turned_away", "smtp_port_full", "milter_connections", "milter_turned_away"),
-    )
-)
-
 log = Logger("gatepost")
 
 
@@ -242,4 +233,4 @@ def _prepare_pages(stack: AsyncExitStack) -> asyncio.Task[None]:
 
 def _keep_counters(registry: CollectorRegistry) -> tuple[Family, ...]:
     families = flatten(registry.collect())
-    return tuple(each for each in families if each.kind != "gauge" and each.name not in _OF_THE_PROCESS)
+    return tuple(each for each in families if each.outlasts_settings)

@@ -17,12 +17,12 @@ from types import FrameType
 
 import msgspec
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.background_work import background
 from gatepost.logs import Logger
+from gatepost.metrics import counter, gauge
 from gatepost.names import preload_suffixes
 from gatepost.node_memory import NodeMemory
 from gatepost.periodic import PeriodicWork
@@ -109,18 +109,12 @@ class LoopWatchdog(Collector):
             loop.call_later(TICK_SECONDS, self._measure_lateness)
 
     def collect(self) -> Iterator[Metric]:
-        yield CounterMetricFamily(
-            "gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", value=self.blocked
-        )
-        yield GaugeMetricFamily(
-            "gatepost_loop_blocked_worst_seconds",
-            "CPU seconds of the longest of them",
-            value=self.worst,
-        )
-        yield CounterMetricFamily(
+        yield counter("gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", self.blocked)
+        yield gauge("gatepost_loop_blocked_worst_seconds", "CPU seconds of the longest of them", "most", self.worst)
+        yield counter(
             "gatepost_background_rests",
             "Times that exports, searches, trials and calls that are not mail waited because the event loop was late",
-            value=background.rests,
+            background.rests,
         )
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
