@@ -13,7 +13,7 @@ from gatepost.files.file_types import (
     ARCHIVE_MIME_TYPES,
     CONTAINERS,
     DOCUMENT_EXTENSIONS,
-    FAMILIES,
+    EXTENSIONS,
     find_last_extensions,
     identify,
     promises_archive,
@@ -263,4 +263,4 @@ def _is_lost(part: Part, reading: Reading) -> bool:
         return False
     types = {identify(part.content)}
     types |= {identify(other.content) for other in reading.message.parts if other.path.startswith(f"{part.path}~")}
-    return not any(kind in FAMILIES and extensions & FAMILIES[kind].extensions for kind in types)
+    return not any(kind in EXTENSIONS and extensions & EXTENSIONS[kind] for kind in types)
