@@ -131,7 +131,7 @@ def protected_document(reading: Reading) -> Iterator[Finding]:
     scanners only; old write-protected ones look the same. So is a document whose password stands beside it.
     """
     for part in reading.message.parts:
-        if form := _encryption_of(part):
+        if form := _find_encryption(part):
             yield kinds.LIMIT_ENCRYPTED.at(part.path, form=form)
     for file in reading.files:
         for form in dict.fromkeys(file.seen("encrypted")):
@@ -144,7 +144,7 @@ def protected_document(reading: Reading) -> Iterator[Finding]:
             yield kinds.FILE_DOCUMENT_PASSWORD.at(file.path, about=file.document, type=file.type, password=password)
 
 
-def _encryption_of(part: Part) -> str:
+def _find_encryption(part: Part) -> str:
     """Return how a part is encrypted, "" where it is not: signed S/MIME looks the same from outside."""
     if part.content_type in _SMIME_TYPES and any(mark in part.content[:64] for mark in _ENVELOPED_IDENTIFIERS):
         return "S/MIME"

@@ -131,11 +131,14 @@ def hidden_recipients(reading: Reading) -> Iterator[Finding]:
     if not message.senders or reading.is_discussion:
         return
     sender, named = message.senders[0], [each for each in message.recipients[:MAX_RECIPIENTS] if each.domain]
-    answers = next((each for each in message.reply_to[:5] if each.domain and _key(each) != _key(sender)), None)
+    answers = next(
+        (each for each in message.reply_to[:5] if each.domain and _make_key(each) != _make_key(sender)),
+        None,
+    )
     is_free = answers is not None and is_freemail(normal_domain(answers.domain))
     # A list has its own address in To and in Reply-To; it has no free mailbox.
-    mine = {_key(sender), _key(answers)} if answers and is_free else {_key(sender)}
-    if any(_key(each) not in mine for each in named):
+    mine = {_make_key(sender), _make_key(answers)} if answers and is_free else {_make_key(sender)}
+    if any(_make_key(each) not in mine for each in named):
         return
     if not named:
         yield kinds.HEADER_NO_RECIPIENTS.at("To", value=reading.fields.get("to", ""))
@@ -148,7 +151,7 @@ def hidden_recipients(reading: Reading) -> Iterator[Finding]:
         yield kinds.HEADER_BLIND_COPY_FREEMAIL.at("To", sender=sender)
 
 
-def _key(address: Address) -> tuple[str, str]:
+def _make_key(address: Address) -> tuple[str, str]:
     return address.local.casefold(), normal_domain(address.domain)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from gatepost import kinds
-from gatepost.checks.known_names import is_freemail, words_of
+from gatepost.checks.known_names import is_freemail, list_words
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
@@ -123,7 +123,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
         return
     if reading.sender_history.ready and not is_first_contact(reading):
         return
-    sender, own = reading.message.senders[0], _recipient_organisations(reading)
+    sender, own = reading.message.senders[0], _list_recipient_organisations(reading)
     people, names, is_complete = _find_quoted_people(reading)
     organisations = {org_domain(person.domain) for person in people}
     home = org_domain(normal_domain(sender.domain))
@@ -132,7 +132,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     brought = _find_brought(reading, organisations | reading.sender_domains)
     if not brought:
         return
-    name = words_of(sender.name)
+    name = list_words(sender.name)
     is_namesake = len(name) > 1 and f" {' '.join(name)} " in names
     strength = _THREAD_NAMESAKE if is_namesake else _THREAD_STRANGER
     strength += _THREAD_FREEMAIL if is_freemail(normal_domain(sender.domain)) else 0.0
@@ -143,7 +143,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     )
 
 
-def _recipient_organisations(reading: Reading) -> set[str]:
+def _list_recipient_organisations(reading: Reading) -> set[str]:
     """Return the organisations of the recipients, without providers of free mail, where strangers are neighbours."""
     domains = (normal_domain(to.rpartition("@")[2].strip("> ")) for to in reading.envelope.recipients[:MAX_RECIPIENTS])
     return {org_domain(domain) for domain in domains if domain and not is_freemail(domain)} - {""}
@@ -161,7 +161,7 @@ def _find_quoted_people(reading: Reading) -> tuple[list[Address], str, bool]:
         for field in _QUOTED_PERSON.finditer(visible):
             addresses = addresses_in(field[2])
             is_author = field[1].casefold() in _QUOTED_AUTHOR
-            names += (" ", *words_of(field[2])) if addresses and len(names) < MAX_QUOTED_WORDS else ()
+            names += (" ", *list_words(field[2])) if addresses and len(names) < MAX_QUOTED_WORDS else ()
             has_author |= is_author and bool(addresses)
             has_readers |= not is_author and bool(addresses)
             for address in addresses[: MAX_QUOTED_PEOPLE - len(found)]:

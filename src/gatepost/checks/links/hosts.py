@@ -10,7 +10,6 @@ import msgspec
 from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
-    ending_strength,
     is_form_service,
     is_freemail,
     is_genuine,
@@ -18,6 +17,7 @@ from gatepost.checks.known_names import (
     is_picture_host,
     is_tenant,
     is_under,
+    measure_ending,
 )
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
@@ -52,7 +52,7 @@ def free_names(reading: Reading) -> Iterator[Finding]:
     """
     for sender in reading.message.senders[:1]:
         domain = normal_domain(sender.domain)
-        if strength := ending_strength(domain):
+        if strength := measure_ending(domain):
             yield kinds.SENDER_CHEAP_ENDING.at("From", strength=strength, domain=sender.domain)
         if is_hosted_page(domain) and not is_freemail(domain) and org_domain(domain) == domain:
             yield kinds.SENDER_FREE_HOSTING.at("From", domain=domain)
@@ -61,7 +61,7 @@ def free_names(reading: Reading) -> Iterator[Finding]:
 
 
 def _find_cheap_link(reading: Reading) -> Iterator[Finding]:
-    strength, host = max(((ending_strength(host), host) for host in reading.sites), default=(0.0, ""))
+    strength, host = max(((measure_ending(host), host) for host in reading.sites), default=(0.0, ""))
     if strength:
         link = reading.sites[host]
         strength = round(strength * measure_openness(reading), 2)
@@ -102,10 +102,10 @@ def ip_hosts(reading: Reading) -> Iterator[Finding]:
         strength = round(strength * measure_mention(reading), 2)
         yield kinds.URL_IP_HOST.at(link.where, strength=strength, about=link.url, host=host)
     for host, link in reading.sites.items():
-        if address := _address_in(host):
+        if address := _find_address(host):
             yield kinds.URL_MACHINE_NAME.at(link.where, about=link.url, host=host, address=address)
     for sender in reading.message.senders:
-        if address := _address_in(normal_domain(sender.domain)):
+        if address := _find_address(normal_domain(sender.domain)):
             yield kinds.SENDER_MACHINE_NAME.at("From", domain=sender.domain, address=address)
 
 
@@ -117,7 +117,7 @@ def _is_public_address(host: str) -> bool:
 
 
 @lru_cache(4096)
-def _address_in(host: str) -> str:
+def _find_address(host: str) -> str:
     """Return the IPv4 address that a host's name is made from, "" for none."""
     below = host.removesuffix(org_domain(host)).rstrip(".")
     found = _ADDRESS_IN_NAME.search(below) if below else None

@@ -275,7 +275,7 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
         return
     text = "\n".join(link.url for link in reading.web_links)
     needles = [
-        needle for address in _recipient_addresses(reading) for needle in _spell_address(address) if needle in text
+        needle for address in _list_recipient_addresses(reading) for needle in _spell_address(address) if needle in text
     ]
     for link in reading.web_links if needles else ():
         if not any(needle in link.url for needle in needles):
@@ -292,7 +292,7 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
             return
 
 
-def _recipient_addresses(reading: Reading) -> set[str]:
+def _list_recipient_addresses(reading: Reading) -> set[str]:
     addresses = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
     return {text.strip("<>").casefold() for text in addresses[: 2 * MAX_RECIPIENTS] if "@" in text}
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 from gatepost import kinds
 from gatepost.checks.known_names import (
     ending_exists,
-    ending_strength,
     is_freemail,
     is_genuine,
     is_hosted_page,
     is_tenant,
-    words_of,
+    list_words,
+    measure_ending,
 )
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
@@ -52,7 +52,7 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
             return
         if org_domain(domain) not in owners:
             yield kinds.SENDER_REPLY_TO_MISMATCH.at("Reply-To", answers=reply, sender=message.senders[0])
-            strength = _CHEAP_REPLY * ending_strength(domain) + _RANDOM_REPLY * _has_random_label(domain)
+            strength = _CHEAP_REPLY * measure_ending(domain) + _RANDOM_REPLY * _has_random_label(domain)
             if strength >= _LEAST_REPLY:
                 yield kinds.SENDER_THROWAWAY_REPLY_TO.at(
                     "Reply-To", strength=min(1.0, round(strength, 2)), answers=reply
@@ -97,7 +97,7 @@ def freemail_pose(reading: Reading) -> Iterator[Finding]:
     for sender in reading.message.senders[:5]:
         if not is_freemail(normal_domain(sender.domain)):
             continue
-        posing = _OFFICE_WORDS.intersection(words_of(sender.name))
+        posing = _OFFICE_WORDS.intersection(list_words(sender.name))
         # One such word may be a surname or a nickname; two are an office.
         if len(posing) >= _ENOUGH_OFFICE_WORDS or posing & _ORGANISATION_WORDS:
             yield kinds.SENDER_FREEMAIL_POSE.at(

@@ -161,7 +161,7 @@ def recipient_domain(reading: Reading) -> Iterator[Finding]:
         # A service that says for whom it writes ("house.example via Docs") hides nothing.
         if "." not in name or not sender.domain or " via " in name or reading.is_discussion:
             return
-        own = _recipient_domains(reading)
+        own = _list_recipient_domains(reading)
         # The own domain in the address as well: a colleague, or a forgery that authentication finds.
         if not own or not own.isdisjoint(reading.sender_domains):
             return
@@ -173,7 +173,7 @@ def recipient_domain(reading: Reading) -> Iterator[Finding]:
                 return
 
 
-def _recipient_domains(reading: Reading) -> frozenset[str]:
+def _list_recipient_domains(reading: Reading) -> frozenset[str]:
     """Return the registered domains of the recipients, without those of free mail, which no recipient owns."""
     addresses = (*reading.envelope.recipients, *map(str, reading.message.recipients))[:MAX_RECIPIENTS]
     domains = (normal_domain(address.strip("<> ").rpartition("@")[2]) for address in addresses)

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from gatepost import kinds
-from gatepost.checks.known_names import Brand, Mention, find_brands, is_freemail, is_tenant, is_under, owns, words_of
+from gatepost.checks.known_names import Brand, Mention, find_brands, is_freemail, is_tenant, is_under, list_words, owns
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import (
@@ -245,7 +245,7 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
 
 def _sort_words(name: str) -> tuple[str, ...]:
     """Return the words of a name, sorted: "Director, Ann" is "Ann Director"."""
-    return tuple(sorted(words_of(skeleton(name))))
+    return tuple(sorted(list_words(skeleton(name))))
 
 
 def _is_insider(sender: Address, bearers: list[Address], reading: Reading) -> bool:

@@ -136,16 +136,16 @@ def _find_trusted_imitation(host: str, trusted: frozenset[str]) -> Imitation | N
 
 @lru_cache(64)
 def _index_trusted(trusted: frozenset[str]) -> _Names:
-    labels = {_registered_label(domain): domain for domain in trusted}
+    labels = {_find_registered_label(domain): domain for domain in trusted}
     return _index_labels(labels, frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE))
 
 
-def _registered_label(domain: str) -> str:
+def _find_registered_label(domain: str) -> str:
     return org_domain(domain).partition(".")[0]
 
 
 def _compare(host: str, names: _Names) -> Imitation | None:
-    label = _registered_label(host)
+    label = _find_registered_label(host)
     if label in NEARBY:
         return None
     if label in names.labels:

@@ -43,7 +43,7 @@ class Lure(msgspec.Struct, frozen=True):
             return True
         return count > 0 and phrases.length < self.beside_within and not self.beside.isdisjoint(phrases.themes)
 
-    def strength_of(self, phrases: Phrases, distance: float) -> float:
+    def measure_strength(self, phrases: Phrases, distance: float) -> float:
         """Return how strongly these phrases tell the story, beside a link that leads so far away from the sender."""
         per_phrase, full_length, *additions = self.numbers
         degree = per_phrase * phrases.count_of(self.theme)
@@ -140,7 +140,7 @@ def lures(reading: Reading) -> Iterator[Finding]:
         away = find_link_away(reading)
         if away is None:
             return
-        strength = lure.strength_of(phrases, away.distance)
+        strength = lure.measure_strength(phrases, away.distance)
         if strength >= _LEAST_LURE:
             words = quote(phrases.of(lure.theme))
             yield lure.kind.at(away.link.where, strength=strength, about=away.link.url, words=words)

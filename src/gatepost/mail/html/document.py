@@ -66,7 +66,7 @@ def _is_reliable() -> bool:
 _IS_RELIABLE = _is_reliable()
 
 
-def ordinary_source(parser: LexborHTMLParser) -> str:
+def write_ordinary_source(parser: LexborHTMLParser) -> str:
     """Return a document as lexbor writes it out; "" where that does not say the same as its tree."""
     source = parser.html or ""
     return source if _IS_RELIABLE and not _ODD.search(source) else ""
@@ -188,7 +188,7 @@ class HtmlPage(PageBuilder):
         self._sheet = StyleSheets()
         parser = LexborHTMLParser(html)
         self._read_sheets(parser)
-        source = ordinary_source(parser) if native else ""
+        source = write_ordinary_source(parser) if native else ""
         if not (source and self._walk_source(source)) and parser.root is not None:
             self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
