@@ -16,8 +16,11 @@ from gatepost.policy.layers import unchanged_policies
 from gatepost.policy.rules import OwnRule
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import ScanRequest, ScanResult
-from gatepost.scanning.spool import BytesBody
+from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.service.core import build_guard
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.node import SingleProcess
+from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store import open_store
@@ -30,7 +33,7 @@ from gatepost.times import now
 from gatepost.workers.protocol import Extracted
 
 ANN = Actor("user", "ann")
-SECONDS = 10.0
+SECONDS = 120.0
 LETTER = """The gardeners will come on Monday morning and begin with the hedge behind the kitchen. Please leave
 the side gate open for them and bring the chairs inside before eight. After lunch they plant bulbs along the path, so
 walk on the gravel for a week or two. Questions about the colours go to Martha, who has chosen tulips and a few lilies.
@@ -59,7 +62,7 @@ async def scan(guard: Guard, raw: bytes) -> ScanResult:
 
 
 async def wait_for(check: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether something comes true within ten seconds, and a little more for a busy machine's own delays."""
+    """Whether something comes true: in a second or two, and later on a busy machine."""
     for _ in range(int(SECONDS / 0.25)):
         if await check():
             return True
@@ -74,9 +77,10 @@ def test_what_one_core_learns_the_other_knows(request: pytest.FixtureRequest, en
     async def scenario() -> None:
         stores = [open_store(url, tmp_path) for _ in range(2)]
         settings = GuardSettings(worker_processes=1)
+        plan, spool = Plan(DataFolder(tmp_path), settings), Spool(tmp_path)
         policies = [PoliciesInForce(unchanged_policies(), store.own_rules) for store in stores]
         cores = [
-            build_guard(settings, store, each, CollectorRegistry())
+            build_guard(plan, settings, SharedParts(store, spool, each, CollectorRegistry(), SingleProcess()))
             for store, each in zip(stores, policies, strict=True)
         ]
         for core, each in zip(cores, policies, strict=True):

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
-import structlog
 
 from gatepost.api.errors import (
     ANALYSIS_TIMEOUT,
@@ -29,6 +28,7 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import ClientLeft, ConnectedClient
+from gatepost.logs import Logger
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.view.values import NotShown
@@ -59,7 +59,7 @@ _OVERLOADED = Failure(OVERLOADED, "too many messages wait for a slot")
 Status = Literal["GREEN", "YELLOW", "RED"]
 R = TypeVar("R")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class Down(msgspec.Struct, frozen=True):

@@ -21,8 +21,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
-import structlog
-from starlette.requests import Request
 from starlette.responses import Response
 
 from gatepost.abby import message_bodies
@@ -52,6 +50,7 @@ from gatepost.api.messages import (
 )
 from gatepost.api.scanning import MessageRelease, encode_scanning
 from gatepost.ids import canonical
+from gatepost.logs import Logger
 from gatepost.scanning.held_mail import (
     Busy,
     Deleted,
@@ -82,7 +81,7 @@ POLL_SECONDS = 0.25
 ALONE_SECONDS = 0.5
 MAX_OWNERS = 1_000
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class HeldMailCore(Protocol):

@@ -17,7 +17,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -66,6 +65,7 @@ from gatepost.api.openapi import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import MAX_ENTRY, ListRefusal
+from gatepost.logs import Logger
 from gatepost.rejudge.dry_run import ListDryRuns, can_look_back, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
@@ -124,7 +124,7 @@ MAX_TIMES = 10_000
 FEW_ENTRIES = 20
 T = TypeVar("T")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 Batches = AsyncGenerator[bytes, None]
 

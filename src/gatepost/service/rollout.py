@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from gatepost import __version__
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generations
@@ -36,7 +36,7 @@ HEALTHY_SECONDS = 60.0
 LISTEN_AGAIN_SECONDS = 10.0
 NOT_NOTED = "the state of this node could not be noted"
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class NodeControl(Protocol):
@@ -137,7 +137,7 @@ class Follower:
             if await self._take_turn():
                 await self._use_turn(await self._store.publishing.rollout())
         elif rollout.holder == self._id and await self._is_healthy():
-            log.info("turn ended", node=self._name, version=self._version.number)
+            log.info("rollout turn ended", node=self._name, version=self._version.number)
             await self._store.publishing.end_turn(self._id, self._name, self._version.number, "restarted")
 
     async def _take_turn(self) -> bool:
@@ -147,7 +147,7 @@ class Follower:
         if rollout.wanted != self._version.number:
             await self._take_over(rollout.wanted)
         elif self._restart_seen is not None and rollout.restart > self._restart_seen:
-            log.info("restart begins", node=self._name)
+            log.info("node restart begins", node=self._name)
             self._restart_seen = rollout.restart
             self._leave()
 

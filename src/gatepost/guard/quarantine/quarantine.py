@@ -7,38 +7,20 @@ bytes.
 guard's event loop never parses mail, here neither: what is shown to a person was read in a sealed worker, within the
 same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
 is not shown, and that is a value like any other.
-
-Releasing a held message: it goes to the next hop once, with the trace fields of a delivered one on top.
-
-    held ──claim, with a lease──▶ releasing ──the next hop said 2yz──▶ released
-      ▲                              │
-      └──────anything else───────────┘
-
-The claim is one statement in the database, so of any number of processes one gets it. The lease outlasts the longest
-delivery. A process that dies with a claim leaves `releasing`, and the lease runs out; then the message can be released
-again. If the next hop had taken it just before the death, it gets it twice: between its reply and our record there is
-always a moment (RFC 1047), and it is better to repeat a message than to lose it.
-
-A message can also be sent to one of its recipients and stay held for the others. It is claimed in the same way, and a
-release to all goes to those who do not have it yet.
-
-A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a person
-uploaded is never released. Other recipients than those of the message must be in the domains of its tenant, and a user
-of a tenant sends nothing to another one, unless the caller may send anywhere.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
-
-import structlog
 
 from gatepost.events.sources import describe_held
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain
 from gatepost.periodic import PeriodicWork
@@ -83,6 +65,9 @@ from gatepost.workers.jobs import Job
 from gatepost.workers.pool import WorkerPool
 from gatepost.workers.protocol import PICTURE, VIEW, Purpose
 
+R = TypeVar("R")
+T = TypeVar("T")
+
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
 SEND_SECONDS = 660.0
 LEASE_SECONDS = 720.0
@@ -102,13 +87,32 @@ NOT_FOR_RECIPIENTS = NotSent(
 )
 DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class Releaser:
-    """Releases messages, by the routes of other mail of their direction; without a next hop it releases none.
+    """Releases messages: each goes to the next hop once, by the routes of other mail of its direction, with the trace
+    fields of a delivered one on top. Without a next hop none is released.
+
+        held ──claim, with a lease──▶ releasing ──the next hop said 2yz──▶ released
+          ▲                              │
+          └──────anything else───────────┘
+
+    The claim is one statement in the database, so of any number of processes one gets it. The lease outlasts the
+    longest delivery. A process that dies with a claim leaves `releasing`, and the lease runs out; then the message can
+    be released again. If the next hop had taken it just before the death, it gets it twice: between its reply and our
+    record there is always a moment (RFC 1047), and it is better to repeat a message than to lose it.
+
+    A message can also be sent to one of its recipients and stay held for the others. It is claimed in the same way, and
+    a release to all goes to those who do not have it yet.
+
+    A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a
+    person uploaded is never released. Other recipients than those of the message must be in the domains of its tenant,
+    and a user of a tenant sends nothing to another one, unless the caller may send anywhere.
+
     `hostname` is the name of this server in trace fields; without `tenancy` no domain belongs to a tenant. `node` is in
-    the record of a delivery. The `signer` signs outbound mail."""
+    the record of a delivery. The `signer` signs outbound mail.
+    """
 
     def __init__(
         self,
@@ -140,7 +144,7 @@ class Releaser:
         ggrid = mail.record.ggrid
         raw = await self._raw.get(ggrid)
         if raw is None:
-            return await self._result_without_bytes(ggrid)
+            return await self._find_outcome(ggrid, NotHeld())
         if self._routing(mail.record) is None:
             await self._note_failure(mail.record, order.by, NO_NEXT_HOP)
             return NO_NEXT_HOP
@@ -167,7 +171,7 @@ class Releaser:
             return refusal or NO_NEXT_HOP
         raw = await self._raw.get(record.ggrid)
         if raw is None:
-            return await self._result_without_bytes(record.ggrid)
+            return await self._find_outcome(record.ggrid, NotHeld())
         return await self._claim_and_send(mail, raw, order, named)
 
     async def _find_before(self, mail: HeldMessage, own: str) -> Released | None:
@@ -186,7 +190,7 @@ class Releaser:
     ) -> ReleaseOutcome:
         ggrid, holder, now = mail.record.ggrid, new_id(), int(self._clock() * 1_000)
         if not await self._store.quarantine.claim(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
-            return await self._result_of_other(ggrid)
+            return await self._find_outcome(ggrid, Busy())
         if isinstance(order, RecipientReleaseOrder):
             # Another release may have ended between the look and the claim.
             if before := await self._find_before(mail, normalize_address(order.recipient)):
@@ -231,16 +235,13 @@ class Releaser:
         """Return the tenant of a recipient's domain, if it is one's."""
         return await self._tenancy.tenant_of(normal_domain(recipient.rpartition("@")[2])) if self._tenancy else None
 
-    async def _result_without_bytes(self, ggrid: str) -> ReleaseOutcome:
-        """The bytes are not here: they never were, or the message was released since its record was read."""
-        mail = await self._store.quarantine.find(ggrid)
-        return _as_released(mail, mail.release) if mail and mail.release else NotHeld()
-
-    async def _result_of_other(self, ggrid: str) -> ReleaseOutcome:
+    async def _find_outcome(self, ggrid: str, otherwise: NotHeld | Busy) -> ReleaseOutcome:
+        """Return what has become of a message since its record was read, by another process; `otherwise` if it is not
+        released."""
         mail = await self._store.quarantine.find(ggrid)
         if mail is None:
             return NotHeld()
-        return _as_released(mail, mail.release) if mail.release else Busy()
+        return _as_released(mail, mail.release) if mail.release else otherwise
 
     async def _send_claimed(
         self,
@@ -270,10 +271,13 @@ class Releaser:
                 await self._store.messages.record_deliveries(deliveries)
             return failure
         if isinstance(order, RecipientReleaseOrder):
-            release, is_last = await self._record_one(ggrid, order.recipient, order.by, holder)
+            mark_one = partial(self._store.quarantine.mark_released_to, ggrid, order.recipient, order.by, holder)
+            made, is_last = await self._record(ggrid, mark_one)
+            release = as_release(made)
             await self._store.messages.record_deliveries(deliveries)
         else:
-            release, is_last = await self._record(ggrid, wanted, order.by, holder, deliveries), True
+            mark_all = partial(self._store.quarantine.mark_released, ggrid, wanted, order.by, holder, deliveries)
+            release, is_last = await self._record(ggrid, mark_all), True
         # The label of a recipient is an address, which has no place in the log.
         by = "recipient" if order.by.kind == "recipient" else release.by
         log.info("mail released", ggrid=ggrid, by=by, count=len(release.recipients))
@@ -361,29 +365,16 @@ class Releaser:
         domains = {normal_domain(recipient.rpartition("@")[2]) for recipient in recipients}
         return {domain: await self._tenancy.tenant_of(domain) for domain in domains} if self._tenancy else {}
 
-    async def _record(
-        self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str, deliveries: Sequence[Delivery]
-    ) -> Release:
-        """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
+    async def _record(self, ggrid: str, mark: Callable[[], Awaitable[T]]) -> T:
+        """Put a release on record, in several attempts: the next hop has the message, and that must not be
+        forgotten."""
         for attempt in range(RECORD_ATTEMPTS - 1):
             try:
-                return await self._store.quarantine.mark_released(ggrid, recipients, by, release_id, deliveries)
+                return await mark()
             except StorageError as fault:
                 log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        return await self._store.quarantine.mark_released(ggrid, recipients, by, release_id, deliveries)
-
-    async def _record_one(self, ggrid: str, recipient: str, by: Actor, release_id: str) -> tuple[Release, bool]:
-        """Record the release to one recipient, in several attempts; also whether it was the last one."""
-        for attempt in range(RECORD_ATTEMPTS - 1):
-            try:
-                made, is_last = await self._store.quarantine.mark_released_to(ggrid, recipient, by, release_id)
-                return as_release(made), is_last
-            except StorageError as fault:
-                log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
-                await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        made, is_last = await self._store.quarantine.mark_released_to(ggrid, recipient, by, release_id)
-        return as_release(made), is_last
+        return await mark()
 
     async def _discard(self, ggrid: str) -> None:
         try:
@@ -411,10 +402,6 @@ def _as_released(mail: HeldMessage, release: Release) -> Released:
 
 # How long the sum of all that is held is believed; what was kept here meanwhile is added to it.
 SIZE_SECONDS = 60.0
-
-
-R = TypeVar("R")
-T = TypeVar("T")
 
 
 class Quarantine:
