@@ -1,11 +1,9 @@
 """abby, the API service, as an ASGI application: its endpoints, and what each of them needs.
 
 Everything is passed in as a value; there are no globals. The routes of the web interface are passed in as well, so that
-this package knows nothing of pages.
-
-State of the service: `POST /v1/admin/status` for its clients; health, readiness and metrics for its operators.
-
-`/docs`: the APIs as a page for people, made from their OpenAPI documents. It has no script and loads nothing.
+this package knows nothing of pages. The state of the service is told here: `POST /v1/admin/status` for its clients,
+health, readiness and metrics for its operators. So are the APIs: `/docs` shows their OpenAPI documents to people, on a
+page that has no script and loads nothing.
 """
 
 import asyncio

@@ -7,8 +7,6 @@ entries. Whatever fails, nothing was changed.
 the last one has left for the client, and a client that takes nothing for a minute is disconnected: a snapshot that
 stays open keeps storage from purging old rows. A stream that breaks ends without its final chunk (RFC 9112 section
 7.1), so that no client takes a part for the whole. The number of streams is bounded, for API and pages together.
-
-Request bodies of the List API.
 """
 
 import asyncio

@@ -1,15 +1,14 @@
-"""Messages on record: `GET /v1/messages/{ggrid}` reads one with its ledger, `POST /v1/messages/search` finds them.
+"""Messages on record: one with its ledger and its timeline, searches, and complaints about decisions.
 
-Reading needs the permission `messages.read`, searching `messages.search`. Inside, points are whole hundredths; here
-they become decimals with two places, so that they still add up.
+`GET /v1/messages/{ggrid}` reads one, `POST /v1/messages/search` finds them. Reading needs the permission
+`messages.read`, searching `messages.search`. Inside, points are whole hundredths; here they become decimals with two
+places, so that they still add up. A timeline says what happened to a message in words that a help desk understands, for
+the API, the command line and the pages.
 
-The timeline of a message in words that a help desk understands, for the API, the command line and the pages.
-
-`POST /v1/messages/{ggrid}/report`: a person or program says that a decision was wrong, or that it was right.
-
-The body is JSON, or multipart as in `submitEmail` with the message beside it: delivered mail leaves no bytes behind,
-and records of some age have no feature row. The bytes are read by a sealed worker of a core, like any mail, and only
-their feature row and the signature of their text are kept. The permission is `messages.report`.
+`POST /v1/messages/{ggrid}/report`: a person or program says that a decision was wrong, or that it was right
+(`messages.report`). The body is JSON, or multipart as in `submitEmail` with the message beside it: delivered mail leaves
+no bytes behind, and records of some age have no feature row. The bytes are read by a sealed worker of a core, like any
+mail, and only their feature row and the signature of their text are kept.
 """
 
 import time
