@@ -9,9 +9,10 @@ Cores are asked one after the other, first the one that had mail of the same fol
 are asked beside it, so that a core that has stalled delays the answer by half a second, and several of them do not add
 up. Where all cores read the same object store, the first one that is asked has every message.
 
-`HeldMessagesApi` is what clients call: the text, release and deletion of one message or of many at once. Every operation
-is carried out by the core that has the bytes, and written to the audit trail with the name of the token. A call for many messages answers what became of each; one that fails does not keep the others from
-being done, and the whole call can be repeated: a message is released once, however often it is asked for.
+`HeldMessagesApi` is what clients call: the text, release and deletion of one message or of many at once. Every
+operation is carried out by the core that has the bytes, and written to the audit trail with the name of the token. A
+call for many messages answers what became of each; one that fails does not keep the others from being done, and the
+whole call can be repeated: a message is released once, however often it is asked for.
 """
 
 import asyncio

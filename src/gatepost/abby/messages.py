@@ -6,9 +6,9 @@ places, so that they still add up. A timeline says what happened to a message in
 the API, the command line and the pages.
 
 `POST /v1/messages/{ggrid}/report`: a person or program says that a decision was wrong, or that it was right
-(`messages.report`). The body is JSON, or multipart as in `submitEmail` with the message beside it: delivered mail leaves
-no bytes behind, and records of some age have no feature row. The bytes are read by a sealed worker of a core, like any
-mail, and only their feature row and the signature of their text are kept.
+(`messages.report`). The body is JSON, or multipart as in `submitEmail` with the message beside it: delivered mail
+leaves no bytes behind, and records of some age have no feature row. The bytes are read by a sealed worker of a core,
+like any mail, and only their feature row and the signature of their text are kept.
 """
 
 import time
