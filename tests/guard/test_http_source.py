@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from tests.waiting_client import WaitingClient
 
 from gatepost import logs
-from gatepost.abby.core_clients import RemoteCore
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app

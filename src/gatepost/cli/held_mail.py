@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from gatepost import logs
-from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.cli.deployment import Deployment
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.scanning.held_mail import HeldMailOrder, NotHeld

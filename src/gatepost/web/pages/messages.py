@@ -39,7 +39,7 @@ from starlette.responses import Response
 
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
-from gatepost.abby.message_timelines import describe_timeline
+from gatepost.abby.messages import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.ids import canonical, id_prefix
