@@ -3,7 +3,6 @@
 import random
 
 import msgspec
-
 import pytest
 
 from gatepost.learning.proof import ReferenceRow, count_harmed, load_reference, measure, points_of, prove
