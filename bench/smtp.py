@@ -154,7 +154,7 @@ def pass_through(port: int, next_hop: int) -> None:
             guard=yes,
             handler=MessageHandler(yes, yes),
             routing=Routing.through(Relay(f"smtp://127.0.0.1:{next_hop}", "off", "gate.example")),
-            tenancy=Tenancy({}, yes),
+            tenancy=Tenancy({}, yes.tenant_of),
             spool=Spool(folder),
             hostname="gate.example",
         )

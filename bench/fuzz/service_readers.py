@@ -18,8 +18,8 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.sign_in import OpenidConnectSettings
-from gatepost.store.message_terms import match_rows, parse_term
-from gatepost.store.security_keys import SecurityKey
+from gatepost.store.message_index import match_rows, parse_term
+from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
 from gatepost.web.openid import (
     SigningKey,

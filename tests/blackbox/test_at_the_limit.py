@@ -87,7 +87,7 @@ class Gate:
             guard=self.guard,
             handler=MessageHandler(self.guard, holding),
             routing=None,
-            tenancy=Tenancy({}, self.store),
+            tenancy=Tenancy({}, self.store.tenants.of_domain),
             spool=self.spool,
             hostname="gate.example",
             limits=SmtpLimits(greeting_pause=0.0),

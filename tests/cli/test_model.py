@@ -6,11 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.command_line import run_command
 
-from gatepost.cli.app import app
-from gatepost.cli.evaluation import Rate
-from gatepost.cli.labelled_mail import read_labelled, read_samples
+from gatepost.cli.labelled_mail import Rate, read_labelled, read_samples
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read
@@ -46,9 +44,9 @@ def mail(tmp_path: Path) -> list[Path]:
 
 
 def run(*arguments: object, fails: bool = False) -> str:
-    result = CliRunner().invoke(app, ["model", *map(str, arguments)], catch_exceptions=fails)
-    assert (result.exit_code != 0) == fails, result.output
-    return result.output
+    code, said, fault = run_command("model", *arguments)
+    assert (code != 0) == fails, said + fault
+    return said
 
 
 @pytest.mark.process

@@ -22,9 +22,8 @@ from gatepost.guard.service import Guard
 from gatepost.mail.message import Envelope
 from gatepost.metrics import Timed, exposition
 from gatepost.report import Report
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import CONTENT_TYPE, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
-from gatepost.scanning.upload import CONTENT_TYPE
 from gatepost.service.certificates import sign_certificate
 
 SECRET = "a shared secret"

@@ -11,7 +11,7 @@ from gatepost.metrics import exposition
 from gatepost.report import Report
 from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import PoolCounters
 
@@ -27,14 +27,9 @@ class Names:
         return DnsCounters(10, 20, 3)
 
 
-class Keeper:
-    def counters(self) -> StoreCounters:
-        return StoreCounters(100, 9, 1)
-
-
 def test_everything_is_there() -> None:
     queue = FairQueue(2, 1, 1.0)
-    registry, metrics = CollectorRegistry(), GuardMetrics(queue, Pool(), Names(), Keeper())
+    registry, metrics = CollectorRegistry(), GuardMetrics(queue, Pool(), Names(), lambda: StoreCounters(100, 9, 1))
     registry.register(metrics)
     slots = [queue.enter(None) for _ in range(3)]
     assert slots[2] is None

@@ -26,7 +26,7 @@ from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import Job
@@ -140,7 +140,7 @@ def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> Non
             result = await deployment.guard.scan(asked, body)
             receipt = Receipt("", "192.0.2.9", "4BoRdEr")
             assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT, receipt)
-            record = await deployment.store.message(asked.ggrid)
+            record = await deployment.store.messages.find(asked.ggrid)
             expected = MessageRecord(
                 *(asked.ggrid, 999_000, 1_000_000, asked.envelope, 8, body.sha256, REPORT), receipt=receipt
             )
@@ -269,13 +269,23 @@ def test_a_throttled_message_holds_its_slot_while_it_waits(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", ["pool", "store", "cancelled"])
 def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
     class Broken:
+        """Lists that are empty, and records that cannot be kept."""
+
+        @property
+        def list_lookup(self) -> "Broken":
+            return self
+
+        @property
+        def messages(self) -> "Broken":
+            return self
+
         async def unkeyed_version(self, _tenant: str | None) -> str:
             return ""
 
         async def unkeyed(self, _tenant: str | None) -> UnkeyedLists:
             return UnkeyedLists()
 
-        async def record_message(self, record: MessageRecord) -> MessageRecord:
+        async def record(self, record: MessageRecord) -> MessageRecord:
             raise StorageError("the disk is full")
 
     async def test(deployment: Deployment) -> None:
@@ -360,9 +370,9 @@ def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
         await deployment.guard.start()
         assert isinstance(old, ScanResult)
         assert isinstance(new, ScanResult)
-        while await deployment.store.message(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
+        while await deployment.store.messages.find(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
             await asyncio.sleep(0.01)
-        assert await deployment.store.message(new.ggrid)
+        assert await deployment.store.messages.find(new.ggrid)
         await deployment.guard.stop()
 
     running(tmp_path, test)
@@ -395,7 +405,7 @@ def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
         assert result.report.decision != "undecided", result.report.reason
         assert result.report.authentication.spf.result == "temperror", "an outage of DNS is an outcome, not a verdict"
         assert result.report.subject == "Hello"
-        record = await store.message(result.ggrid)
+        record = await store.messages.find(result.ggrid)
         assert record
         assert (record.report, record.completed) == (result.report, result.completed)
         await guard.stop()

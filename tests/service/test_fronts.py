@@ -234,7 +234,7 @@ def test_the_maximum_holds_over_all_processes(node: Node) -> None:
 def tenants(node: Node) -> tuple[str, str]:
     async def create() -> tuple[str, str]:
         store = open_store(node.storage, node.data)
-        one, other = await store.create_tenant("one"), await store.create_tenant("other")
+        one, other = await store.tenants.create("one"), await store.tenants.create("other")
         await store.close()
         assert isinstance(one, Tenant)
         assert isinstance(other, Tenant)
@@ -258,7 +258,7 @@ def test_one_tenants_flood_leaves_another_its_turn(node: Node, tenants: tuple[st
 def test_a_list_change_holds_for_the_next_message_everywhere(node: Node) -> None:
     async def create_key() -> str:
         store = open_store(node.storage, node.data)
-        made = await store.create_api_key("key", None, False, None)
+        made = await store.api_keys.create("key", None, False, None)
         await store.close()
         assert isinstance(made, tuple)
         return made[0]

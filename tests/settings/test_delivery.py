@@ -128,9 +128,9 @@ def test_the_password_is_shown_nowhere_and_files_stay_local(write: Load, monkeyp
     assert guard.delivery.auth is not None
     assert guard.delivery.auth.password == "hush1"
     for key in ("tls", "tls.key", "delivery.ca", "delivery.certificate", "delivery.key"):
-        assert is_local("guard.yml", key)
+        assert is_local(GuardSettings, key)
     for key in ("delivery.routes", "delivery.nextHop", "delivery.auth", "scanSources.smtp.maxRecipients", "tls"):
-        assert not needs_restart("guard.yml", key)
+        assert not needs_restart(GuardSettings, key)
 
 
 def test_what_is_built(write: Load, tmp_path: Path) -> None:

@@ -82,12 +82,12 @@ def create_services(
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
     `scan_seconds` is how long a scan may take, with the wait for a slot; `calls` and `guesses` are shared where the
     service runs as several processes."""
-    applied = policies or PoliciesInForce(unchanged_policies(), store)
+    applied = policies or PoliciesInForce(unchanged_policies(), store.own_rules)
     limits = CallLimits(tally=calls)
     return ApiServices(
         store=store,
         cores=cores,
-        held_mail=HeldMailOnCores(store, held_mail_cores),
+        held_mail=HeldMailOnCores(store.quarantine, held_mail_cores),
         spool=spool,
         policies=applied,
         dry_runs=ListDryRuns(store, applied),
@@ -147,7 +147,7 @@ def create_app(
     the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only;
     with `look_back` delivered mail is looked at for entries that come through the List API."""
     authenticator = Authenticator(
-        Tokens(tokens), Guesses(clock, services.guesses.tokens), services.store.note_token_use
+        Tokens(tokens), Guesses(clock, services.guesses.tokens), services.store.api_keys.note_token_use
     )
     status = StatusApi(
         authenticator=authenticator,
@@ -157,7 +157,7 @@ def create_app(
         metrics_public=metrics_public,
     )
     lists = ListsApi(
-        authenticator=ApiKeyAuthenticator(services.store, Guesses(clock, services.guesses.keys)),
+        authenticator=ApiKeyAuthenticator(services.store.api_keys, Guesses(clock, services.guesses.keys)),
         store=services.store,
         dry_runs=services.dry_runs,
         exports=services.exports,
@@ -187,7 +187,7 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
     scanning = ScanApi(
         authenticator=authenticator,
         cores=services.cores,
-        store=services.store,
+        store=services.store.tenants,
         spool=services.spool,
         seconds=services.scan_seconds,
         observe=observe,

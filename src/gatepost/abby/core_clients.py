@@ -28,9 +28,8 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
     read_answer,
 )
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import CONTENT_TYPE, STORAGE_FAILED, Full, Load, ScanRequest, ScanResult, frame_request
 from gatepost.scanning.spool import MessageBody
-from gatepost.scanning.upload import CONTENT_TYPE, STORAGE_FAILED, frame_request
 from gatepost.store.errors import StorageError
 from gatepost.view.values import NotShown
 from gatepost.workers.protocol import Extracted

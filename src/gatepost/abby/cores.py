@@ -117,7 +117,7 @@ class CoreState:
 
     def __init__(self, core: ScanCore) -> None:
         self.core = core
-        self.answers = core.load_now() is not None
+        self.answers = False
         self.told: Load | None = None
         self.told_at = 0.0
         self.silent = False

@@ -31,8 +31,8 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
     ReleaseOutcome,
 )
-from gatepost.store.held_mail import HeldMailStore, HeldMessage
-from gatepost.store.messages import Release
+from gatepost.store.message_records import Release
+from gatepost.store.quarantine import HeldMessage, QuarantineRecords
 
 R = TypeVar("R")
 
@@ -55,7 +55,7 @@ class HeldMailCore(Protocol):
 class HeldMailOnCores:
     """All cores as one quarantine. `tenant` None in an order is for callers who may act for all tenants."""
 
-    def __init__(self, store: HeldMailStore, cores: Sequence[HeldMailCore]) -> None:
+    def __init__(self, store: QuarantineRecords, cores: Sequence[HeldMailCore]) -> None:
         self._store, self._cores = store, tuple(cores)
         # Which core had mail of the folder that records name so.
         self._owners: dict[str, HeldMailCore] = {}
@@ -87,7 +87,7 @@ class HeldMailOnCores:
     async def _wait_for_release(self, ggrid: str) -> ReleaseOutcome:
         """Return the result of the release that is under way."""
         for _ in range(int(BUSY_SECONDS / POLL_SECONDS)):
-            mail = await self._store.held(ggrid)
+            mail = await self._store.find(ggrid)
             if mail is None:
                 return NotHeld()
             if mail.release:
@@ -99,7 +99,7 @@ class HeldMailOnCores:
 
     async def _delete_record(self, order: DeleteOrder) -> Deleted | NotHeld:
         """No core has the bytes, which are lost: the record goes all the same."""
-        return Deleted() if await self._store.delete_held(order.ggrid, order.by, order.tenant) else NotHeld()
+        return Deleted() if await self._store.delete(order.ggrid, order.by, order.tenant) else NotHeld()
 
     async def _ask_cores(self, order: HeldMailOrder[R], owner: str) -> R | NotHeld | Down:
         """Ask the cores until one has the message."""
@@ -137,7 +137,7 @@ class HeldMailOnCores:
     async def _find(self, order: HeldMailOrder[R]) -> HeldMessage | None:
         """Return the record of the message, held or released, if the caller may see it."""
         ggrid, tenant = canonical(order.ggrid), order.tenant
-        mail = await self._store.held(ggrid, tenant) if ggrid else None
+        mail = await self._store.find(ggrid, tenant) if ggrid else None
         # Said again here: to storage an empty restriction is none at all.
         return mail if mail and tenant in (None, mail.record.envelope.tenant) else None
 

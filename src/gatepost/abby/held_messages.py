@@ -54,7 +54,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.settings.keys import TokenPermission
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import Release
+from gatepost.store.message_records import Release
 from gatepost.store.store import Store
 from gatepost.times import date_time, now
 from gatepost.view.values import NotShown, View
@@ -83,7 +83,7 @@ class HeldMessagesApi:
         if isinstance(caller, Failure):
             return caller
         ggrid = canonical(request.path_params["ggrid"])
-        mail = await self._store.held(ggrid) if ggrid else None
+        mail = await self._store.quarantine.find(ggrid) if ggrid else None
         if ggrid is None or mail is None:
             return NOT_FOUND
         call = self._limits.begin("view", caller.party)
@@ -95,7 +95,7 @@ class HeldMessagesApi:
             return Failure(MESSAGE_NOT_SHOWN, f"the message cannot be shown: {view.reason}")
         if not isinstance(view, View):
             return _fail(view)
-        await self._store.note_view(ggrid, mail.record.envelope.tenant, caller.actor)
+        await self._store.audit.note_view(ggrid, mail.record.envelope.tenant, caller.actor)
         return JsonResponse(encode_scanning(describe_text(ggrid, view)))
 
     async def release(self, request: Request) -> Response | Failure:
@@ -137,7 +137,7 @@ class HeldMessagesApi:
         if isinstance(body, Failure):
             return body
         tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-        if refusal := caller.may(permission) or await find_tenant_fault(self._store, tenant):
+        if refusal := caller.may(permission) or await find_tenant_fault(self._store.tenants, tenant):
             return refusal
         call = self._limits.begin("bulk action", caller.party)
         if isinstance(call, Failure):

@@ -58,8 +58,8 @@ from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import ListDryRuns, can_look_back, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
-from gatepost.store.entries import EntryRow, NewEntry
 from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.lists import EntryRow, NewEntry
 from gatepost.store.store import Store
 from gatepost.times import date_time
 
@@ -171,7 +171,7 @@ class Exports:
         call = self._limits.begin("stream", party)
         if isinstance(call, Failure):
             return call
-        batches = self._store.stream_rows(scope, name, encode)
+        batches = self._store.lists.stream_rows(scope, name, encode)
         try:
             return EntryStream(heading + await next_batch(batches), batches, call.end)
         except BaseException:
@@ -234,12 +234,12 @@ class ListsApi:
         return failure
 
     async def _tenant_fault(self, scope: str | None) -> Failure | None:
-        if scope is None or await self._store.tenant(scope):
+        if scope is None or await self._store.tenants.find(scope):
             return None
         return _no_tenant(scope)
 
     async def _add(self, key: ApiKey, body: AddEntriesRequest, scope: str | None) -> Response | Failure:
-        definition = await self._store.list_definition(scope, body.list_name)
+        definition = await self._store.lists.definition(scope, body.list_name)
         if definition is None:
             return _no_list(body.list_name)
         entries = await _beside_the_loop(len(body.entries), partial(_normalise_entries, body.entries, definition))
@@ -248,7 +248,7 @@ class ListsApi:
         if body.dry_run:
             return await self._run_within_limits(key, self._try_adding(scope, definition, entries))
         look_back = self._look_back and can_look_back(definition)
-        modified = await self._store.add_entries(scope, definition, entries, _actor(key), look_back=look_back)
+        modified = await self._store.lists.add(scope, definition, entries, _actor(key), look_back=look_back)
         if isinstance(modified, ListFull):
             return _list_full(modified)
         if isinstance(modified, NotFound):
@@ -256,7 +256,7 @@ class ListsApi:
         return _change_response(modified)
 
     async def _delete(self, key: ApiKey, body: DeleteEntriesRequest, scope: str | None) -> Response | Failure:
-        definition = await self._store.list_definition(scope, body.list_name)
+        definition = await self._store.lists.definition(scope, body.list_name)
         if definition is None:
             return _no_list(body.list_name)
         if len(body.entries) > MAX_ENTRIES:
@@ -264,7 +264,7 @@ class ListsApi:
         keys = await _beside_the_loop(len(body.entries), lambda: [definition.key(text) for text in body.entries])
         if body.dry_run:
             return await self._run_within_limits(key, self._try_deleting(scope, definition, keys))
-        return _change_response(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
+        return _change_response(await self._store.lists.remove(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
         self, scope: str | None, definition: ListDefinition, entries: list[NewEntry]
@@ -287,11 +287,11 @@ class ListsApi:
             return await dry_run
 
     async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
-        infos = tuple(_describe_list(state.definition) for state in await self._store.lists(scope))
+        infos = tuple(_describe_list(state.definition) for state in await self._store.lists.all(scope))
         return JsonResponse(encode_lists(ListsOfScope(infos)))
 
     async def _stream(self, key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
-        if await self._store.list_definition(scope, body.list_name) is None:
+        if await self._store.lists.definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
         return await self._exports.stream(_party(key), scope, body.list_name, EntryLineEncoder())
 

@@ -66,10 +66,12 @@ class ReportsApi:
             if isinstance(body, Failure):
                 return body
             tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-            if refusal := caller.may("messages.report") or await find_tenant_fault(self._store, tenant):
+            if refusal := caller.may("messages.report") or await find_tenant_fault(self._store.tenants, tenant):
                 return refusal
             ggrid = canonical(request.path_params["ggrid"])
-            if ggrid is None or (await self._store.message(ggrid) is None and await self._store.held(ggrid) is None):
+            if ggrid is None or (
+                await self._store.messages.find(ggrid) is None and await self._store.quarantine.find(ggrid) is None
+            ):
                 return NOT_FOUND
             evidence: Evidence | Failure | ClientLeft = NO_EVIDENCE
             if email.size:
@@ -82,7 +84,7 @@ class ReportsApi:
                 return None
             if isinstance(evidence, Failure):
                 return evidence
-        noted = await self._store.report_wrong(
+        noted = await self._store.feedback.report_wrong(
             ggrid, CORRECTIONS[body.should_have_been], caller.actor, tenant, evidence
         )
         if noted is None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from gatepost.api.messages import Timeline, TimelineEvent, TimelineStep
 from gatepost.store.audit import AuditRecord
 from gatepost.store.deliveries import Delivery
-from gatepost.store.message_timeline import Attempt, MessageTimeline
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import Attempt, MessageTimeline
 from gatepost.times import date_time
 
 MAX_NAMED = 5

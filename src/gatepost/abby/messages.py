@@ -52,14 +52,14 @@ from gatepost.ids import canonical
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
 from gatepost.report import FileSeen, Line, Report
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_index import Evidence
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_search import MessageSummary
-from gatepost.store.messages import MessageRecord, Release
+from gatepost.store.message_records import MessageRecord, Release
+from gatepost.store.messages import MessageSummary
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
-from gatepost.store.tenants import TenantStore
+from gatepost.store.tenants import Tenants
 from gatepost.times import date_time, milliseconds
 
 NOT_ON_RECORD = Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
@@ -83,7 +83,7 @@ class MessagesApi:
         if refusal := caller.may("messages.read"):
             return refusal
         ggrid = canonical(request.path_params["ggrid"])
-        record = await self._store.message(ggrid) if ggrid else None
+        record = await self._store.messages.find(ggrid) if ggrid else None
         if record is None:
             return NOT_ON_RECORD
         return JsonResponse(encode_scanning(describe_message(record)))
@@ -100,7 +100,7 @@ class MessagesApi:
             return call
         with call:
             ggrid = canonical(request.path_params["ggrid"])
-            found = await self._store.message_timeline(ggrid) if ggrid else None
+            found = await self._store.messages.timeline(ggrid) if ggrid else None
         if found is None:
             return NOT_ON_RECORD
         return JsonResponse(encode_scanning(describe_timeline(found)))
@@ -125,7 +125,7 @@ class MessagesApi:
         if isinstance(body, Failure):
             return body
         tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-        if refusal := caller.may("messages.search") or await find_tenant_fault(self._store, tenant):
+        if refusal := caller.may("messages.search") or await find_tenant_fault(self._store.tenants, tenant):
             return refusal
         call = self._limits.begin("search", caller.party)
         if isinstance(call, Failure):
@@ -149,7 +149,7 @@ class MessagesApi:
             anywhere=body.anywhere,
             next_hop_id=body.next_hop_id,
         )
-        page = await self._store.search_messages(wanted, body.cursor, body.limit or DEFAULT_PAGE)
+        page = await self._store.messages.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
 
     async def _find_held(self, body: SearchHeldMessagesRequest, tenant: str | None) -> FoundHeldMessages:
@@ -165,13 +165,13 @@ class MessagesApi:
             evidence=_to_evidence(body),
             anywhere=body.anywhere,
         )
-        page = await self._store.search_held(wanted, body.cursor, body.limit or DEFAULT_PAGE)
+        page = await self._store.quarantine.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundHeldMessages(tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached))
 
 
-async def find_tenant_fault(store: TenantStore, tenant: str | None) -> Failure | None:
+async def find_tenant_fault(store: Tenants, tenant: str | None) -> Failure | None:
     """Return the failure where a call names a tenant that does not exist."""
-    if tenant is None or await store.tenant(tenant):
+    if tenant is None or await store.find(tenant):
         return None
     return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {tenant}")
 

@@ -35,7 +35,7 @@ from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody
-from gatepost.store.tenants import TenantStore
+from gatepost.store.tenants import Tenants
 from gatepost.times import date_time
 
 # An IPv6 address that ends in an IPv4 address, all groups written out.
@@ -187,7 +187,7 @@ class ScanApi:
         *,
         authenticator: Authenticator,
         cores: Cores,
-        store: TenantStore,
+        store: Tenants,
         spool: Spool,
         seconds: float,
         observe: OutcomeObserver = ignore_outcome,
@@ -223,7 +223,7 @@ class ScanApi:
         envelope = await self._read(request, body)
         if not isinstance(envelope, Envelope):
             return envelope
-        if envelope.tenant and await self._store.tenant(envelope.tenant) is None:
+        if envelope.tenant and await self._store.find(envelope.tenant) is None:
             return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
         scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "rest")
         return await self._cores.scan(scan, body, ConnectedClient(request.receive), self._seconds)

@@ -27,9 +27,8 @@ import msgspec
 from gatepost.digests.links import DigestLink, sign_link
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.digests import Digest, DigestKey
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.digests import Digest, DigestKey, DigestPreferences
+from gatepost.store.quarantine import HeldMessage
 from gatepost.view.values import ELLIPSIS, escape_line
 
 DEFAULT = "en"

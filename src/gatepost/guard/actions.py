@@ -20,7 +20,7 @@ from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction
 from gatepost.report import Line, Report
 from gatepost.scanning.edits import Cut, Edit, order_edits
 from gatepost.scanning.request import ScanRequest
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.verdict import judge
 
 MAX_PARTS = 100
@@ -43,7 +43,7 @@ class Planned(msgspec.Struct, frozen=True):
 class ActionPlanner:
     """Chooses actions by the policies in force. `tenancy` says whose domain a mailbox is in."""
 
-    def __init__(self, policies: Callable[[], Policies], tenancy: FindsTenants) -> None:
+    def __init__(self, policies: Callable[[], Policies], tenancy: Tenancy) -> None:
         self._policies, self._tenancy = policies, tenancy
 
     async def plan(self, request: ScanRequest, size: int, report: Report, find_parts: FindsParts) -> Planned:

@@ -6,7 +6,7 @@ in what is held, not in what was done here.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
 import structlog
@@ -21,8 +21,8 @@ from gatepost.metrics import Timed
 from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition, Load
 from gatepost.store.engine import StoreCounters
-from gatepost.store.held_mail import HeldMailStore
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import QuarantineRecords
 from gatepost.workers.fair_queue import QueueCounters
 from gatepost.workers.jobs import PoolCounters
 
@@ -41,10 +41,6 @@ class CountsDns(Protocol):
     def counters(self) -> DnsCounters: ...
 
 
-class CountsStore(Protocol):
-    def counters(self) -> StoreCounters: ...
-
-
 class GuardMetrics(Collector):
     """The metrics of one core; register it in the registry that `/metrics` reads."""
 
@@ -53,7 +49,7 @@ class GuardMetrics(Collector):
         admission: CountsAdmission,
         pool: CountsPool,
         resolver: CountsDns,
-        store: CountsStore,
+        store: Callable[[], StoreCounters],
         condition: Condition | None = None,
     ) -> None:
         self._condition = condition or Condition()
@@ -69,7 +65,7 @@ class GuardMetrics(Collector):
         yield from self._admission_metrics()
         yield from self._worker_metrics()
         yield from self._dns_metrics()
-        kept = self._store.counters()
+        kept = self._store()
         yield _counter("gatepost_store_changes", "Changes kept in storage", kept.changes)
         yield _counter("gatepost_store_commits", "Commits that held them", kept.commits)
         yield _counter("gatepost_store_failures", "Commits that failed", kept.failures)
@@ -177,8 +173,8 @@ log = structlog.get_logger("gatepost.guard")
 class QuarantineMetrics(Collector):
     """The metrics of one quarantine; it reads the database from `start` to `stop`."""
 
-    def __init__(self, store: HeldMailStore, max_size: int | None) -> None:
-        self._store, self._max_size = store, max_size
+    def __init__(self, quarantine: QuarantineRecords, max_size: int | None) -> None:
+        self._quarantine, self._max_size = quarantine, max_size
         self._events: Counter[Event] = Counter()
         self._totals: tuple[int, int] | None = None
         self._refreshing = PeriodicWork(self.refresh, REFRESH_SECONDS, "held mail could not be counted", log)
@@ -189,7 +185,7 @@ class QuarantineMetrics(Collector):
 
     async def refresh(self) -> None:
         """Ask the database how much is held."""
-        self._totals = await self._store.held_totals()
+        self._totals = await self._quarantine.totals()
 
     def start(self) -> None:
         """Refresh now and every `REFRESH_SECONDS`."""

@@ -34,8 +34,8 @@ from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
-from gatepost.store.header_sections import HEAD_BYTES, cut_header
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.record_packing import HEAD_BYTES, cut_header
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, Slot
@@ -230,9 +230,11 @@ class Guard:
             slot = await self._queue.wait(tenant, id_order(request.ggrid), body.size, (gone, self._stop_begun))
         finally:
             gone.cancel()
-        if slot is None:
-            return Full(self.load()) if self._stop_begun.done() else ClientLeft()
-        return slot
+        if not self._stop_begun.done():
+            return slot or ClientLeft()
+        if slot is not None:  # given while the stop began, which waits for nothing that starts now
+            slot.leave()
+        return Full(self.load())
 
     @contextmanager
     def _processing(self, slot: Slot) -> Iterator[None]:
@@ -341,7 +343,7 @@ class Guard:
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.
-            return await self._store.record_message(record)
+            return await self._store.messages.record(record)
         except StorageError:
             log.error("result could not be kept", ggrid=request.ggrid)
             raise
@@ -349,6 +351,6 @@ class Guard:
     async def _purge(self) -> None:
         moment = int(self._clock() * 1_000)
         before = moment - self._settings.history.retention * DAY_MILLISECONDS
-        limits = await self._store.retention_limits("history", moment)
-        if deleted := await self._store.purge_messages(before, limits):
+        limits = await self._store.tenants.retention_limits("history", moment)
+        if deleted := await self._store.messages.purge(before, limits):
             log.info("history purged", count=deleted)

@@ -21,7 +21,7 @@ from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.store.alert_definitions import AlertDefinition
+from gatepost.store.alerts import AlertDefinition
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
@@ -65,7 +65,7 @@ class WebAlerts:
     async def look(self, store: Store) -> None:
         """Look once."""
         try:
-            alerts = await store.alert_definitions()
+            alerts = await store.alerts.all()
         except StorageError:
             return
         if alerts != self._alerts:

@@ -107,7 +107,7 @@ class Generations(Collector):
         stack, registry = AsyncExitStack(), CollectorRegistry()
         try:
             files = await asyncio.to_thread(load_policies, plan.settings.policy, plan.settings.plugins)
-            policies = PoliciesInForce(files, self._shared.store)
+            policies = PoliciesInForce(files, self._shared.store.own_rules)
             stack.push_async_callback(policies.stop)
             await policies.start()
             shared = msgspec.structs.replace(self._shared, policies=policies, registry=registry)
@@ -164,7 +164,7 @@ class Generations(Collector):
         if plan.abby:
             from gatepost.service.api_service import build_api
 
-            generation.api = build_api(plan, plan.abby, shared, core.own if core else None)
+            generation.api = build_api(plan, plan.abby, shared, core)
             generation.apps["abby"] = generation.api.app
         generation.schedules = build_schedules(plan, shared, core.routing if core else None)
         for schedule in generation.schedules:

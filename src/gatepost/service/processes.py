@@ -87,13 +87,13 @@ def run_front(
         raise StartError(str(fault)) from None
 
 
-def run_writer(file: Path, data_folder: Path, listening: socket.socket, control: socket.socket) -> None:
+def run_writer(file: Path, listening: socket.socket, control: socket.socket) -> None:
     """Write for all fronts until the parent has closed the control socket and the last front has left."""
     # Fronts that finish their requests need it: a signal to all processes of a service must not end it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
-        server = WriterServer(file, data_folder, listening, control)
+        server = WriterServer(file, listening, control)
     except StorageError as fault:
         raise StartError(str(fault)) from None
     control.send(READY)
@@ -363,7 +363,7 @@ def run_node(plan: Plan, bound: Bound, fronts: int, started: OnStart) -> bool:
             for number in range(fronts)
         }
         if file and writing:
-            runs[WRITER] = lambda plan, control: run_writer(file, plan.data.path, writing, control)
+            runs[WRITER] = lambda _plan, control: run_writer(file, writing, control)
         node = _Node(plan, runs, cells, lambda: release_ports(bound))
         stack.callback(node.close)
         node.run()
@@ -513,11 +513,11 @@ class _Node:
         self._stopping += 1
         name = signal.Signals(number).name
         if self._stopping > 1:
-            log.warning("stopped at once", signal=name)
+            log.warning("service stopped at once", signal=name)
             for child in self._children.values():
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
             os._exit(128 + number)
-        log.info("stopping", signal=name)
+        log.info("service stopping", signal=name)
         systemd.notify_stopping()
         self._stop_fronts()
 
@@ -538,7 +538,7 @@ class _Node:
         if words == READY:
             child.is_ready = True
         elif words == RESTART and not self._stopping:
-            log.info("restarting")
+            log.info("service restarting")
             self.restarts, self._stopping = True, 1
             self._stop_fronts()
         elif self._reload.handle(child.number, words):

@@ -66,11 +66,11 @@ def read_again(plan: Plan, folder: Path | None = None) -> ReadFiles:
     changed: list[str] = []
     waiting: list[str] = []
     if guard and plan.guard:
-        guard, found = keep_restart_keys("guard.yml", plan.guard, guard)
+        guard, found = keep_restart_keys(plan.guard, guard)
         waiting += [f"guard.yml {key}" for key in found]
         changed += [f"guard.yml {key}" for key in list_changes(plan.guard, guard)]
     if abby and plan.abby:
-        abby, found = keep_restart_keys("abby.yml", plan.abby, abby)
+        abby, found = keep_restart_keys(plan.abby, abby)
         waiting += [f"abby.yml {key}" for key in found]
         changed += [f"abby.yml {key}" for key in list_changes(plan.abby, abby)]
     fresh = msgspec.structs.replace(plan, guard=guard, abby=abby, config=folder)

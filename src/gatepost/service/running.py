@@ -147,7 +147,7 @@ def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeSt
 async def _encrypt_second_factors(store: Store) -> None:
     """Encrypt what an older version stored in clear. Mail is served also if the key is missing; the log says so."""
     try:
-        if count := await store.encrypt_totp_secrets():
+        if count := await store.second_factors.encrypt_totp_secrets():
             log.info("second factors encrypted", count=count)
     except StorageError as fault:
         log.error("second factors not encrypted", reason=str(fault))
@@ -204,9 +204,9 @@ async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, 
 
 def _handle_signal(stop: asyncio.Event, number: int) -> None:
     if stop.is_set():
-        log.warning("stopped at once", signal=signal.Signals(number).name)
+        log.warning("service stopped at once", signal=signal.Signals(number).name)
         os._exit(128 + number)
-    log.info("stopping", signal=signal.Signals(number).name)
+    log.info("service stopping", signal=signal.Signals(number).name)
     systemd.notify_stopping()
     stop.set()
 

@@ -29,9 +29,8 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
 from gatepost.store.digests import DigestRun
 from gatepost.store.feeds import FeedState
-from gatepost.store.learnt_models import LearningRun
+from gatepost.store.learning import LearningRun, PoolSummary
 from gatepost.store.store import Store
-from gatepost.store.training_pools import PoolSummary
 from gatepost.times import now
 
 # What is kept of the output of a command; more is read and dropped.
@@ -102,7 +101,7 @@ async def load_web_feeds(
     """Return the feeds of the web interface, and why some of them cannot be run; `paused` ones only where they are
     asked for. A feed of the files wins over one of the same name."""
     feeds, faults = [], {}
-    for definition in await store.feed_definitions():
+    for definition in await store.feeds.definitions():
         if definition.name in of_files or (definition.paused and not paused):
             continue
         try:
@@ -178,7 +177,7 @@ class FeedSchedule(Schedule):
         self._feeds = {feed.name: feed for feed in (*self._of_files.values(), *feeds) if feed.is_scheduled}
 
     async def _load_states(self) -> None:
-        self._states = {state.name: state for state in await self._store.feed_states()}
+        self._states = {state.name: state for state in await self._store.feeds.states()}
 
     async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
         command = ("feeds", "run", feed.name, *(("--scheduled",) if only_due else ()))
@@ -186,7 +185,7 @@ class FeedSchedule(Schedule):
         await self._report(feed, await run_command(*command, config=self._config, data=self._data, seconds=seconds))
 
     async def _report(self, feed: FeedSettings, ended: CommandResult) -> None:
-        record = (await self._store.feed_state(feed.name)).record
+        record = (await self._store.feeds.state(feed.name)).record
         before = self._states.get(feed.name, FeedState(feed.name)).record
         if record.finished == before.finished:
             # The child ended before it had an outcome, or another node runs the feed.
@@ -230,7 +229,7 @@ class LookBackSchedule(Schedule):
 
     async def look(self) -> None:
         """Look back for the calls that wait, if there are any."""
-        self._waiting = await self._store.waiting_look_backs()
+        self._waiting = await self._store.look_backs.waiting()
         if not self._waiting:
             return
         command = ("lists", "look-back")
@@ -279,13 +278,13 @@ class LearningSchedule(Schedule):
 
     async def look(self) -> None:
         """Train the pools that are due, and forget reports that are too old."""
-        self._pools = await self._store.training_pools()
-        self._models = len(await self._store.current_models())
-        runs = {run.tenant: run for run in await self._store.learning_runs()}
+        self._pools = await self._store.learning.pools()
+        self._models = len(await self._store.learning.current_models())
+        runs = {run.tenant: run for run in await self._store.learning.runs()}
         for pool in self._pools:
             if is_training_due(pool, runs.get(pool.tenant), now()):
                 await self._run(pool.tenant)
-        await self._store.purge_reports(now() - self._settings.retention * DAY)
+        await self._store.learning.purge_reports(now() - self._settings.retention * DAY)
 
     async def _run(self, tenant: str | None) -> None:
         command = ("learn", "now", "--scheduled", *(("--tenant", tenant) if tenant else ()))
@@ -314,7 +313,7 @@ def build_sender(settings: GuardSettings, store: Store, routing: Routing) -> Dig
     if settings.public_url is None:
         return None
     sender = settings.digests.sender or f"postmaster@{hostname(settings)}"
-    tenancy = Tenancy(settings.tenants, store)
+    tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
     return DigestSender(store, routing, tenancy, settings.digests, settings.public_url, sender, settings.tenants)
 
 
@@ -337,7 +336,7 @@ class DigestSchedule(Schedule):
 
     async def look(self) -> None:
         """Look at every scope once, and send what is to be sent."""
-        enabled = {each.scope for each in await self._store.digest_scopes() if each.preferences.enabled}
+        enabled = {each.scope for each in await self._store.digests.scopes() if each.preferences.enabled}
         if not enabled:
             return
         if self._sender is None:
@@ -345,8 +344,8 @@ class DigestSchedule(Schedule):
                 self._log.warning("digests cannot be sent: guard.yml needs publicUrl and delivery.nextHop")
             self._warned = True
             return
-        runs = [run for run in await self._store.digest_runs() if run.scope in enabled]
-        self._waiting = sum([(await self._store.digest_counts(run.scope)).waiting for run in runs])
+        runs = [run for run in await self._store.digests.runs() if run.scope in enabled]
+        self._waiting = sum([(await self._store.digests.counts(run.scope)).waiting for run in runs])
         for run in runs:
             if await self._is_due(run):
                 await self._run(self._sender, run.scope)
@@ -360,7 +359,7 @@ class DigestSchedule(Schedule):
             return True
         if run.record.is_cut and moment - run.record.finished < DIGEST_REST_MILLISECONDS:
             return False
-        return bool(await self._store.waiting_digests(run.scope, 1))
+        return bool(await self._store.digests.waiting(run.scope, 1))
 
     async def _run(self, sender: DigestSender, scope: str | None) -> None:
         record = await sender.run(scope)

@@ -26,7 +26,7 @@ from gatepost.auth.signing import PrivateKey, SigningKey, hash_body, make_arc_se
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
 from gatepost.report import Report
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER, split_header
 
 # RFC 8301 section 3.2: at least 1024 bits, better 2048; keys of more than 4096 are not accepted everywhere.
@@ -132,7 +132,7 @@ class Signer:
         self,
         keys: SigningKeys,
         hostname: str,
-        tenancy: FindsTenants,
+        tenancy: Tenancy,
         *,
         signs_changed: bool = False,
         seal_key: KeyFile | None = None,

@@ -29,12 +29,11 @@ from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert
 from gatepost.settings.sign_in import SignInSettings
-from gatepost.store.feed_definitions import FeedDefinition
-from gatepost.store.quarantine_flow import QuarantineFlow
+from gatepost.store.feeds import FeedDefinition
+from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-from gatepost.store.top_values import TopValues
-from gatepost.store.traffic import TrafficBucket
+from gatepost.store.traffic import TopValues, TrafficBucket
 from gatepost.store.users import User
 from gatepost.web.bulk_work import BulkWork
 from gatepost.web.configuration import Publisher
@@ -223,6 +222,6 @@ class Scopes(msgspec.Struct, frozen=True):
 async def find_scopes(context: WebContext, request: SignedInRequest) -> Scopes:
     """Return every scope, or only the user's own tenant where the user belongs to one."""
     if request.user.tenant:
-        own = await context.store.tenant(request.user.tenant)
+        own = await context.store.tenants.find(request.user.tenant)
         return Scopes((own,) if own else (), has_all_tenants=False)
-    return Scopes(await context.store.tenants(), has_all_tenants=True)
+    return Scopes(await context.store.tenants.all(), has_all_tenants=True)

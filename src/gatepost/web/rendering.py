@@ -95,11 +95,11 @@ class SlowChecks:
 
 
 async def _find_trouble(store: Store, now: int) -> HealthNote | None:
-    for node in await store.node_records():
+    for node in await store.publishing.nodes():
         health = node.health(now)
         if health in ("silent", "failed"):
             return HealthNote("warn", f"The node {node.name} is {health}.", "/nodes")
-    for feed in await store.feed_states():
+    for feed in await store.feeds.states():
         if feed.record.result == "failed":
             return HealthNote("warn", f"The feed {feed.name} could not be read.", "/feeds")
     return None

@@ -240,7 +240,7 @@ async def find_session(context: WebContext, request: Request, *, is_use: bool = 
     digest = read_cookie(request)
     if digest is None:
         return None
-    session = await context.store.session(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use)
+    session = await context.store.sessions.find(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use)
     return session if session and context.sign_in.accepts(session.user) else None
 
 

@@ -20,9 +20,8 @@ from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import LARGE, ReadyJobs, RecentTenants
-from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoolCounters, Reason, Snapshot, SnapshotName
+from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoisonMemory, PoolCounters, Reason, Snapshot, SnapshotName
 from gatepost.workers.loader_client import WorkerFiles
-from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import JUDGE, Frame, FrameError
 from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY

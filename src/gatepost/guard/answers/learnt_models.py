@@ -12,7 +12,7 @@ import structlog
 
 from gatepost.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
-from gatepost.store.learnt_models import LearntModelStore
+from gatepost.store.learning import Learning
 from gatepost.workers.jobs import EMPTY, Snapshot
 
 POLL_SECONDS = 2.0
@@ -26,7 +26,7 @@ _MODEL = msgspec.msgpack.Decoder(dict[str, Any])
 class LearntModelSnapshots:
     """The current learnt models of a deployment, packed by tenant."""
 
-    def __init__(self, store: LearntModelStore, poll: float = POLL_SECONDS) -> None:
+    def __init__(self, store: Learning, poll: float = POLL_SECONDS) -> None:
         self._store = store
         self._current: dict[str, int] = {}
         self._cached: dict[str, Snapshot] = {}

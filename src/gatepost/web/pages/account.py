@@ -22,8 +22,8 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.store.errors import NotFound
-from gatepost.store.security_keys import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
-from gatepost.store.sign_in_attempts import session_source
+from gatepost.store.second_factors import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
+from gatepost.store.sessions import session_source
 from gatepost.store.users import Credentials
 from gatepost.web import credentials, second_factors
 from gatepost.web.context import WebContext
@@ -71,7 +71,7 @@ def describe_browser(agent: str) -> str:
 
 async def sign_out(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End the session of the request."""
-    await context.store.end_session(request.session.id, request.actor, request.user.uid)
+    await context.store.sessions.end(request.session.id, request.actor, request.user.uid)
     return clear_cookie(redirect("/sign-in?out=1" if request.user.external else "/sign-in", notice="signed-out"))
 
 
@@ -93,7 +93,7 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
         fault = await find_proof_fault(context, request, needs_code=False)
     if fault:
         return html_response(await render_account(context, request, fault=fault), 400)
-    await context.store.set_password(
+    await context.store.users.set_password(
         request.user.uid,
         await context.passwords.hash(wanted),
         request.actor,
@@ -141,7 +141,7 @@ async def renew_recovery_codes(context: WebContext, request: SignedInRequest) ->
     if fault := await find_proof_fault(context, request, needs_code=True):
         return html_response(await render_account(context, request, fault=fault), 400)
     codes = credentials.new_recovery_codes()
-    await context.store.renew_recovery_codes(request.user.uid, hash_codes(request, codes), request.actor)
+    await context.store.second_factors.renew_recovery_codes(request.user.uid, hash_codes(request, codes), request.actor)
     return html_response(await render_codes(context, request, codes))
 
 
@@ -178,7 +178,7 @@ async def _set_totp(
     context: WebContext, request: SignedInRequest, secret: str | None, step: int = 0, codes: tuple[str, ...] = ()
 ) -> None:
     """Set the second factor and end all other sessions, which began without it or with another one."""
-    await context.store.set_totp(
+    await context.store.second_factors.set_totp(
         request.user.uid,
         secret,
         request.actor,
@@ -195,33 +195,33 @@ async def set_time_zone(context: WebContext, request: SignedInRequest) -> Respon
     if name not in zone_names():
         fault = "This time zone is not known; nothing was changed."
         return html_response(await render_account(context, request, fault=fault), 400)
-    await context.store.set_zone(request.user.uid, "" if name == UTC_NAME else name)
+    await context.store.users.set_zone(request.user.uid, "" if name == UTC_NAME else name)
     return redirect("/account", notice="zone")
 
 
 async def end_session(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End one session of the user."""
-    await context.store.end_session(request.path_part("id"), request.actor, request.user.uid)
+    await context.store.sessions.end(request.path_part("id"), request.actor, request.user.uid)
     return redirect("/account", notice="session-ended")
 
 
 async def end_other_sessions(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """End all sessions of the user except this one."""
-    await context.store.end_sessions(request.user.uid, request.actor, keep=request.session.id)
+    await context.store.sessions.end_all(request.user.uid, request.actor, keep=request.session.id)
     return redirect("/account", notice="sessions-ended")
 
 
 async def find_proof_fault(context: WebContext, request: SignedInRequest, *, needs_code: bool) -> str:
     """Return what is wrong with the password, and the code or key, that came with a form; "" if they are right. The
     attempt is taken before it is checked, and given back if it was right."""
-    found = await context.store.credentials(request.user.name)
+    found = await context.store.users.credentials(request.user.name)
     if found is None:
         return WRONG_PASSWORD
     source = session_source(request.session.id)
     async with context.passwords.queue(request.http.is_disconnected) as place:
         if place != "ready":
             return BUSY
-        attempt = await context.store.take_attempt(found.user.uid, source, context.now())
+        attempt = await context.store.sessions.take_attempt(found.user.uid, source, context.now())
         if attempt is None:
             return LOCKED
         if not await context.passwords.verify(found.password, request.form.raw_text("password")):
@@ -229,7 +229,7 @@ async def find_proof_fault(context: WebContext, request: SignedInRequest, *, nee
             return WRONG_PASSWORD
     if needs_code and found.user.has_second_factor and (fault := await _find_factor_fault(context, request, found)):
         return fault
-    await context.store.give_back_attempt(attempt)
+    await context.store.sessions.give_back_attempt(attempt)
     return ""
 
 
@@ -258,13 +258,13 @@ async def render_account(context: WebContext, request: SignedInRequest, *, fault
         fault=fault,
         needs_second_factor=context.sign_in.needs_second_factor(user),
         need=context.sign_in.describe_need(user),
-        codes_left=await context.store.count_recovery_codes(user.uid) if user.has_second_factor else 0,
-        keys=await context.store.security_keys(user.uid) if user.keys else (),
+        codes_left=await context.store.second_factors.count_recovery_codes(user.uid) if user.has_second_factor else 0,
+        keys=await context.store.second_factors.security_keys(user.uid) if user.keys else (),
         most_keys=MAX_KEYS,
         second=await find_second_factors(context, request.http, user),
         secret=secret,
         picture=credentials.totp_qr_code(secret, request.user.name) if secret else None,
-        sessions=await context.store.sessions(request.user.uid, context.now()),
+        sessions=await context.store.sessions.of_user(request.user.uid, context.now()),
         describe_browser=describe_browser,
         zones=zone_names(),
     )
@@ -281,7 +281,7 @@ NO_KEY = Failure(INVALID_REQUEST, "you have no security key that can be used at 
 async def begin_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Take the proofs of who asks, and show the page on which the new key is touched."""
     name, party = request.form.text("name", MAX_KEY_NAME), relying_party(context, request.http)
-    keys = await context.store.security_keys(request.user.uid)
+    keys = await context.store.second_factors.security_keys(request.user.uid)
     if not name or not name.isprintable():
         fault = NO_NAME
     elif party is None:
@@ -294,7 +294,7 @@ async def begin_key(context: WebContext, request: SignedInRequest) -> Response |
         return html_response(await render_account(context, request, fault=fault), 400)
     challenge = second_factors.new_challenge()
     until = context.now() + second_factors.CHALLENGE_MILLISECONDS
-    await context.store.set_challenge(request.session.id, "add", challenge, until)
+    await context.store.second_factors.set_challenge(request.session.id, "add", challenge, until)
     page = await context.renderer.render_in_turns(
         "security-key.html",
         request,
@@ -310,7 +310,7 @@ async def begin_key(context: WebContext, request: SignedInRequest) -> Response |
 async def add_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Add the key that an authenticator has made. With the first second factor come recovery codes, which are shown in
     this response only."""
-    challenge = await context.store.take_challenge(request.session.id, "add", context.now())
+    challenge = await context.store.second_factors.take_challenge(request.session.id, "add", context.now())
     party, name = relying_party(context, request.http), request.form.text("name", MAX_KEY_NAME)
     if not challenge or party is None or not name or not name.isprintable():
         return html_response(await render_account(context, request, fault=NOT_MADE), 400)
@@ -319,7 +319,7 @@ async def add_key(context: WebContext, request: SignedInRequest) -> Response | F
         log.warning("a new security key was refused", user=request.user.name, reason=made.reason)
         return html_response(await render_account(context, request, fault=NOT_MADE), 400)
     codes = () if request.user.has_second_factor else credentials.new_recovery_codes()
-    added = await context.store.add_security_key(
+    added = await context.store.second_factors.add_security_key(
         request.user.uid,
         second_factors.with_name(made, name),
         request.actor,
@@ -339,7 +339,7 @@ async def add_key(context: WebContext, request: SignedInRequest) -> Response | F
 
 async def remove_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Remove a key; this needs a second factor, which may be the key itself."""
-    keys = await context.store.security_keys(request.user.uid)
+    keys = await context.store.second_factors.security_keys(request.user.uid)
     if request.path_part("id") not in {key.id for key in keys}:
         return NOT_VISIBLE
     is_last = len(keys) == 1 and not request.user.totp
@@ -347,7 +347,7 @@ async def remove_key(context: WebContext, request: SignedInRequest) -> Response 
         return html_response(await render_account(context, request, fault=NEEDED), 403)
     if fault := await find_proof_fault(context, request, needs_code=True):
         return html_response(await render_account(context, request, fault=fault), 400)
-    removed = await context.store.remove_security_key(
+    removed = await context.store.second_factors.remove_security_key(
         request.user.uid,
         request.path_part("id"),
         request.actor,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.settings.events import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAlert, WebAlertError, build_alert
 from gatepost.settings.values import hide_path
-from gatepost.store.alert_definitions import AlertDefinition
+from gatepost.store.alerts import AlertDefinition
 from gatepost.web.context import WebContext
 from gatepost.web.forms import Form
 from gatepost.web.page_responses import html_response, redirect
@@ -94,7 +94,7 @@ async def save_alert(context: WebContext, request: SignedInRequest) -> Response 
         mistakes += [f"{LABELS.get(field, field)} {sentence}" for field, sentence in fault.mistakes]
     if mistakes:
         return html_response(await _render_form(context, request, form, mistakes), 400)
-    saved = await context.store.put_alert_definition(form.name, form.alert, form.seen, request.actor)
+    saved = await context.store.alerts.put(form.name, form.alert, form.seen, request.actor)
     if isinstance(saved, str):
         return html_response(await _render_form(context, request, form, [REFUSALS[saved]]), 409)
     return redirect("/alerts", notice="alert-saved")
@@ -102,7 +102,7 @@ async def save_alert(context: WebContext, request: SignedInRequest) -> Response 
 
 async def delete_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Delete an alert."""
-    refused = await context.store.delete_alert_definition(request.form.text("name", MAX_NAME), request.actor)
+    refused = await context.store.alerts.delete(request.form.text("name", MAX_NAME), request.actor)
     return NO_ALERT if refused else redirect("/alerts", notice="alert-deleted")
 
 
@@ -112,14 +112,14 @@ async def test_alert(context: WebContext, request: SignedInRequest) -> Response 
     send = context.installation.test_alert
     if found is None or send is None:
         return NO_ALERT
-    await context.store.note("system.testEvent", request.actor, sample=[found.name])
+    await context.store.audit.note("system.testEvent", request.actor, sample=[found.name])
     async with context.examining:
         fault = await asyncio.to_thread(send, found.alert)
     return html_response(await _render_alerts(context, request, tried=(found.name, fault)))
 
 
 async def _find(context: WebContext, name: str) -> AlertDefinition | None:
-    return next((each for each in await context.store.alert_definitions() if each.name == name), None)
+    return next((each for each in await context.store.alerts.all() if each.name == name), None)
 
 
 def _read_form(form: Form) -> AlertForm:
@@ -147,7 +147,7 @@ async def _render_alerts(context: WebContext, request: SignedInRequest, *, tried
         # The path of an address may be its only secret.
         alerts=[
             (each, each.alert.url if may_know else hide_path(each.alert.url) if each.alert.url else "")
-            for each in await context.store.alert_definitions()
+            for each in await context.store.alerts.all()
         ],
         of_files=of_files,
         can_test=context.installation.test_alert is not None,

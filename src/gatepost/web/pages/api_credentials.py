@@ -18,10 +18,9 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical, new_id
 from gatepost.settings.keys import TokenPermission
-from gatepost.store.api_keys import ApiKey
+from gatepost.store.api_keys import ApiKey, TokenUse
 from gatepost.store.errors import NotFound, TenantFull
 from gatepost.store.publishing import VersionContent
-from gatepost.store.token_uses import TokenUse
 from gatepost.times import date_time
 from gatepost.web.configuration import Publisher
 from gatepost.web.context import Scopes, WebContext, find_scopes
@@ -53,7 +52,7 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
     fault = expires.message if isinstance(expires, Failure) else "" if name else "enter a name"
     if fault or isinstance(expires, Failure):
         return html_response(await _render_keys(context, request, fault=fault), 400)
-    created = await context.store.create_api_key(
+    created = await context.store.api_keys.create(
         name, scope, form.has("read-only"), expires, request.actor, key_id=stated
     )
     if isinstance(created, NotFound) and created.what == "form":
@@ -68,10 +67,10 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
 
 async def revoke_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Revoke a key."""
-    keys = await context.store.api_keys(request.user.tenant)
+    keys = await context.store.api_keys.all(request.user.tenant)
     if not any(key.id == request.path_part("id") for key in keys):
         return NOT_VISIBLE
-    await context.store.revoke_api_key(request.path_part("id"), request.actor)
+    await context.store.api_keys.revoke(request.path_part("id"), request.actor)
     return redirect("/keys", notice="key-revoked")
 
 
@@ -79,7 +78,9 @@ async def _render_keys(
     context: WebContext, request: SignedInRequest, *, secret: str = "", created: ApiKey | None = None, fault: str = ""
 ) -> str:
     scopes: Scopes = await find_scopes(context, request)
-    keys = sorted(await context.store.api_keys(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created))
+    keys = sorted(
+        await context.store.api_keys.all(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created)
+    )
     return await context.renderer.render_in_turns(
         "keys.html",
         request,
@@ -174,7 +175,7 @@ async def _publish(
     if faults:
         return f"the version would have a fault: {faults[0]}"
     digest = publisher.digest(content)
-    if not await context.store.publish_over(running.number, content, digest, reason, request.actor):
+    if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return "another version was published meanwhile; try again"
     return ""
 
@@ -203,7 +204,7 @@ async def _render(
     fault: str = "",
     created: tuple[str, str] | None = None,
 ) -> Response:
-    running, uses = await find_running(context, publisher), await context.store.token_uses()
+    running, uses = await find_running(context, publisher), await context.store.api_keys.token_uses()
     page = await context.renderer.render_in_turns(
         "tokens.html",
         request,

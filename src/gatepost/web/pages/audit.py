@@ -75,7 +75,7 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Res
     query, wanted = request.query, _parse_filter(context, request)
     if isinstance(wanted, Failure):
         return wanted
-    page = await context.store.audit_page(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
+    page = await context.store.audit.page(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
     return html_response(
         await context.renderer.render_in_turns(
             "audit.html",
@@ -99,7 +99,7 @@ async def _find_subjects(
     if not request.may("messages.read"):
         return {}
     named = (text for record in records for text in record.sample[:3] if link_of(text, record.action))
-    lines = await context.store.message_lines(tuple(named))
+    lines = await context.store.messages.lines(tuple(named))
     return {line.ggrid: line.subject or "(no subject)" for line in lines if request.user.tenant in (None, line.tenant)}
 
 
@@ -124,7 +124,7 @@ async def show_record(context: WebContext, request: SignedInRequest) -> Response
     number = request.path_part("number")
     if not (number.isascii() and number.isdigit()) or len(number) > 18:
         return NOT_VISIBLE
-    found = await context.store.audit_changes(int(number))
+    found = await context.store.audit.changes(int(number))
     if found is None or (request.user.tenant and found[0].scope != request.user.tenant):
         return NOT_VISIBLE
     page = await context.renderer.render_in_turns(
@@ -149,13 +149,13 @@ async def export_audit_trail(context: WebContext, request: SignedInRequest) -> R
     rows: list[AuditRecord] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
-        page = await context.store.audit_page(wanted, before, EXPORT_PAGE)
+        page = await context.store.audit.page(wanted, before, EXPORT_PAGE)
         rows += page.rows
         before = page.next
         if before is None or page.reached is not None:
             break
     rows = rows[:MAX_EXPORTED]
-    await context.store.note(
+    await context.store.audit.note(
         "audit.export", request.actor, request.user.tenant, count=len(rows), sample=[request.http.url.query]
     )
     return await export_rows("audit", kind, COLUMNS, rows, _values)
@@ -173,7 +173,7 @@ async def show_list_history(context: WebContext, request: SignedInRequest) -> Re
         return scoped_list
     wanted = AuditFilter(scope=scoped_list.scope or "", list=scoped_list.definition.name)
     before = request.query.text("before", 200) or None
-    page = await context.store.audit_page(wanted, before, ROWS_ON_A_PAGE)
+    page = await context.store.audit.page(wanted, before, ROWS_ON_A_PAGE)
     return html_response(
         await context.renderer.render_in_turns(
             "lists-history.html", request, here="/lists", scoped_list=scoped_list, page=page, actions=LIST_ACTIONS

@@ -16,8 +16,7 @@ from gatepost.rejudge.dry_run import try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.rejudge.replay import Comparison
 from gatepost.settings.faults import ConfigError, Fault
-from gatepost.store.config_drafts import ConfigDraft, DraftContent
-from gatepost.store.publishing import Version, VersionContent
+from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent
 from gatepost.web.configuration import (
     DEPLOYMENT,
     MAX_POLICY,
@@ -63,8 +62,8 @@ class Trial(msgspec.Struct, frozen=True):
 
 async def find_running(context: WebContext, publisher: Publisher) -> Running:
     """Return what is running now."""
-    rollout = await context.store.rollout()
-    version = await context.store.find_version(rollout.wanted) if rollout.wanted else None
+    rollout = await context.store.publishing.rollout()
+    version = await context.store.publishing.find(rollout.wanted) if rollout.wanted else None
     if version:
         return Running(rollout.wanted, version.content)
     try:
@@ -97,17 +96,19 @@ async def save_draft(context: WebContext, request: SignedInRequest) -> Response 
         if f"policy {uid}" in form.fields and (typed := _read_text(form.raw_text(f"policy {uid}"))) != _read_text(text)
     }
     draft = DraftContent(settings, policies)
-    if not await context.store.put_config_draft(draft, running.number, _number(form.text("revision")), request.actor):
+    if not await context.store.publishing.put_draft(
+        draft, running.number, _number(form.text("revision")), request.actor
+    ):
         return redirect("/configuration", notice="draft-changed")
     return redirect("/configuration", notice="draft-saved")
 
 
 async def try_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Judge the last messages again with the policies of the draft. Nothing is changed."""
-    publisher, draft = context.installation.publisher, await context.store.config_draft()
+    publisher, draft = context.installation.publisher, await context.store.publishing.draft()
     if publisher is None or draft is None:
         return redirect("/configuration")
-    await context.store.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
+    await context.store.audit.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
     running = await find_running(context, publisher)
     content, _ = apply_draft(running.content, draft.content)
     return await _render(context, request, publisher, trial=await _try(context, content))
@@ -120,21 +121,21 @@ async def _try(context: WebContext, content: VersionContent) -> Trial:
             files = await asyncio.to_thread(build_policies, content)
     except PolicyError as fault:
         return Trial(mistakes=tuple(str(fault).splitlines()[:50]))
-    other = await with_stored_rules(files, context.store)
+    other = await with_stored_rules(files, context.store.own_rules)
     considered, flips = await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
     return Trial(considered, tuple(flips))
 
 
 async def discard_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Delete the draft."""
-    if not await context.store.discard_config_draft(_number(request.form.text("revision")), request.actor):
+    if not await context.store.publishing.discard_draft(_number(request.form.text("revision")), request.actor):
         return redirect("/configuration", notice="draft-changed")
     return redirect("/configuration", notice="draft-discarded")
 
 
 async def publish_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Publish the draft as the next version, if it is right and still what was shown."""
-    publisher, draft = context.installation.publisher, await context.store.config_draft()
+    publisher, draft = context.installation.publisher, await context.store.publishing.draft()
     if publisher is None:
         return NOT_HERE
     running = await find_running(context, publisher)
@@ -149,9 +150,9 @@ async def publish_draft(context: WebContext, request: SignedInRequest) -> Respon
     if faults:
         return await _render(context, request, publisher, fault="the draft has faults, which are named below")
     digest = publisher.digest(content)
-    if not await context.store.publish_over(running.number, content, digest, reason, request.actor):
+    if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return redirect("/configuration", notice="draft-changed")
-    await context.store.discard_config_draft(draft.revision, request.actor)
+    await context.store.publishing.discard_draft(draft.revision, request.actor)
     return redirect("/configuration", notice="published")
 
 
@@ -180,7 +181,7 @@ async def roll_back(context: WebContext, request: SignedInRequest) -> Response |
         return NO_VERSION
     number, running = version.info.number, _number(request.form.text("running"))
     reason = request.form.text("reason", MAX_REASON) or f"back to version {number}"
-    if not await context.store.publish_over(
+    if not await context.store.publishing.publish_over(
         running, version.content, version.info.digest, reason, request.actor, number
     ):
         return redirect("/configuration", notice="draft-changed")
@@ -189,7 +190,7 @@ async def roll_back(context: WebContext, request: SignedInRequest) -> Response |
 
 async def _find_version(context: WebContext, request: SignedInRequest) -> Version | None:
     number = _number(request.path_part("published"))
-    return await context.store.find_version(number) if number else None
+    return await context.store.publishing.find(number) if number else None
 
 
 async def _render(
@@ -200,7 +201,7 @@ async def _render(
     fault: str = "",
     trial: Trial | None = None,
 ) -> Response:
-    running, draft = await find_running(context, publisher), await context.store.config_draft()
+    running, draft = await find_running(context, publisher), await context.store.publishing.draft()
     typed = draft.content if draft else DraftContent()
     content, faults = apply_draft(running.content, typed)
     differences: list[Difference] = []
@@ -210,8 +211,8 @@ async def _render(
     rows = list_settings(running.content, typed, faults)
     placed = {sentence for row in rows for sentence in row.faults}
     moment = context.now()
-    nodes = await context.store.node_records()
-    rollout = await context.store.rollout()
+    nodes = await context.store.publishing.nodes()
+    rollout = await context.store.publishing.rollout()
     page = await context.renderer.render_in_turns(
         "configuration.html",
         request,
@@ -229,7 +230,7 @@ async def _render(
         trial=trial,
         last=MAX_MESSAGES,
         shown_flips=MAX_FLIPS_SHOWN,
-        versions=await context.store.version_history(VERSIONS),
+        versions=await context.store.publishing.history(VERSIONS),
         nodes=[node for node in nodes if node.health(moment) != "silent"],
         now=moment,
     )
@@ -237,7 +238,7 @@ async def _render(
 
 
 async def _policy_names(context: WebContext, running: Running, draft: ConfigDraft | None) -> dict[str, str]:
-    names = {tenant.uid: tenant.name for tenant in await context.store.tenants()}
+    names = {tenant.uid: tenant.name for tenant in await context.store.tenants.all()}
     found = list_policies(running.content, draft.content if draft else DraftContent())
     names |= {DEPLOYMENT: "All tenants", OUTBOUND: "Outbound mail"}
     return {uid: names.get(uid, uid) for uid in found}

@@ -26,12 +26,10 @@ from gatepost.lists.entries import ListRefusal
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS, NotHeld, RecipientReleaseOrder, Released
 from gatepost.store.audit import Actor
-from gatepost.store.digest_settings import MAX_DOMAINS, MAX_INTRO, DigestPreferences, DigestScope
-from gatepost.store.digests import Digest
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.digests import MAX_DOMAINS, MAX_INTRO, Digest, DigestPreferences, DigestScope
 from gatepost.store.held_search import normalize_address
-from gatepost.store.recipient_entries import EntrySays
-from gatepost.store.recipient_requests import MAX_SAID
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.recipients import MAX_SAID, EntrySays
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import STRANGER, Form, read_form
 from gatepost.web.page_responses import html_response, redirect
@@ -46,8 +44,8 @@ NO_TENANT = "Mail without a tenant"
 async def show_digests(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """List the scopes that the user may see, with the state of their digests."""
     scopes = await find_scopes(context, request)
-    known = {each.scope: each for each in await context.store.digest_scopes()}
-    runs = {run.scope: run for run in await context.store.digest_runs()}
+    known = {each.scope: each for each in await context.store.digests.scopes()}
+    runs = {run.scope: run for run in await context.store.digests.runs()}
     uids = [*([None] if scopes.has_all_tenants else []), *(tenant.uid for tenant in scopes.tenants)]
     lines = [(uid, _name(scopes.name(uid), uid), known.get(uid), runs.get(uid)) for uid in uids]
     return html_response(await context.renderer.render_in_turns("digests.html", request, here="/digests", lines=lines))
@@ -58,7 +56,7 @@ async def show_scope(context: WebContext, request: SignedInRequest) -> Response 
     scope = await _find_scope(context, request)
     if isinstance(scope, Failure):
         return scope
-    found = await context.store.digest_scope(scope)
+    found = await context.store.digests.scope(scope)
     return html_response(await _render(context, request, found, "\n".join(found.preferences.domains)))
 
 
@@ -74,7 +72,7 @@ async def save_scope(context: WebContext, request: SignedInRequest) -> Response 
     if faults:
         shown = DigestScope(scope, wanted, int(seen) if seen.isdigit() else 0)
         return html_response(await _render(context, request, shown, typed, faults), 400)
-    saved = await context.store.put_digest_preferences(
+    saved = await context.store.digests.put_preferences(
         scope, wanted, int(seen) if seen.isdigit() else -1, request.actor
     )
     return redirect(f"/digests/{scope or GLOBAL}", notice="digests-saved" if saved else "digests-changed")
@@ -86,7 +84,7 @@ async def remove_entry(context: WebContext, request: SignedInRequest) -> Respons
     if isinstance(scope, Failure):
         return scope
     form = request.form
-    removed = await context.store.delete_recipient_entries(
+    removed = await context.store.recipients.delete_entries(
         scope, form.text("address", 500), [form.text("sender", 500)], request.actor
     )
     return redirect(f"/digests/{scope or GLOBAL}", removed, notice="entries-removed")
@@ -94,7 +92,7 @@ async def remove_entry(context: WebContext, request: SignedInRequest) -> Respons
 
 async def _find_scope(context: WebContext, request: SignedInRequest) -> str | Failure | None:
     scope = request.parse_scope(request.path_part("scope"))
-    if isinstance(scope, str) and await context.store.tenant(scope) is None:
+    if isinstance(scope, str) and await context.store.tenants.find(scope) is None:
         return NOT_VISIBLE
     return scope
 
@@ -143,8 +141,8 @@ async def _render(
 ) -> str:
     scopes = await find_scopes(context, request)
     after = (request.query.text("after", 500), request.query.text("sender", 500))
-    entries = await context.store.recipient_entries(shown.scope, after, ENTRIES_ON_A_PAGE + 1)
-    runs = {run.scope: run for run in await context.store.digest_runs()}
+    entries = await context.store.recipients.entries(shown.scope, after, ENTRIES_ON_A_PAGE + 1)
+    runs = {run.scope: run for run in await context.store.digests.runs()}
     return await context.renderer.render_in_turns(
         "digest-scope.html",
         request,
@@ -155,7 +153,7 @@ async def _render(
         preferences=msgspec.structs.replace(shown.preferences),
         typed=typed,
         run=runs.get(shown.scope),
-        counts=await context.store.digest_counts(shown.scope),
+        counts=await context.store.digests.counts(shown.scope),
         languages=list_languages(),
         zones=zone_names(),
         entries=entries[:ENTRIES_ON_A_PAGE],
@@ -225,7 +223,7 @@ async def use_link(context: WebContext, request: Request) -> Response | Failure:
     if not done:
         return _refuse(context)
     if done[0] not in ("done_later", "done_full"):
-        await context.store.use_digest_link(opened.digest.id, opened.item)
+        await context.store.digests.use_link(opened.digest.id, opened.item)
     page = context.renderer.render_public(
         "recipient-done.html", texts=opened.texts, done=[opened.texts.say(each) for each in done]
     )
@@ -234,7 +232,7 @@ async def use_link(context: WebContext, request: Request) -> Response | Failure:
 
 async def _open(context: WebContext, request: Request) -> OpenedLink | Failure | None:
     """Return what a link leads to; None if it does not work, for whatever reason."""
-    link = read_link(str(request.path_params["link"]), await context.store.digest_keys(), context.now())
+    link = read_link(str(request.path_params["link"]), await context.store.digests.keys(), context.now())
     if link:
         return await _find(context, link.digest, link.item)
     # Whoever has a link of ours does not wait, or one guest could slow down a whole office behind one address.
@@ -247,20 +245,20 @@ async def _open(context: WebContext, request: Request) -> OpenedLink | Failure |
 
 
 async def _find(context: WebContext, uid: str, item: str) -> OpenedLink | None:
-    digest = await context.store.digest(uid)
-    if digest is None or await context.store.is_digest_link_used(uid, item):
+    digest = await context.store.digests.find(uid)
+    if digest is None or await context.store.digests.is_link_used(uid, item):
         return None
-    preferences = (await context.store.digest_scope(digest.scope)).preferences
+    preferences = (await context.store.digests.scope(digest.scope)).preferences
     if not preferences.enabled:
         return None
     if not item:
         return OpenedLink(digest, preferences) if preferences.own_entries else None
-    mail = await context.store.held(item)
+    mail = await context.store.quarantine.find(item)
     if mail is None or mail.record.envelope.tenant != digest.scope or mail.state == "released":
         return None
     if digest.address not in map(normalize_address, mail.record.envelope.recipients):
         return None
-    having = {each.address for each in await context.store.recipient_releases(item)}
+    having = {each.address for each in await context.store.quarantine.recipient_releases(item)}
     return None if digest.address in having else OpenedLink(digest, preferences, mail)
 
 
@@ -276,7 +274,7 @@ async def _act(context: WebContext, opened: OpenedLink, form: Form) -> tuple[str
         return ("done_released", *allowed)
     if word == "request" and not opened.may_release:
         said = form.text("said", MAX_SAID)
-        taken = await store.ask_for_release(opened.item, digest.scope, digest.address, said)
+        taken = await store.recipients.ask_for_release(opened.item, digest.scope, digest.address, said)
         return ("done_requested",) if taken else ("done_full",)
     if word == "block":
         return await _put_entry(context, opened, "block")
@@ -287,21 +285,21 @@ async def _put_entry(context: WebContext, opened: OpenedLink, says: EntrySays) -
     if not opened.preferences.own_entries or "@" not in opened.sender:
         return ()
     digest = opened.digest
-    taken = await context.store.put_recipient_entry(digest.scope, digest.address, opened.sender, says, opened.by)
+    taken = await context.store.recipients.put_entry(digest.scope, digest.address, opened.sender, says, opened.by)
     return (f"done_{says}ed",) if taken else ("done_not_allowed",)
 
 
 async def _remove_entries(context: WebContext, opened: OpenedLink, form: Form) -> tuple[str, ...]:
     digest = opened.digest
     chosen = [each[:500] for each in form.all("sender")]
-    await context.store.delete_recipient_entries(digest.scope, digest.address, chosen, opened.by)
+    await context.store.recipients.delete_entries(digest.scope, digest.address, chosen, opened.by)
     return ("entries_removed",)
 
 
 async def _render_digest_links(context: WebContext, opened: OpenedLink) -> Response:
     texts, digest = opened.texts, opened.digest
     if opened.mail is None:
-        entries = await context.store.entries_of_recipient(digest.scope, digest.address)
+        entries = await context.store.recipients.entries_of(digest.scope, digest.address)
         return _respond(context.renderer.render_public("recipient-entries.html", texts=texts, entries=entries))
     report = opened.mail.record.report
     with times_in(opened.preferences.zone):

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.settings.feeds import CREDENTIALS, MAX_FEEDS, MAX_URL, FeedFormat, WebFeed, WebFeedError, build_feed
-from gatepost.store.feed_definitions import FeedDefinition
+from gatepost.store.feeds import FeedDefinition
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import Form
 from gatepost.web.list_access import FeedInScope, find_all_feeds
@@ -85,7 +85,7 @@ async def save_feed(context: WebContext, request: SignedInRequest) -> Response |
     mistakes = await _find_mistakes(context, request, form)
     if mistakes:
         return html_response(await _render_form(context, request, form, mistakes), 400)
-    saved = await context.store.put_feed_definition(form.name, form.feed, form.seen, request.actor, paused=form.paused)
+    saved = await context.store.feeds.put_definition(form.name, form.feed, form.seen, request.actor, paused=form.paused)
     if isinstance(saved, str):
         return html_response(await _render_form(context, request, form, fault=REFUSALS[saved]), 409)
     return redirect("/feeds", notice="feed-saved")
@@ -97,7 +97,7 @@ async def pause_feed(context: WebContext, request: SignedInRequest) -> Response 
     if isinstance(found, Failure):
         return found
     paused, seen = request.form.text("do") == "pause", _read_number(request.form.text("seen", 18))
-    done = await context.store.put_feed_definition(found.name, found.feed, seen, request.actor, paused=paused)
+    done = await context.store.feeds.put_definition(found.name, found.feed, seen, request.actor, paused=paused)
     if isinstance(done, str):
         return redirect("/feeds", notice="feeds-changed")
     return redirect("/feeds", notice="feed-paused" if paused else "feed-resumed")
@@ -108,7 +108,7 @@ async def delete_feed(context: WebContext, request: SignedInRequest) -> Response
     found = await _find_definition(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
         return found
-    await context.store.delete_feed_definition(found.name, request.actor)
+    await context.store.feeds.delete_definition(found.name, request.actor)
     return redirect("/feeds", notice="feed-deleted")
 
 
@@ -120,7 +120,7 @@ async def run_feed(context: WebContext, request: SignedInRequest) -> Response | 
     line = found.line
     if line.every is None:
         return NOT_RUN
-    await context.store.request_feed_run(line.name, line.scope, line.list_name, request.actor)
+    await context.store.feeds.request_run(line.name, line.scope, line.list_name, request.actor)
     return redirect("/feeds", notice="feed-requested")
 
 
@@ -175,7 +175,7 @@ async def _render_form(
     fault: str = "",
 ) -> str:
     scopes: Scopes = await find_scopes(context, request)
-    lists = [state.definition for state in await context.store.lists(form.feed.tenant)]
+    lists = [state.definition for state in await context.store.lists.all(form.feed.tenant)]
     return await context.renderer.render_in_turns(
         "feed.html",
         request,
@@ -206,9 +206,9 @@ async def _find_mistakes(context: WebContext, request: SignedInRequest, form: Fe
     if any(line.name == form.name for line in context.installation.feeds):
         return (("name", "is that of a feed in abby.yml, which wins; choose another name"),)
     scope = request.parse_scope(feed.tenant or GLOBAL)
-    if isinstance(scope, Failure) or (scope and await context.store.tenant(scope) is None):
+    if isinstance(scope, Failure) or (scope and await context.store.tenants.find(scope) is None):
         return (("tenant", "is unknown"),)
-    if await context.store.list_definition(scope, feed.list_name) is None:
+    if await context.store.lists.definition(scope, feed.list_name) is None:
         return (("list_name", "does not exist in this scope; create it on the page Lists"),)
     return ()
 

@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
-from gatepost.store.learnt_models import StoredModel
+from gatepost.store.learning import StoredModel
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
@@ -29,9 +29,9 @@ class ModelLine(msgspec.Struct, frozen=True):
 async def show_learning(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Show the pools and the last models."""
     tenant, store = request.user.tenant, context.store
-    pools = [pool for pool in await store.training_pools() if tenant in (None, pool.tenant)]
-    models = await store.learnt_models(tenant, every=tenant is None)
-    runs = {run.tenant: run for run in await store.learning_runs()}
+    pools = [pool for pool in await store.learning.pools() if tenant in (None, pool.tenant)]
+    models = await store.learning.models(tenant, every=tenant is None)
+    runs = {run.tenant: run for run in await store.learning.runs()}
     scopes: Scopes = await find_scopes(context, request)
     return html_response(
         await context.renderer.render_in_turns(
@@ -58,7 +58,7 @@ async def show_model(context: WebContext, request: SignedInRequest) -> Response 
             request,
             here="/learning",
             one=_describe(found),
-            lines=await context.store.message_lines(hits),
+            lines=await context.store.messages.lines(hits),
             scopes=await find_scopes(context, request),
         )
     )
@@ -71,7 +71,7 @@ async def roll_back(context: WebContext, request: SignedInRequest) -> Response |
         return found
     if found.state != "current":
         return redirect("/learning", notice="model-not-current")
-    await context.store.roll_back_model(found.tenant, request.actor)
+    await context.store.learning.roll_back(found.tenant, request.actor)
     return redirect("/learning", notice="model-withdrawn")
 
 
@@ -79,7 +79,7 @@ async def _find_model(context: WebContext, request: SignedInRequest) -> StoredMo
     number = request.path_part("version")
     if not (number.isascii() and number.isdigit() and len(number) <= 18):
         return NOT_VISIBLE
-    found = await context.store.learnt_model(int(number))
+    found = await context.store.learning.find_model(int(number))
     if found is None:
         return NO_MODEL
     return found if request.user.tenant in (None, found.tenant) else NO_MODEL

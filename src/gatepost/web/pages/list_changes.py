@@ -39,9 +39,9 @@ from gatepost.rejudge.dry_run import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, 
 from gatepost.report import shown_sender
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.lists import NewEntry
+from gatepost.store.quarantine import HeldMessage
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, default_end, parse_expiry
 from gatepost.web.list_access import (
@@ -180,7 +180,11 @@ async def preview_senders(
     that of their tenant if they have one in common; `back` is the query of the quarantine."""
     if not request.may("lists.change"):
         return NOT_VISIBLE
-    mails = [mail for ggrid in ggrids[:MAX_SENDERS] if (mail := await context.store.held_or_deleted(ggrid, tenant))]
+    mails = [
+        mail
+        for ggrid in ggrids[:MAX_SENDERS]
+        if (mail := await context.store.quarantine.find_or_deleted(ggrid, tenant))
+    ]
     owners = {mail.record.envelope.tenant for mail in mails}
     owner = request.user.tenant or (owners.pop() if len(owners) == 1 else None)
     scoped_list = await find_list_of(context, request, owner or GLOBAL, "blocked-senders")
@@ -260,7 +264,7 @@ async def _look_back(
                 messages=PAGE_MESSAGES,
                 effort=PAGE_EFFORT,
             )
-    return await context.store.record_look_back(scope, definition.name, delivered) if delivered.found else None
+    return await context.store.look_backs.record(scope, definition.name, delivered) if delivered.found else None
 
 
 def _explain_partial(applied: Applied) -> str:
@@ -291,7 +295,7 @@ async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: 
         return Preview(fault=explain_refusal(dry_run))
     keys = tuple(entry.key for entry in entries)
     present = frozenset(
-        each.key for each in await context.store.entries(scoped_list.scope, scoped_list.definition.name, keys)
+        each.key for each in await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, keys)
     )
     return Preview(dry_run, dict(zip(keys, dry_run.entries, strict=True)), present)
 

@@ -33,9 +33,10 @@ from gatepost.lists.catalogue import (
 from gatepost.lists.entries import ListRefusal, NormalForm
 from gatepost.rejudge.dry_run import try_deleting
 from gatepost.rejudge.replay import Change
-from gatepost.store.entries import EntryRow, ListEntry, NewEntry
 from gatepost.store.errors import NameTaken, NotFound, TooManyLists
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.lists import EntryRow, ListEntry, NewEntry
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_expiry
 from gatepost.web.list_access import (
@@ -77,7 +78,7 @@ async def create_list(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(definition, UnfitList):
         fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
         return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 400)
-    created = await context.store.create_list(scope, definition, request.actor)
+    created = await context.store.lists.create(scope, definition, request.actor)
     if isinstance(created, NotFound | ListRefusal):
         return NOT_VISIBLE
     if isinstance(created, NameTaken | TooManyLists):
@@ -109,7 +110,7 @@ async def render_lists(
         "lists.html",
         request,
         here="/lists",
-        states=await context.store.lists(scope),
+        states=await context.store.lists.all(scope),
         scope=scope or GLOBAL,
         scope_name=scope_name,
         scopes=await find_scopes(context, request),
@@ -141,7 +142,7 @@ async def delete_list(context: WebContext, request: SignedInRequest) -> Response
         return scoped_list
     if not scoped_list.definition.custom:
         return BUILT_IN
-    gone = await context.store.delete_list(scoped_list.scope, scoped_list.definition.name, request.actor)
+    gone = await context.store.lists.delete(scoped_list.scope, scoped_list.definition.name, request.actor)
     return NO_LIST if isinstance(gone, NotFound) else redirect(scoped_list.home, notice="list-deleted")
 
 
@@ -164,7 +165,7 @@ async def show_entries(context: WebContext, request: SignedInRequest) -> Respons
         return scoped_list
     query = request.query
     text, inside = query.text("q"), query.text("how") == "contains"
-    found = await context.store.entries_page(
+    found = await context.store.lists.page(
         scoped_list.scope,
         scoped_list.definition.name,
         prefix="" if inside else search_prefix(text, scoped_list),
@@ -187,7 +188,7 @@ async def show_entries(context: WebContext, request: SignedInRequest) -> Respons
             typed=query.text("add"),
             most=MAX_LINES,
             feeds=await find_feeds(context, scoped_list.scope, scoped_list.definition.name),
-            look_backs=await context.store.look_backs(scoped_list.scope, scoped_list.definition.name, 3),
+            look_backs=await context.store.look_backs.of_list(scoped_list.scope, scoped_list.definition.name, 3),
         )
     )
 
@@ -236,7 +237,7 @@ async def export_list(context: WebContext, request: SignedInRequest) -> Response
         request.party, scoped_list.scope, name, FileLines(kind), heading(kind).encode()
     )
     if not isinstance(stream, Failure):
-        await context.store.note(
+        await context.store.audit.note(
             "list.export", request.actor, scoped_list.scope, list_name=name, count=scoped_list.size, sample=[kind]
         )
         stream.headers.update(PAGE_HEADERS)
@@ -302,7 +303,7 @@ async def _find_entry(
     scoped_list = await find_list(context, request)
     if isinstance(scoped_list, Failure):
         return scoped_list
-    there = await context.store.entries(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
+    there = await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
     return (scoped_list, there[0]) if there else ENTRY_GONE
 
 
@@ -340,12 +341,14 @@ async def show_look_back(context: WebContext, request: SignedInRequest) -> Respo
     scope, name = scoped_list.scope, scoped_list.definition.name
     number = request.query.text("id", 20)
     if not number:
-        return html_response(await _render(context, request, scoped_list, await context.store.look_backs(scope, name)))
+        return html_response(
+            await _render(context, request, scoped_list, await context.store.look_backs.of_list(scope, name))
+        )
     is_number = number.isascii() and number.isdigit() and len(number) <= 18
-    found = await context.store.look_back(scope, name, int(number)) if is_number else None
+    found = await context.store.look_backs.find(scope, name, int(number)) if is_number else None
     if found is None:
         return NO_LOOK_BACK
-    lines = await context.store.message_lines([ggrid for ggrid, _ in found.hits])
+    lines = await context.store.messages.lines([ggrid for ggrid, _ in found.hits])
     return html_response(await _render(context, request, scoped_list, (found,), lines))
 
 

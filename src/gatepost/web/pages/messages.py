@@ -59,12 +59,12 @@ from gatepost.rejudge.dry_run import MAX_SHOWN_HITS, FoundHits, new_entry, repla
 from gatepost.rejudge.replay import Change
 from gatepost.report import ListNote, Report, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
-from gatepost.store.entries import NewEntry
 from gatepost.store.feedback import Correction
-from gatepost.store.header_sections import is_cut
-from gatepost.store.held_mail import HeldMessage
-from gatepost.store.message_search import MessageSummary
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessageSummary
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.record_packing import is_cut
 from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import Scopes, WebContext, find_scopes
@@ -193,7 +193,7 @@ CORRECTIONS: dict[str, Correction] = {"deliver": "should have been delivered", "
 
 async def report_wrong_decision(context: WebContext, request: SignedInRequest, ggrid: str, word: str) -> bool:
     """Record that a decision was wrong; return False where there is no such message for the user."""
-    if not await context.store.report_wrong(ggrid, CORRECTIONS[word], request.actor, request.user.tenant):
+    if not await context.store.feedback.report_wrong(ggrid, CORRECTIONS[word], request.actor, request.user.tenant):
         return False
     if request.user.tenant is None:
         raw = await context.held_mail.carry_out(ExportOrder(ggrid, by=request.actor, for_learning=True))
@@ -233,7 +233,7 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> Respon
         return redirect(f"/messages/{ggrid}")
     sort = query.text("sort", 20) or "newest"
     limit = ROWS_ON_A_PAGE if sort == "newest" else SORTED_ROWS
-    page = await context.store.search_messages(wanted, query.text("before", 200) or None, limit)
+    page = await context.store.messages.search(wanted, query.text("before", 200) or None, limit)
     rows = sorted(page.rows, key=SORT_KEYS[sort]) if sort in SORT_KEYS else page.rows
     return html_response(
         await context.renderer.render_in_turns(
@@ -242,8 +242,8 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> Respon
             here="/messages",
             page=page,
             rows=rows,
-            heads=await context.store.message_heads([row.ggrid for row in rows]),
-            count=await context.store.count_messages(wanted) if query.is_filtered and page.rows else None,
+            heads=await context.store.messages.heads([row.ggrid for row in rows]),
+            count=await context.store.messages.count(wanted) if query.is_filtered and page.rows else None,
             query=query,
             scopes=await find_scopes(context, request),
             verdicts=VERDICTS,
@@ -254,7 +254,7 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> Respon
             periods=LAST_PERIODS,
             has_more=any(query.has(name) for name in MORE_FIELDS),
             searches=[
-                each for each in await context.store.saved_searches(request.user.uid) if each.page == "/messages"
+                each for each in await context.store.users.saved_searches(request.user.uid) if each.page == "/messages"
             ],
             narrowed=query.is_filtered,
         )
@@ -266,8 +266,8 @@ async def find_message(context: WebContext, request: SignedInRequest) -> Message
     ggrid = canonical(request.path_part("ggrid"))
     if ggrid is None:
         return NOT_VISIBLE
-    held = await context.store.held_or_deleted(ggrid, request.user.tenant)
-    record = await context.store.message(ggrid) or (held.record if held else None)
+    held = await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant)
+    record = await context.store.messages.find(ggrid) or (held.record if held else None)
     if record is None or (request.user.tenant and record.envelope.tenant != request.user.tenant):
         return NOT_VISIBLE
     return MessageOnRecord(record, held)
@@ -289,8 +289,8 @@ async def render_message(
     order = ViewOrder(record.ggrid, request.user.tenant)
     view = await context.held_mail.carry_out(order) if found.is_held else NotHeld()
     if isinstance(view, View):
-        await context.store.note_view(record.ggrid, record.envelope.tenant, request.actor)
-    way = await context.store.message_timeline(record.ggrid, request.user.tenant)
+        await context.store.audit.note_view(record.ggrid, record.envelope.tenant, request.actor)
+    way = await context.store.messages.timeline(record.ggrid, request.user.tenant)
     return await context.renderer.render_in_turns(
         "message.html",
         request,
@@ -298,7 +298,7 @@ async def render_message(
         record=record,
         report=report,
         held=found.held,
-        having=await context.store.recipient_releases(record.ggrid) if found.held else (),
+        having=await context.store.quarantine.recipient_releases(record.ggrid) if found.held else (),
         is_held=found.is_held,
         headline=headline(report),
         sender=shown_sender(report, record.envelope.sender),
@@ -306,7 +306,7 @@ async def render_message(
         hosts=links_by_host(report),
         attachments=attachments(report),
         defang=defang,
-        said=await context.store.report_state(record.ggrid, request.user.tenant),
+        said=await context.store.feedback.state(record.ggrid, request.user.tenant),
         neighbours=await find_neighbours(context, request, found.held) if found.held else None,
         place=tail_of(request),
         list_path=list_of(request),
@@ -378,7 +378,7 @@ async def show_picture(context: WebContext, request: SignedInRequest) -> Respons
         return core_is_away(request, drawn)
     if isinstance(drawn, NotHeld | NotShown):
         return Failure(NOT_FOUND, "this picture cannot be shown")
-    await context.store.note_view(found.record.ggrid, found.record.envelope.tenant, request.actor)
+    await context.store.audit.note_view(found.record.ggrid, found.record.envelope.tenant, request.actor)
     return image_response(drawn.png)
 
 
@@ -422,7 +422,7 @@ async def show_source(context: WebContext, request: SignedInRequest) -> Response
     raw = await _read_held(context, request, found)
     if isinstance(raw, Down):
         return core_is_away(request, raw)
-    header = None if raw is not None else await context.store.message_header(found.record.ggrid)
+    header = None if raw is not None else await context.store.messages.header(found.record.ggrid)
     content = raw if raw is not None else header
     page = await context.renderer.render_in_turns(
         "source.html",
@@ -527,7 +527,7 @@ async def save_entry(context: WebContext, request: SignedInRequest) -> Response 
     is_sure = request.form.has("sure") or not await _find_warning(context, form, scopes)
     if form.entry is None or not is_sure:
         return html_response(await _render(context, request, found, form, is_asked=True), 400)
-    outcome = await context.store.add_entries(form.scope, form.definition, [form.entry], request.actor)
+    outcome = await context.store.lists.add(form.scope, form.definition, [form.entry], request.actor)
     if not isinstance(outcome, int):
         refused = msgspec.structs.replace(form, fault=explain_refusal(outcome))
         return html_response(await _render(context, request, found, refused), 409)

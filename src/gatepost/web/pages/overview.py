@@ -25,9 +25,8 @@ from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.quarantine_flow import QuarantineFlow
-from gatepost.store.top_values import TopValues
-from gatepost.store.traffic import BINS, TrafficBucket
+from gatepost.store.quarantine import QuarantineFlow
+from gatepost.store.traffic import BINS, TopValues, TrafficBucket
 from gatepost.store.users import User
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.message_lines import name_tag
@@ -225,7 +224,7 @@ async def find_checklist(context: WebContext, request: SignedInRequest) -> list[
     """Return the items that were not dismissed; none for whoever cannot do them, or where all are done."""
     if request.user.tenant or not request.may("system.change"):
         return []
-    dismissed = await context.store.dismissed_items()
+    dismissed = await context.store.publishing.dismissed_items()
     if ALL in dismissed:
         return []
     done = await _find_done(context, request.user)
@@ -237,13 +236,14 @@ async def find_checklist(context: WebContext, request: SignedInRequest) -> list[
 
 async def _find_done(context: WebContext, user: User) -> set[str]:
     settings = {key: value for _, key, value in context.installation.settings}
-    sizes = {state.definition.name: state.size for state in await context.store.lists(None)}
+    sizes = {state.definition.name: state.size for state in await context.store.lists.all(None)}
     facts = {
         "password": not (user.must_change or user.first_password),
         "second-factor": user.has_second_factor or user.external is not None,
-        "own-domains": sizes.get("own-domains", 0) > 0 or any(each.domains for each in await context.store.tenants()),
+        "own-domains": sizes.get("own-domains", 0) > 0
+        or any(each.domains for each in await context.store.tenants.all()),
         "protected-people": sizes.get("protected-people", 0) > 0,
-        "mail": bool((await context.store.search_messages(MessageFilter(), limit=1)).rows),
+        "mail": bool((await context.store.messages.search(MessageFilter(), limit=1)).rows),
         "retention": any(
             settings.get(key, DEFAULT_RETENTION) != DEFAULT_RETENTION
             for key in ("history.retention", "quarantine.retention")
@@ -258,7 +258,7 @@ async def dismiss(context: WebContext, request: SignedInRequest) -> Response | F
     name = request.form.text("name", 30)
     if name not in ITEMS and name != ALL:
         return NOT_VISIBLE
-    await context.store.dismiss_item(name, request.actor)
+    await context.store.publishing.dismiss_item(name, request.actor)
     return redirect("/", notice="item-dismissed")
 
 
@@ -321,9 +321,9 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         return tenant
     span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
     now = context.now()
-    buckets = await context.store.traffic(tenant, now - span.length, now, span.step)
+    buckets = await context.store.traffic.buckets(tenant, now - span.length, now, span.step)
     top, before, flow = await _find_top_values(context, tenant, span, now)
-    held = await context.store.held_counts(tenant)
+    held = await context.store.quarantine.counts(tenant)
     other = None if request.user.tenant else tenant
     places = [_place_of(bucket.start, span, other) for bucket in buckets]
     return {
@@ -343,7 +343,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "flow": flow,
         "may_audit": request.may("audit.read"),
         "steps": tuple(zip(buckets, places, strict=True)),
-        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants()},
+        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants.all()},
         "titles": {tag: name_tag(tag, context.policies.deployment.policy) for tag, _ in top.findings},
         "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
         "buckets": buckets,
@@ -362,9 +362,9 @@ async def _find_top_values(
     known = context.top_values.get((tenant, span.key))
     if known and now - known[0] < TOP_MILLISECONDS:
         return known[1:]
-    top = await context.store.top_values(tenant, now - span.length, now + MINUTE)
-    before = total_traffic(await context.store.traffic(tenant, now - span.length - WEEK, now - WEEK, span.step))
-    flow = await context.store.quarantine_flow(tenant, now - span.length, now + MINUTE)
+    top = await context.store.traffic.top_values(tenant, now - span.length, now + MINUTE)
+    before = total_traffic(await context.store.traffic.buckets(tenant, now - span.length - WEEK, now - WEEK, span.step))
+    flow = await context.store.quarantine.flow(tenant, now - span.length, now + MINUTE)
     if len(context.top_values) >= MAX_KNOWN:
         context.top_values.clear()
     context.top_values[tenant, span.key] = (now, top, before, flow)

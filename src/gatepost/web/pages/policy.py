@@ -76,7 +76,7 @@ async def try_policy_change(context: WebContext, request: SignedInRequest) -> Re
     if isinstance(scope, Failure):
         return scope
     text = request.form.raw_text("text")[:MAX_TEXT]
-    await context.store.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
+    await context.store.audit.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
     dry_run = await _dry_run_change(context, request, scope, text)
     return html_response(
         await _render_policy(context, request, scope, text=text, dry_run=dry_run), 400 if dry_run.mistakes else 200

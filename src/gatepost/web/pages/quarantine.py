@@ -38,10 +38,10 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
 )
 from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.messages import MessageRecord
-from gatepost.store.recipient_requests import MAX_SAID, RecipientRequest, RequestFilter
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS, Form
@@ -88,7 +88,7 @@ async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str)
 
 
 async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    restored = await context.store.restore_held(ggrid, request.actor, request.user.tenant)
+    restored = await context.store.quarantine.restore(ggrid, request.actor, request.user.tenant)
     return "" if restored else "it can no longer be restored"
 
 
@@ -131,8 +131,8 @@ async def run_work(
     call = context.limits.begin("bulk action", request.party) if len(work.items) > AT_ONCE else None
     if isinstance(call, Failure):
         return call
-    await context.bulk_work.start(context.store, work, act, call)
-    done = await context.store.bulk_action(work.id, request.user.uid) or work
+    await context.bulk_work.start(context.store.bulk_actions, work, act, call)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
     if done.finished and not done.failed:
         path = then or f"/quarantine?{back}".rstrip("?")
         return redirect(path, len(done.items), done.id, notice=NOTICE_OF_ACTION[work.action])
@@ -168,13 +168,13 @@ async def undo_work(context: WebContext, request: SignedInRequest) -> Response |
     work = await _find_work(context, request)
     if work is None or work.action != "delete":
         return NOT_VISIBLE
-    restoring = await context.store.create_bulk_action(request.user.uid, "restore", work.succeeded)
+    restoring = await context.store.bulk_actions.create(request.user.uid, "restore", work.succeeded)
     return await run_work(context, request, restoring, request.query.raw_text("back"))
 
 
 async def _find_work(context: WebContext, request: SignedInRequest) -> BulkAction | None:
     uid = canonical(request.path_part("id"))
-    return await context.store.bulk_action(uid, request.user.uid) if uid else None
+    return await context.store.bulk_actions.find(uid, request.user.uid) if uid else None
 
 
 async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> str:
@@ -182,9 +182,9 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
     shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
     mails: dict[str, HeldMessage] = {}
     for ggrid in shown[:MAX_SHOWN]:
-        if mail := await context.store.held_or_deleted(ggrid, request.user.tenant):
+        if mail := await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant):
             mails[ggrid] = mail
-    verdicts = await context.store.held_verdicts(work.items, request.user.tenant) if not begun else {}
+    verdicts = await context.store.quarantine.verdicts(work.items, request.user.tenant) if not begun else {}
     return await context.renderer.render_in_turns(
         template,
         request,
@@ -228,7 +228,7 @@ async def act_on_selected(context: WebContext, request: SignedInRequest) -> Resp
         return html_response(page, 400)
     if word == BLOCK:
         return await preview_senders(context, request, chosen, wanted.tenant, back)
-    work = await context.store.create_bulk_action(request.user.uid, word, chosen)
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
     if word == "release" or request.form.has("all"):
         return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
     return await run_work(context, request, work, back)
@@ -245,7 +245,7 @@ async def _find_all(context: WebContext, wanted: HeldFilter) -> list[str]:
     found: list[str] = []
     before: str | None = None
     while len(found) < MAX_ITEMS:
-        page = await context.store.search_held(wanted, before, 500)
+        page = await context.store.quarantine.search(wanted, before, 500)
         found += [row.record.ggrid for row in page.rows if row.state in ("held", "deleted")]
         before = page.next
         if before is None:
@@ -264,7 +264,9 @@ async def release_message(context: WebContext, request: SignedInRequest) -> Resp
         return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
     if found.record.report.verdict in DANGEROUS_VERDICTS and not request.may("quarantine.release-dangerous"):
         record = found.record
-        await context.store.note_failed_release(record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE)
+        await context.store.audit.note_failed_release(
+            record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE
+        )
         return await _render_fault(context, request, found, MAY_NOT_RELEASE)
     if not request.form.has("sure"):
         return html_response(
@@ -299,7 +301,7 @@ async def delete_message(context: WebContext, request: SignedInRequest) -> Respo
     if isinstance(found, Failure):
         return found
     beside = await find_neighbours(context, request, found.held) if found.held else None
-    work = await context.store.create_bulk_action(request.user.uid, "delete", [found.record.ggrid])
+    work = await context.store.bulk_actions.create(request.user.uid, "delete", [found.record.ggrid])
     following = beside.following if beside else None
     then = f"/messages/{following}{tail_of(request)}" if following else list_of(request)
     return await run_work(context, request, work, request.query.raw_text("in"), then=then)
@@ -319,7 +321,7 @@ async def _render_quarantine(
 ) -> str:
     query = request.query
     limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
-    page = await context.store.search_held(wanted, query.text("before", 200) or None, limit)
+    page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
     rows = sort_held(page.rows, query)
     groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
     return await context.renderer.render_in_turns(
@@ -328,8 +330,8 @@ async def _render_quarantine(
         here="/quarantine",
         page=page,
         groups=groups,
-        counts=await context.store.held_counts(wanted.tenant),
-        count=await context.store.count_held(wanted) if query.is_filtered and page.rows else None,
+        counts=await context.store.quarantine.counts(wanted.tenant),
+        count=await context.store.quarantine.count(wanted) if query.is_filtered and page.rows else None,
         query=query,
         place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
         sorts=SORTS,
@@ -340,7 +342,9 @@ async def _render_quarantine(
         states=STATES,
         periods=LAST_PERIODS,
         has_more=any(query.has(name) for name in MORE_FIELDS),
-        searches=[each for each in await context.store.saved_searches(request.user.uid) if each.page == "/quarantine"],
+        searches=[
+            each for each in await context.store.users.saved_searches(request.user.uid) if each.page == "/quarantine"
+        ],
         now=context.now(),
         most=MAX_ITEMS,
         fault=fault,
@@ -380,13 +384,13 @@ async def decide_requests(context: WebContext, request: SignedInRequest) -> Resp
     if not chosen:
         return html_response(await _render(context, request, wanted, faults=[NO_REQUEST_SELECTED]), 400)
     note = request.form.text("note", MAX_SAID)
-    work = await context.store.create_bulk_action(request.user.uid, word, chosen)
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
 
     async def act(uid: str) -> str:
         return await _decide(context, request, uid, word, note)
 
-    await context.bulk_work.start(context.store, work, act)
-    done = await context.store.bulk_action(work.id, request.user.uid) or work
+    await context.bulk_work.start(context.store.bulk_actions, work, act)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
     if done.failed:
         faults = list(dict.fromkeys(fault for _, fault in done.failed))
         said = [f"{len(done.succeeded)} decided, {len(done.failed)} not", *faults]
@@ -396,14 +400,14 @@ async def decide_requests(context: WebContext, request: SignedInRequest) -> Resp
 
 async def _decide(context: WebContext, request: SignedInRequest, uid: str, word: str, note: str) -> str:
     """Decide about one request; return why that failed, "" if it succeeded."""
-    found = await context.store.recipient_request(uid, request.user.tenant)
+    found = await context.store.recipients.find_request(uid, request.user.tenant)
     if found is None:
         return "the request is gone"
     if found.state != "open":
         return "the request was decided meanwhile"
     if word == "grant" and found.kind == "release":
         may = request.may("quarantine.release-dangerous")
-        mail = await context.store.held(found.ggrid, request.user.tenant)
+        mail = await context.store.quarantine.find(found.ggrid, request.user.tenant)
         if mail and mail.record.report.verdict in DANGEROUS_VERDICTS and not may:
             return MAY_NOT_GRANT
         order = RecipientReleaseOrder(
@@ -411,7 +415,7 @@ async def _decide(context: WebContext, request: SignedInRequest, uid: str, word:
         )
         if fault := explain_failure(await context.held_mail.carry_out(order), request):
             return fault
-    await context.store.decide_request(uid, "granted" if word == "grant" else "denied", request.actor, note)
+    await context.store.recipients.decide(uid, "granted" if word == "grant" else "denied", request.actor, note)
     return ""
 
 
@@ -434,7 +438,7 @@ def _choice(query: Form, name: str, known: tuple[str, ...]) -> str:
 async def _render(
     context: WebContext, request: SignedInRequest, wanted: RequestFilter, *, faults: list[str] | None = None
 ) -> str:
-    page = await context.store.recipient_requests(wanted, canonical(request.query.text("before", 40)) or "")
+    page = await context.store.recipients.requests(wanted, canonical(request.query.text("before", 40)) or "")
     lines = [await _describe(context, request, each) for each in page.rows]
     return await context.renderer.render_in_turns(
         "requests.html",
@@ -446,7 +450,7 @@ async def _render(
         wanted=wanted,
         states=REQUEST_STATES,
         kinds=REQUEST_KINDS,
-        waiting=await context.store.open_requests(request.user.tenant),
+        waiting=await context.store.recipients.count_open(request.user.tenant),
         scopes=await find_scopes(context, request),
         now=context.now(),
         faults=faults or [],
@@ -454,10 +458,10 @@ async def _render(
 
 
 async def _describe(context: WebContext, request: SignedInRequest, asked: RecipientRequest) -> RequestLine:
-    mail: HeldMessage | None = await context.store.held(asked.ggrid, request.user.tenant)
+    mail: HeldMessage | None = await context.store.quarantine.find(asked.ggrid, request.user.tenant)
     if mail:
         return RequestLine(asked, mail.record, is_held=mail.state in ("held", "releasing"))
-    record = await context.store.message(asked.ggrid)
+    record = await context.store.messages.find(asked.ggrid)
     is_visible = record is not None and request.user.tenant in (None, record.envelope.tenant)
     return RequestLine(asked, record if is_visible else None, is_held=False)
 

@@ -246,7 +246,7 @@ async def show_rules(context: WebContext, request: SignedInRequest) -> Response 
     scope = _choose_scope(request, request.query.text("scope"))
     if isinstance(scope, Failure):
         return scope
-    kept = await context.store.rule_set(scope)
+    kept = await context.store.own_rules.find(scope)
     hits, more = await _count_hits(context, scope) if request.may("messages.read") else (Counter[str](), False)
     return html_response(
         await context.renderer.render_in_turns(
@@ -271,7 +271,7 @@ async def edit_rule(context: WebContext, request: SignedInRequest) -> Response |
     scope, name = _choose_scope(request, query.text("scope")), query.text("name", MAX_NAME)
     if isinstance(scope, Failure):
         return scope
-    kept = await context.store.rule_set(scope)
+    kept = await context.store.own_rules.find(scope)
     stored = kept.find(name)
     if name and stored is None:
         return NO_RULE
@@ -299,11 +299,11 @@ async def change_rule(context: WebContext, request: SignedInRequest) -> Response
     if request.form.text("do") != "save":
         trial = await _try(context, request, scope, form)
         return html_response(await _render_form(context, request, scope, form, seen, trial=trial))
-    saved = await context.store.put_rule(scope, form.name, form.rule, seen, request.actor, enabled=form.enabled)
+    saved = await context.store.own_rules.put(scope, form.name, form.rule, seen, request.actor, enabled=form.enabled)
     if isinstance(saved, NotFound):
         return NOT_VISIBLE
     if isinstance(saved, str):
-        kept = await context.store.rule_set(scope)
+        kept = await context.store.own_rules.find(scope)
         fault = REFUSALS[saved].format(_limit(scope))
         return html_response(await _render_form(context, request, scope, form, kept.version, fault=fault), 409)
     await context.in_force.refresh()
@@ -315,11 +315,11 @@ async def switch_rule(context: WebContext, request: SignedInRequest) -> Response
     scope = _choose_scope(request, request.form.text("scope"))
     if isinstance(scope, Failure):
         return scope
-    stored = (await context.store.rule_set(scope)).find(request.form.text("name", MAX_NAME))
+    stored = (await context.store.own_rules.find(scope)).find(request.form.text("name", MAX_NAME))
     if stored is None:
         return NO_RULE
     enabled = request.form.text("do") == "on"
-    done = await context.store.put_rule(
+    done = await context.store.own_rules.put(
         scope, stored.name, stored.rule, _read_version(request), request.actor, enabled=enabled
     )
     return await _go_back(context, scope, done, "rule-on" if enabled else "rule-off")
@@ -331,7 +331,7 @@ async def delete_rule(context: WebContext, request: SignedInRequest) -> Response
     if isinstance(scope, Failure):
         return scope
     name = request.form.text("name", MAX_NAME)
-    done = await context.store.delete_rule(scope, name, _read_version(request), request.actor)
+    done = await context.store.own_rules.delete(scope, name, _read_version(request), request.actor)
     return await _go_back(context, scope, done, "rule-deleted")
 
 
@@ -386,7 +386,7 @@ def _list_rules(
 async def _count_hits(context: WebContext, scope: str | None) -> tuple[Counter[str], bool]:
     """How many messages of the last days each rule held for, and whether there are more than were counted."""
     since = context.now() - HIT_DAYS * 86_400_000
-    page = await context.store.search_messages(MessageFilter(tenant=scope, since=since, tag=RULE), limit=MAX_HITS)
+    page = await context.store.messages.search(MessageFilter(tenant=scope, since=since, tag=RULE), limit=MAX_HITS)
     found = Counter(tag for row in page.rows for tag in row.tags if tag.startswith(RULE))
     return found, page.next is not None
 
@@ -426,7 +426,7 @@ async def _render_form(
     trial: RuleTrial | None = None,
     fault: str = "",
 ) -> str:
-    before = (await context.store.rule_set(scope)).find(form.was)
+    before = (await context.store.own_rules.find(scope)).find(form.was)
     is_checked = request.http.method == "POST" and not mistakes
     return await context.renderer.render_in_turns(
         "rule.html",

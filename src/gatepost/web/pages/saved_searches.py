@@ -4,9 +4,9 @@ from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.report import shown_sender
-from gatepost.store.held_mail import HeldMessage
-from gatepost.store.message_search import MessageSummary
-from gatepost.store.saved_searches import MAX_NAME, MAX_QUERY, MAX_SEARCHES
+from gatepost.store.messages import MessageSummary
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.message_lines import attachments, links_by_host
@@ -33,7 +33,7 @@ async def save_search(context: WebContext, request: SignedInRequest) -> Response
     query = request.form.text("query", MAX_QUERY)
     if page not in PAGES_WITH_SEARCHES or not name:
         return NO_NAME
-    if not await context.store.save_search(request.user.uid, page, name, query):
+    if not await context.store.users.save_search(request.user.uid, page, name, query):
         return TOO_MANY
     return redirect(f"{page}?{query}", notice="search-saved")
 
@@ -41,7 +41,7 @@ async def save_search(context: WebContext, request: SignedInRequest) -> Response
 async def delete_search(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Delete a saved search of the user."""
     page = request.form.text("page", 40)
-    if not await context.store.delete_search(request.path_part("id"), request.user.uid):
+    if not await context.store.users.delete_search(request.path_part("id"), request.user.uid):
         return NOT_VISIBLE
     return redirect(page if page in PAGES_WITH_SEARCHES else "/messages", notice="search-deleted")
 
@@ -57,13 +57,13 @@ async def export_messages(context: WebContext, request: SignedInRequest) -> Resp
     rows: list[MessageSummary] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
-        page = await context.store.search_messages(wanted, before, EXPORT_PAGE)
+        page = await context.store.messages.search(wanted, before, EXPORT_PAGE)
         rows += page.rows
         before = page.next
         # Where the budget of one call was spent, the file ends: the page says how far a search came, and so does this.
         if before is None or page.reached is not None:
             break
-    await context.store.note(
+    await context.store.audit.note(
         "messages.export", request.actor, wanted.tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
     )
     return await export_rows("messages", kind, COLUMNS, rows[:MAX_EXPORTED], _values)
@@ -82,12 +82,12 @@ async def export_held(context: WebContext, request: SignedInRequest) -> Response
     rows: list[HeldMessage] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
-        page = await context.store.search_held(wanted, before, HELD_EXPORT_PAGE)
+        page = await context.store.quarantine.search(wanted, before, HELD_EXPORT_PAGE)
         rows += page.rows
         before = page.next
         if before is None:
             break
-    await context.store.note(
+    await context.store.audit.note(
         "messages.export", request.actor, tenant, count=len(rows[:MAX_EXPORTED]), sample=[request.http.url.query]
     )
     ordered = sort_held(rows[:MAX_EXPORTED], request.query)

@@ -42,7 +42,7 @@ async def scan_file(context: WebContext, request: SignedInRequest, body: Spooled
         return html_response(await _render_scan(context, request, fault=outcome.message), outcome.error.status)
     if isinstance(outcome, ClientLeft):
         return redirect("/scan")
-    await context.store.note("message.trial", request.actor, envelope.tenant, sample=[outcome.ggrid])
+    await context.store.audit.note("message.trial", request.actor, envelope.tenant, sample=[outcome.ggrid])
     return redirect(f"/messages/{outcome.ggrid}")
 
 

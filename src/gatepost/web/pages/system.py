@@ -31,7 +31,7 @@ async def show_system(context: WebContext, request: SignedInRequest) -> Response
 
 async def run_health_check(context: WebContext, request: SignedInRequest) -> Response | Failure:
     """Run the health check and show its result."""
-    await context.store.note("system.examine", request.actor)
+    await context.store.audit.note("system.examine", request.actor)
     async with context.examining:
         found = await asyncio.to_thread(context.installation.examine)
     return html_response(await _render_system(context, request, found))
@@ -41,7 +41,7 @@ async def send_test_event(context: WebContext, request: SignedInRequest) -> Resp
     """Hand a test event to every output and alert, so that its receiver can be looked at."""
     if context.events.is_idle:
         return redirect("/system", notice="no-outputs")
-    await context.store.note("system.testEvent", request.actor)
+    await context.store.audit.note("system.testEvent", request.actor)
     context.events.emit(_describe_test)
     return redirect("/system", notice="event-sent")
 
@@ -71,7 +71,7 @@ async def _render_system(context: WebContext, request: SignedInRequest, found: S
 
 async def _storage_fault(context: WebContext) -> str:
     try:
-        await context.store.tenants()
+        await context.store.tenants.all()
     except StorageError as fault:
         return str(fault)
     return ""
@@ -85,9 +85,9 @@ async def show_nodes(context: WebContext, request: SignedInRequest) -> Response 
         "nodes.html",
         request,
         here="/nodes",
-        rollout=await context.store.rollout(),
-        nodes=[(node, node.health(moment)) for node in await context.store.node_records()],
-        versions=await context.store.version_history(VERSIONS),
+        rollout=await context.store.publishing.rollout(),
+        nodes=[(node, node.health(moment)) for node in await context.store.publishing.nodes()],
+        versions=await context.store.publishing.history(VERSIONS),
         now=moment,
     )
     return html_response(page)

@@ -38,7 +38,7 @@ async def create_tenant(context: WebContext, request: SignedInRequest) -> Respon
     name = request.form.text("name", MAX_TENANT_NAME)
     if not name or not name.isprintable():
         return html_response(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
-    created = await context.store.create_tenant(name, request.actor)
+    created = await context.store.tenants.create(name, request.actor)
     if isinstance(created, NameTaken):
         return html_response(
             await _render_tenants(context, request, fault=f"a tenant named {created.name} already exists"), 409
@@ -70,7 +70,7 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     if faults:
         return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
     keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, ListRefusal)))
-    outcome = await context.store.set_tenant_domains(tenant.uid, keys, request.actor)
+    outcome = await context.store.tenants.set_domains(tenant.uid, keys, request.actor)
     if isinstance(outcome, NotFound):
         return NOT_VISIBLE
     if isinstance(outcome, NameTaken):
@@ -87,17 +87,17 @@ async def delete_tenant(context: WebContext, request: SignedInRequest) -> Respon
     if request.form.text("name", MAX_TENANT_NAME) != tenant.name:
         fault = "to delete the tenant, type its name exactly as shown"
         return html_response(await _render_tenant(context, request, tenant, faults=[fault]), 400)
-    await context.store.delete_tenant(tenant.uid, request.actor)
+    await context.store.tenants.delete(tenant.uid, request.actor)
     return redirect("/tenants", notice="tenant-deleted")
 
 
 async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant | Failure:
     uid = canonical(request.path_part("uid"))
-    return (await context.store.tenant(uid) if uid else None) or NOT_VISIBLE
+    return (await context.store.tenants.find(uid) if uid else None) or NOT_VISIBLE
 
 
 async def _render_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> str:
-    tenants = await context.store.tenants()
+    tenants = await context.store.tenants.all()
     return await context.renderer.render_in_turns(
         "tenants.html", request, here="/tenants", tenants=tenants, fault=fault
     )
@@ -146,7 +146,7 @@ async def create_user(context: WebContext, request: SignedInRequest) -> Response
         return html_response(await _render_users(context, request, fault="choose a role"), 400)
     password = generate_password()
     hashed = await context.passwords.hash(password)
-    created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
+    created = await context.store.users.create(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     if isinstance(created, TenantFull):
@@ -166,7 +166,7 @@ async def change_user(context: WebContext, request: SignedInRequest) -> Response
     if user.uid == request.user.uid:
         return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
     role, disabled = request.form.text("role"), request.form.text("disabled")
-    outcome = await context.store.change_user(
+    outcome = await context.store.users.update(
         user.uid,
         by=request.actor,
         role=cast(Role, role) if role in ROLES else None,
@@ -185,9 +185,11 @@ async def reset_password(context: WebContext, request: SignedInRequest) -> Respo
     if user.external:
         return html_response(await _render_users(context, request, fault=NO_PASSWORD), 409)
     password = generate_password()
-    await context.store.set_password(user.uid, await context.passwords.hash(password), request.actor, must_change=True)
+    await context.store.users.set_password(
+        user.uid, await context.passwords.hash(password), request.actor, must_change=True
+    )
     if request.form.has("totp"):
-        await context.store.forget_second_factors(user.uid, request.actor)
+        await context.store.second_factors.forget(user.uid, request.actor)
     return html_response(await _render_users(context, request, new_password=(user, password)))
 
 
@@ -199,7 +201,7 @@ async def delete_user(context: WebContext, request: SignedInRequest) -> Response
     if user.uid == request.user.uid:
         return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
     return await _answer_change(
-        context, request, await context.store.delete_user(user.uid, request.actor), "user-deleted"
+        context, request, await context.store.users.delete(user.uid, request.actor), "user-deleted"
     )
 
 
@@ -215,7 +217,7 @@ async def _answer_change(
 
 async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:
     """Return the user that the path names, if the signed-in user may manage them."""
-    user = await context.store.user(request.path_part("uid"))
+    user = await context.store.users.find(request.path_part("uid"))
     if user is None or (request.user.tenant and user.tenant != request.user.tenant):
         return NOT_VISIBLE
     return user
@@ -228,8 +230,8 @@ async def _render_users(
         "users.html",
         request,
         here="/users",
-        users=await context.store.users(request.user.tenant),
-        key_uses=await context.store.security_key_uses(),
+        users=await context.store.users.all(request.user.tenant),
+        key_uses=await context.store.second_factors.security_key_uses(),
         needs_second_factor=context.sign_in.needs_second_factor,
         scopes=await find_scopes(context, request),
         meaning=ROLE_MEANINGS,

@@ -32,8 +32,8 @@ from gatepost.store.engine import (
     snapshot,
     storable,
 )
-from gatepost.store.lists import ListRow, find_list, find_lists, lock_lists, prefix_length
-from gatepost.store.recipient_entries import find_recipient_hits, has_recipient_entries
+from gatepost.store.list_rows import ListRow, find_list, find_lists, lock_lists, prefix_length
+from gatepost.store.recipients import find_recipient_hits, has_recipient_entries
 
 # A look-up that meets a new version each time answers as of the last one.
 ATTEMPTS = 3
@@ -95,7 +95,7 @@ class ListLookup(Operations):
         self._directories: Directories = {}
 
     @query
-    def lookup(
+    def find(
         self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]], recipient: str = ""
     ) -> Work[tuple[Hit, ...]]:
         """What block, allow and policy lists of the global scope and of that tenant have, asked by kind and keys, and

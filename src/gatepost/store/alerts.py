@@ -34,18 +34,16 @@ class AlertDefinition(msgspec.Struct, frozen=True):
     modified_by: str = ""
 
 
-class AlertDefinitionStore(Operations):
+class Alerts(Operations):
     """Alerts of the web interface."""
 
     @query
-    def alert_definitions(self) -> Work[tuple[AlertDefinition, ...]]:
+    def all(self) -> Work[tuple[AlertDefinition, ...]]:
         """All of them by name."""
         return tuple(map(_definition, (yield Read(_SELECT))))
 
     @change
-    def put_alert_definition(
-        self, name: str, alert: WebAlert, seen: int, by: Actor
-    ) -> Work[AlertDefinition | AlertRefusal]:
+    def put(self, name: str, alert: WebAlert, seen: int, by: Actor) -> Work[AlertDefinition | AlertRefusal]:
         """Define an alert, or change it; `seen` is when the one that the author has seen was changed, 0 for a new one.
         The secret of calls is made here, and stays for as long as the address does."""
         known = {each.name: each for each in map(_definition, (yield Read(_LOCK)))}
@@ -67,7 +65,7 @@ class AlertDefinitionStore(Operations):
         return made
 
     @change
-    def delete_alert_definition(self, name: str, by: Actor) -> Work[AlertRefusal | None]:
+    def delete(self, name: str, by: Actor) -> Work[AlertRefusal | None]:
         """Delete an alert."""
         if not (yield Write(_DELETE, (storable(name),))):
             return "unknown"
