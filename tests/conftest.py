@@ -3,7 +3,6 @@ server that only takes mail."""
 
 import fcntl
 import gc
-import logging
 import os
 import socketserver
 import sys
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
 from tests.lasting_loader import LastingLoader, end_loaders
@@ -27,7 +25,7 @@ from tests.postgres_database import PostgresDatabase, execute
 from tests.started_processes import ProcessWatch, starts_process
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from gatepost.logs import Bridge
+from gatepost import logs
 from gatepost.service.certificates import sign_certificate
 from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
@@ -37,7 +35,6 @@ _FAILED = pytest.StashKey[bool]()
 _LEFT = pytest.StashKey[dict[str, int]]()
 _LEFT_OUT = {"process": "make test", "variant": "make test-variants", "long": "make test-long"}
 _WATCH = ProcessWatch()
-_LOGGING = structlog.get_config()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
 FIRST = tuple(f"tests/{name}/" for name in "browser blackbox service workers guard store web abby".split())
@@ -215,16 +212,9 @@ def own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_logging() -> Iterator[None]:
     """What a test or a fixture that several share sets up for logging ends where the next test begins: a level that is
     left behind would hide what is looked for."""
-    _reset_logging()
+    logs.reset()
     yield
-    _reset_logging()
-
-
-def _reset_logging() -> None:
-    structlog.configure(**_LOGGING)
-    root = logging.getLogger()
-    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, Bridge)]
-    root.setLevel(logging.WARNING)
+    logs.reset()
 
 
 @pytest.fixture(scope="session")

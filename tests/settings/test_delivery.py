@@ -10,7 +10,7 @@ import pytest
 
 from gatepost.api.scanning import MAX_BODY
 from gatepost.service.certificates import CertificateWatch, load_certificates, sign_certificate
-from gatepost.service.core import _smtp_limits
+from gatepost.service.core import _build_smtp_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.plan import Plan
 from gatepost.service.routes import build_routing
@@ -147,7 +147,7 @@ def test_what_is_built(write: Load, tmp_path: Path) -> None:
         message=100_000, recipients=7, hops=11, command_wait=2.0, data_wait=3.0, data_most=40.0, per_address=50
     )
     assert guard.scan_sources.smtp is not None
-    assert _smtp_limits(guard.scan_sources.smtp) == limits
+    assert _build_smtp_limits(guard.scan_sources.smtp) == limits
     assert MAX_MESSAGE == MAX_BODY
 
     async def test() -> None:

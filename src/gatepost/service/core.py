@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 
@@ -31,8 +30,9 @@ from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMe
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
+from gatepost.logs import Logger
 from gatepost.milter.session import MilterPart
-from gatepost.service.certificates import smtp_tls
+from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
@@ -53,7 +53,7 @@ from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 @asynccontextmanager
@@ -139,17 +139,17 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
         campaigns=campaigns,
     )
     of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
-    pool_settings = _pool_settings(plan, settings, reputation.list_subjects())
+    pool_settings = _build_pool_settings(plan, settings, reputation.list_subjects())
     queue = node.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
     policies.observe(pool.publish)
-    metrics = GuardMetrics(queue, pool, resolver, store.counters, shared.condition)
+    metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)
     shared.registry.register(metrics)
     if settings.reputation.zones:
-        shared.registry.register(ReputationMetrics(reputation))
+        shared.registry.register(ReputationMetrics(reputation.counters))
     if histories:
-        shared.registry.register(SenderHistoryMetrics(histories))
+        shared.registry.register(SenderHistoryMetrics(histories.counters))
     return Guard(
         settings,
         store,
@@ -179,7 +179,7 @@ def _observe_scans(metrics: GuardMetrics, events: Emits, *, subjects: bool) -> S
     return observe
 
 
-def _pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[str, ...]) -> PoolSettings:
+def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[str, ...]) -> PoolSettings:
     return PoolSettings(
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
@@ -306,7 +306,7 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, keep, tenancy)
 
 
-def _smtp_limits(source: SmtpSettings) -> SmtpLimits:
+def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
     return SmtpLimits(
         message=source.max_message_size,
         recipients=source.max_recipients,
@@ -354,14 +354,14 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         flow=core.flow,
         outbound=_build_outbound(core, shared),
         signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store.tenants.of_domain)),
-        limits=_smtp_limits(source),
-        tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
+        limits=_build_smtp_limits(source),
+        tls=None if source.tls == "off" else build_smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",
     )
     return SmtpPart(services, source)
 
 
-def _milter_limits(source: MilterSettings) -> SmtpLimits:
+def _build_milter_limits(source: MilterSettings) -> SmtpLimits:
     return SmtpLimits(
         message=source.max_message_size,
         recipients=source.max_recipients,
@@ -382,7 +382,7 @@ def build_milter_source(core: CoreParts, shared: SharedParts) -> MilterPart | No
         tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
-        limits=_milter_limits(source),
+        limits=_build_milter_limits(source),
         reports=_build_report_intake(core, shared),
     )
     return MilterPart(

@@ -166,7 +166,7 @@ def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     if loaded is None:
         return
     rollout, nodes = loaded
-    own = {each for name in ("guard", "abby") if (each := _own_node(data, name)) and not data.is_locked(name)}
+    own = {each for name in ("guard", "abby") if (each := _read_own_node(data, name)) and not data.is_locked(name)}
     latest = sorted(nodes, key=lambda node: node.seen, reverse=True)[:MAX_NODES]
     for node in sorted(latest, key=lambda node: node.name):
         yield _describe_node(node, rollout, int(now.timestamp() * 1000), is_stopped=node.id in own)
@@ -198,7 +198,7 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout", moment: int, *, is_st
     return DoctorRow(what, "ok", found)
 
 
-def _own_node(data: DataFolder, service: str) -> str:
+def _read_own_node(data: DataFolder, service: str) -> str:
     """Return the id of this machine's node of a service, "" if it never ran."""
     file = data.path / f"{service}.node"
     return file.read_text("ascii", "replace").strip() if file.exists() else ""
