@@ -16,7 +16,7 @@ from pathlib import Path
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
 from gatepost.report import Report
-from gatepost.sender_history import Facets, history_question, read_history
+from gatepost.sender_history import Facets, make_history_question, read_history
 from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store
 from gatepost.store.sightings import SightingBatch
@@ -66,7 +66,7 @@ def _facets(senders: int, number: int, chance: random.Random) -> Facets:
 
 async def _passed(memory: SenderHistories, every: list[Facets]) -> None:
     for number, facets in enumerate(every, 1):
-        read_history(facets, await memory.answer("g", None, history_question(facets)))
+        read_history(facets, await memory.answer("g", None, make_history_question(facets)))
         memory.learn("g", _DELIVERED)
         if not number % GROUP:
             await memory.flush()

@@ -102,6 +102,7 @@ ABBY_KEYS = ("signIn", "publicUrl", "serviceProviders", "staticApiTokens", "list
 CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("block", blocks_of("yaml"), ids=lambda block: block.name)
 def test_configuration_is_taken_by_the_reader(
     block: CodeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

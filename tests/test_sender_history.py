@@ -30,10 +30,10 @@ from gatepost.sender_history import (
     Facets,
     Standing,
     add_hosts,
+    collect_facets,
     facet_key,
     facet_of,
-    facets_of,
-    history_question,
+    make_history_question,
     read_history,
     scope_key,
 )
@@ -49,7 +49,7 @@ def test_the_facets_of_a_letter() -> None:
         "From: Eve <Eve@Mail.Partner.example>\nReply-To: eve@elsewhere.example",
         "https://www.partner.example/a http://b.partner.example/ https://x.shop.example",
     )
-    assert facets_of(message, Envelope()) == Facets(
+    assert collect_facets(message, Envelope()) == Facets(
         "eve@mail.partner.example", "partner.example", True, ("partner.example", "shop.example")
     )
 
@@ -67,18 +67,18 @@ def test_the_facets_of_a_letter() -> None:
 )
 def test_answers_that_go_elsewhere(reply: str, sender: str, redirects: bool) -> None:
     message = written(f"From: eve@partner.example\nReply-To: {reply}")
-    assert facets_of(message, Envelope(sender)).redirects is redirects
+    assert collect_facets(message, Envelope(sender)).redirects is redirects
 
 
 def test_a_sender_is_asked_for_as_proven_and_as_claimed() -> None:
-    asked = history_question(Facets("eve@partner.example", "partner.example", True, ("a.example", "b.example")))
+    asked = make_history_question(Facets("eve@partner.example", "partner.example", True, ("a.example", "b.example")))
     kinds = [[facet_of(each) for each in keys] for keys in (asked.keys, asked.proven, asked.claimed)]
     assert kinds == [
         [Facet.HOST, Facet.HOST, Facet.REDIRECTION],
         [Facet.PROVEN_ADDRESS, Facet.PROVEN_DOMAIN],
         [Facet.CLAIMED_ADDRESS, Facet.CLAIMED_DOMAIN],
     ]
-    assert history_question(Facets()) == AskSightings()
+    assert make_history_question(Facets()) == AskSightings()
 
 
 def test_answers_come_back_to_what_was_asked() -> None:
@@ -117,7 +117,7 @@ def test_any_text_has_a_key_that_fits_a_column(text: str, facet: Facet) -> None:
 def test_no_message_asks_for_more_than_is_answered(local: str, domain: str, hosts: list[str]) -> None:
     links = tuple(Link(host, f"https://{host}/", host, "", "1", "html") for host in hosts)
     message = Message(senders=(Address("", local, domain),), links=links, reply_to=(Address("", local, "r.example"),))
-    asked = history_question(facets_of(message, Envelope(local)))
+    asked = make_history_question(collect_facets(message, Envelope(local)))
     assert len(asked.keys) <= MAX_HOSTS + 1 < MAX_FACETS
 
 

@@ -22,7 +22,7 @@ def uses() -> list[tuple[str, tuple[str, ...]]]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "coefficients":
                 of, *names = node.args
-                table = getattr(kinds, of.id).id if isinstance(of, ast.Name) else ast.literal_eval(of)
+                table = getattr(kinds, of.attr).id if isinstance(of, ast.Attribute) else ast.literal_eval(of)
                 found.append((table, tuple(ast.literal_eval(name) for name in names)))
     return found
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.urls import MAX_DATA, MAX_URL, NO_URL, parse_url, scheme_of
+from gatepost.urls import MAX_DATA, MAX_URL, NO_URL, parse_url, read_scheme
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_base(target: str, href: str) -> None:
     [("HTTP://x", "http"), (" java\nscript:x", "javascript"), ("x/y:z", ""), ("1http:", ""), ("", "")],
 )
 def test_scheme_of(target: str, scheme: str) -> None:
-    assert scheme_of(target) == scheme
+    assert read_scheme(target) == scheme
 
 
 def test_long_urls_keep_their_host_and_lose_their_tail() -> None:

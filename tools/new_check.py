@@ -166,8 +166,8 @@ def _add_rule(text: str, check: NewCheck) -> str:
 
 def _add_to_registry(text: str, check: NewCheck) -> str:
     """Add the check to the imports and to the end of `CHECKS`."""
-    text = text.removesuffix(")\n") + f"    {check.trick},\n)\n"
-    return _format(_import(text, f"from gatepost.checks.{check.area}.{check.subject} import {check.trick}"), REGISTRY)
+    text = text.removesuffix(")\n") + f"    {check.subject}.{check.trick},\n)\n"
+    return _format(_import(text, f"from gatepost.checks.{check.area} import {check.subject}"), REGISTRY)
 
 
 def _add_strength(text: str, check: NewCheck) -> str:
@@ -213,19 +213,20 @@ def _format(text: str, path: Path) -> str:
 def _add_check(text: str, check: NewCheck) -> str:
     """Append the check to its module, which may be new."""
     weak = f"_{check.trick.upper()}_WEAK"
-    numbers = f'({weak},) = coefficients({check.constant}, "weak")\n' if check.strength else ""
+    numbers = f'({weak},) = coefficients(kinds.{check.constant}, "weak")\n' if check.strength else ""
     strength = f"strength={weak}, " if check.strength else ""
     imports = [
         "from collections.abc import Iterator",
         "from gatepost.findings import Reading, check",
-        f"from gatepost.kinds import {check.constant}, Finding",
+        "from gatepost import kinds",
+        "from gatepost.kinds import Finding",
     ]
     if check.strength:
         imports.append("from gatepost.strengths import coefficients")
     start = text or f'"""{_phrase(check.subject)}: say what the checks of this module look at."""\n'
     body = f'''
 {numbers}
-@check({check.constant})
+@check(kinds.{check.constant})
 def {check.trick}(reading: Reading) -> Iterator[Finding]:
     """{check.title}: say what the trick is, in one line.
 
@@ -234,7 +235,7 @@ def {check.trick}(reading: Reading) -> Iterator[Finding]:
     """
     # Say which honest case is left out.
     if "x-{check.trick.replace("_", "-")}" in reading.fields:
-        yield {check.constant}.at("header", {strength}seen=reading.message.subject)
+        yield kinds.{check.constant}.at("header", {strength}seen=reading.message.subject)
 '''
     return _format(_import(start, *imports) + body, check.module)
 

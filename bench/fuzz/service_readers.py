@@ -10,7 +10,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from bench.fuzz.readers import NOW, Run, decode_text
-from gatepost.abby import list_bodies, message_bodies
+from gatepost.abby import lists, message_bodies
 from gatepost.abby.scan import read_parameters
 from gatepost.feeds.indicators import TaxiiPage, read_bundle, read_event, read_misp, read_taxii
 from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
@@ -121,7 +121,7 @@ def read_search(data: bytes) -> object:
 
 def read_bodies(data: bytes) -> object:
     """A body of each operation of the APIs, and the parameters of a scan."""
-    readers = (list_bodies.ADD, list_bodies.DELETE, list_bodies.LIST)
+    readers = (lists.ADD, lists.DELETE, lists.LIST)
     others = (message_bodies.SEARCH, message_bodies.SEARCH_HELD, message_bodies.REPORT, message_bodies.ACT)
     return [*(each.decode(data) for each in readers), *(each.decode(data) for each in others), read_parameters(data)]
 

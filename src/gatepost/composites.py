@@ -68,7 +68,7 @@ def _index_composites() -> Mapping[str, tuple[int, ...]]:
 
 
 @cache
-def _no_values() -> Mapping[str, Any]:
+def _make_empty_values() -> Mapping[str, Any]:
     """Every value that a condition can read, empty; composites read tags only."""
     return make_variables()
 
@@ -86,7 +86,10 @@ def find_composites(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the composites of a message's findings. A condition that fails on a message does not hold for it."""
     index = _index_composites()
     numbers = {number for finding in findings if finding.kind in index for number in index[finding.kind]}
-    variables = {**_no_values(), "tags": list(dict.fromkeys([finding.kind for finding in findings]))[:MAX_ITEMS]}
+    variables = {
+        **_make_empty_values(),
+        "tags": list(dict.fromkeys([finding.kind for finding in findings]))[:MAX_ITEMS],
+    }
     for number in sorted(numbers):
         kind, composite = load_composites()[number]
         try:

@@ -38,11 +38,11 @@ def collect_values(
         found += [ReputationValue("host", str(address))] if address else []
     if "sender" in wanted:
         domains = [*(sender.domain for sender in message.senders), envelope.sender.strip("<>").rpartition("@")[2]]
-        found += _domains("sender", domains, own_domains, MAX_SENDERS)
+        found += _collect_domains("sender", domains, own_domains, MAX_SENDERS)
     if "address" in wanted:
-        found += _addresses(message, envelope, own_domains)
+        found += _collect_addresses(message, envelope, own_domains)
     if "link" in wanted:
-        found += _domains("link", _hosts(message.links), own_domains, MAX_HOSTS)
+        found += _collect_domains("link", _collect_hosts(message.links), own_domains, MAX_HOSTS)
     return tuple(found[:MAX_REPUTATION_VALUES])
 
 
@@ -57,8 +57,8 @@ def collect_file_values(
             digest = "" if algorithm == "sha256" else f"{algorithm}:{_digest(algorithm, file.content)}"
             found.append(ReputationValue("file", file.sha256, digest))
     if "link" in wanted:
-        hosts = _hosts(link for file in files for link in file.links)
-        found += [each for each in _domains("link", hosts, own_domains, MAX_HOSTS) if each not in known]
+        hosts = _collect_hosts(link for file in files for link in file.links)
+        found += [each for each in _collect_domains("link", hosts, own_domains, MAX_HOSTS) if each not in known]
     return tuple(dict.fromkeys(found))[:MAX_REPUTATION_VALUES]
 
 
@@ -72,14 +72,14 @@ def join(first: Reputation, second: Reputation) -> Reputation:
     return Reputation((*first.listings, *second.listings), tuple(dict.fromkeys((*first.silent, *second.silent))))
 
 
-def _hosts(links: Iterable[Link]) -> Iterator[str]:
+def _collect_hosts(links: Iterable[Link]) -> Iterator[str]:
     """The hosts that links which a reader can follow lead to."""
     for link in islice(links, MAX_LINKS):
         if link.host and link.can_be_followed and link.url.startswith("http"):
             yield link.host
 
 
-def _domains(
+def _collect_domains(
     subject: ReputationSubject, names: Iterable[str], own_domains: frozenset[str], most: int
 ) -> Iterator[ReputationValue]:
     seen: dict[str, None] = {}
@@ -92,7 +92,7 @@ def _domains(
     return (ReputationValue(subject, domain) for domain in seen)
 
 
-def _addresses(message: Message, envelope: Envelope, own_domains: frozenset[str]) -> Iterator[ReputationValue]:
+def _collect_addresses(message: Message, envelope: Envelope, own_domains: frozenset[str]) -> Iterator[ReputationValue]:
     """Who writes, and where answers go: as stated in the header, and in links that start a mail."""
     in_links = (link.url[len(_MAILTO) :].partition("?")[0] for link in message.links if link.url.startswith(_MAILTO))
     people = (str(person) for person in (*message.senders, *message.reply_to))

@@ -84,7 +84,7 @@ ALL_MAIL = int(Facet.SCOPE)
 SENDER_FACETS = frozenset({Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.PROVEN_DOMAIN, Facet.CLAIMED_DOMAIN})
 
 
-def facets_of(message: Message, envelope: Envelope) -> Facets:
+def collect_facets(message: Message, envelope: Envelope) -> Facets:
     """Return the facets of a message, from its own text and header."""
     hosts = list_organisations(message.links)
     if not message.senders or not message.senders[0].domain:
@@ -104,7 +104,7 @@ def list_organisations(links: Iterable[Link]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def history_question(asked: Facets) -> AskSightings:
+def make_history_question(asked: Facets) -> AskSightings:
     """Return the question for these facets; guard also remembers them once the message is decided."""
     keys = [facet_key(Facet.HOST, host) for host in asked.hosts]
     if asked.redirects:

@@ -54,9 +54,9 @@ from gatepost.sender_history import (
     Facets,
     SenderHistory,
     add_hosts,
-    facets_of,
-    history_question,
+    collect_facets,
     list_organisations,
+    make_history_question,
     read_history,
 )
 from gatepost.textmodel.features import body_words
@@ -161,7 +161,7 @@ class Stages:
         """The facets of the message that sender history remembers; None where guard keeps no sender history."""
         if not self.context.sender_history:
             return None
-        return self._run("sender-history", lambda: facets_of(message, envelope), None)
+        return self._run("sender-history", lambda: collect_facets(message, envelope), None)
 
     def sign_text(self, message: Message) -> tuple[list[str] | None, Signature]:
         """The words that the writer chose, and their near-duplicate signature; nothing where guard compares none."""
@@ -245,12 +245,12 @@ class Stages:
         Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
         """
         keys = collect_keys(subjects, self.context.lists.source.keyed)
-        in_files = _facets_of_files(files, history) if self.context.sender_history else Facets()
+        in_files = _collect_file_facets(files, history) if self.context.sender_history else Facets()
         values = self._collect_file_values(files)
         asked: Questions = (
             *((Lookup(keys),) if keys else ()),
             *((AskAntivirus(),) if self.context.antivirus else ()),
-            *((history_question(in_files),) if in_files.hosts else ()),
+            *((make_history_question(in_files),) if in_files.hosts else ()),
             *((make_question(values, self.context.lists.source.keyed),) if values else ()),
         )
         answers = (yield asked) if asked else ()
@@ -373,7 +373,7 @@ def _ask_history(facets: Facets | None) -> Analysis[SenderHistory]:
     """Ask what the tenant knew of these facets before today."""
     if facets is None:
         return NO_HISTORY
-    (answer,) = yield (history_question(facets),)
+    (answer,) = yield (make_history_question(facets),)
     return read_history(facets, answer) if isinstance(answer, Sightings) else NO_HISTORY
 
 
@@ -385,7 +385,7 @@ def _ask_campaign(signature: Signature) -> Analysis[Campaign]:
     return answer if isinstance(answer, Campaign) else Campaign()
 
 
-def _facets_of_files(files: Sequence[File], history: SenderHistory) -> Facets:
+def _collect_file_facets(files: Sequence[File], history: SenderHistory) -> Facets:
     """The organisations that links in files lead to, as far as links in the text do not."""
     hosts = list_organisations(link for file in files for link in file.links)
     return Facets(hosts=tuple(host for host in hosts if host not in history.hosts))

@@ -35,7 +35,7 @@ class Url(msgspec.Struct, frozen=True, gc=False):
 NO_URL = Url()
 
 
-def scheme_of(target: str) -> str:
+def read_scheme(target: str) -> str:
     """Return the scheme that a browser would see, "" for a relative reference."""
     match = _SCHEME.match(target)
     return match.group(1).translate(_BLANK).lower() if match else ""
@@ -47,7 +47,7 @@ def parse_url(target: str, base: Url = NO_URL) -> Url:
         # A picture of megabytes: what it is stands in front, and it is never resolved.
         return Url(target[:MAX_DATA], "", "data")
     found = _parse_absolute(target)
-    if found is NO_URL and not scheme_of(target):
+    if found is NO_URL and not read_scheme(target):
         found = _parse_absolute(_resolve(target, base))
     return found
 

@@ -71,7 +71,7 @@ def _judge_by(
     policy: Policy,
     ruling: Ruling,
 ) -> Judgement:
-    blocks = [_finding_of_block(match) for match in ruling.blocks]
+    blocks = [_make_block_finding(match) for match in ruling.blocks]
     weighed = _clear_allowed(_weigh([*findings, *blocks], policy), ruling)
     lines = _apply_caps(weighed, policy)
     score = sum(line.counted for line in lines)
@@ -117,7 +117,7 @@ def _describe_override(kind: str, group: str, changes: Mapping[str, str]) -> str
     return "; ".join(filter(None, said))
 
 
-def _finding_of_block(match: Match) -> Finding:
+def _make_block_finding(match: Match) -> Finding:
     facts = {"entry": match.hit.key, "scope": match.hit.scope, "found": match.subject.value[:300]}
     if match.hit.comment:
         facts["comment"] = match.hit.comment[:300]

@@ -16,9 +16,9 @@ from PIL import Image
 from tests.idle_guard import IdleGuard
 
 from gatepost.abby import held_mail
-from gatepost.abby.core_clients import LocalCore, RemoteCore
-from gatepost.abby.cores import Down
+from gatepost.abby.cores import Down, LocalCore
 from gatepost.abby.held_mail import HeldMailOnCores
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.quarantine.quarantine import Quarantine

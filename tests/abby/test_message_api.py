@@ -13,8 +13,7 @@ from tests.files.compound_files import make_compound
 from tests.idle_guard import IdleGuard
 
 from gatepost.abby.app import ApiServices, create_app, create_services
-from gatepost.abby.core_clients import LocalCore
-from gatepost.abby.cores import Cores, Down
+from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.client.exchange import build_multipart

@@ -12,8 +12,7 @@ from tests.idle_guard import IdleGuard
 
 from gatepost.abby import held_mail
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_clients import LocalCore
-from gatepost.abby.cores import Cores, Down
+from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id

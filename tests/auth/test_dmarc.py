@@ -14,9 +14,9 @@ from gatepost.auth.dmarc import (
     MAX_SIGNERS,
     MAX_WALK,
     DmarcRecord,
-    author_domains,
     discover,
     evaluate,
+    list_author_domains,
     list_walk,
 )
 from gatepost.auth.results import Dkim, Dmarc, Spf
@@ -27,7 +27,7 @@ REJECT = {"TXT _dmarc.example.com": "v=DMARC1; p=reject"}
 
 
 def judged(author: str, spf: Spf = NO_SPF, dkim: tuple[Dkim, ...] = ()) -> Asking[Dmarc]:
-    authors = author_domains(author.split())
+    authors = list_author_domains(author.split())
     records = yield from discover(authors)
     return (yield from evaluate(authors, spf, dkim, records))
 
@@ -171,7 +171,7 @@ RESULTS = st.sampled_from(["pass", "fail", "none", "temperror", "permerror"])
 )
 def test_no_answer_makes_it_raise(data: st.DataObject, authors: list[str], spf: Spf, dkim: list[Dkim]) -> None:
     def run() -> Asking[Dmarc]:
-        named = author_domains(authors)
+        named = list_author_domains(authors)
         records = yield from discover(named)
         return (yield from evaluate(named, spf, tuple(dkim), records))
 
@@ -183,7 +183,7 @@ def test_no_answer_makes_it_raise(data: st.DataObject, authors: list[str], spf: 
     except StopIteration as stop:
         found = stop.value
     if found.result == "pass":
-        assert found.spf_aligned or found.dkim_aligned or len(author_domains(authors)) > 1
+        assert found.spf_aligned or found.dkim_aligned or len(list_author_domains(authors)) > 1
     if found.result == "fail":
         assert found.policy
 

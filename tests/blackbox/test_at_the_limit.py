@@ -19,8 +19,8 @@ import uvicorn
 
 from gatepost.abby import cores as abby_cores
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_clients import LocalCore, RemoteCore
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, LocalCore
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.server import server_config
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver

@@ -79,6 +79,7 @@ def arrived(sink: Sink, identity: str, seconds: float = 180.0) -> bytes:
     raise AssertionError(f"{identity} did not arrive")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["before", "after"])
 def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str, request: pytest.FixtureRequest) -> None:
     port, sink, gateway, log = request.getfixturevalue(kind)

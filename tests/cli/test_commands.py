@@ -10,7 +10,9 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 import typer.main
 from tests.command_line import run_command
+from tests.own_names import replace_in
 
+from gatepost.cli import deployment
 from gatepost.cli.app import COMMANDS
 from gatepost.cli.commands import Group, NotPlainError, Parameter, list_parameters, read_plain
 from gatepost.service.commands import prepare
@@ -190,6 +192,6 @@ def test_what_another_user_wrote_is_not_believed(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.glob("elsewhere-*"))
     for file in tmp_path.glob("elsewhere-*"):
         file.unlink()
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    replace_in(monkeypatch, deployment, "os", geteuid=lambda: os.getuid() + 1)
     assert run_command("tenant", "list", "--data", tmp_path)[0] == 0
     assert not list(tmp_path.glob("elsewhere-*"))

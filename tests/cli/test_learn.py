@@ -23,6 +23,7 @@ def data(tmp_path: Path) -> list[str]:
     return ["--data", str(tmp_path)]
 
 
+@pytest.mark.process
 def test_files_are_reported_and_pools_listed(data: list[str], tmp_path: Path) -> None:
     mailbox = tmp_path / "offers.mbox"
     head = "From a@x Sun Nov 15 10:00:00 2026\nFrom: a@x.example\n"

@@ -139,6 +139,7 @@ def test_lists_of_today_count(run: Run, data: Path) -> None:
     assert new["weight"][0] is None
 
 
+@pytest.mark.process
 def test_a_file_is_analysed_anew_with_the_lists_of_the_store(run: Run, data: Path, tmp_path: Path) -> None:
     file = tmp_path / "letter.eml"
     file.write_bytes(LETTER)

@@ -8,7 +8,7 @@ policy and where it stands, what is aligned (S, D), and how many names were aske
 
 import pytest
 
-from gatepost.auth.dmarc import author_domains, discover, evaluate
+from gatepost.auth.dmarc import discover, evaluate, list_author_domains
 from gatepost.auth.results import Dkim, Dmarc, Spf
 from gatepost.questions import Asking, Dns, DnsAnswer
 
@@ -181,7 +181,7 @@ def test_rfc_9989(row: Row) -> None:
     zone = Zone(records)
     sender = Spf("pass", spf) if spf else Spf()
     signatures = tuple(Dkim("pass", domain) for domain in dkim.split())
-    asking = evaluated(author_domains(authors.split()), sender, signatures)
+    asking = evaluated(list_author_domains(authors.split()), sender, signatures)
     try:
         questions = next(asking)
         while True:

@@ -16,20 +16,15 @@ from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import PoolCounters
 
 
-class Pool:
-    def counters(self) -> PoolCounters:
-        kills = {"stall": 1, "deadline": 2, "crash": 3, "memory": 4}
-        return PoolCounters(50, kills, 5, 6, 8, 9, 1, 7, 2, sealed=True)  # type: ignore[arg-type]
-
-
-class Names:
-    def counters(self) -> DnsCounters:
-        return DnsCounters(10, 20, 3)
+def count_workers() -> PoolCounters:
+    kills = {"stall": 1, "deadline": 2, "crash": 3, "memory": 4}
+    return PoolCounters(50, kills, 5, 6, 8, 9, 1, 7, 2, sealed=True)  # type: ignore[arg-type]
 
 
 def test_everything_is_there() -> None:
     queue = FairQueue(2, 1, 1.0)
-    registry, metrics = CollectorRegistry(), GuardMetrics(queue, Pool(), Names(), lambda: StoreCounters(100, 9, 1))
+    registry = CollectorRegistry()
+    metrics = GuardMetrics(queue, count_workers, lambda: DnsCounters(10, 20, 3), lambda: StoreCounters(100, 9, 1))
     registry.register(metrics)
     slots = [queue.enter(None) for _ in range(3)]
     assert slots[2] is None

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
-from structlog.testing import capture_logs
 from tests.waiting_client import WaitingClient
 
+from gatepost import logs
 from gatepost.api.http import ClientLeft
 from gatepost.guard import service
 from gatepost.guard.answers.answerer import Answerer
@@ -299,7 +299,7 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
             scan.cancel()
         else:
             deployment.pool.may_end.set()
-        with capture_logs() as logged, pytest.raises((RuntimeError, StorageError, asyncio.CancelledError)):
+        with logs.capture() as logged, pytest.raises((RuntimeError, StorageError, asyncio.CancelledError)):
             await scan
         assert guard.load().in_processing == 0
         assert deployment.observed == []
@@ -310,14 +310,15 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
 
 def test_the_log_names_the_message_and_nothing_of_it(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
-        with capture_logs() as logged:
+        with logs.capture() as logged:
             asked = request()
             await deployment.guard.scan(asked, Plain())
         (event,) = logged
         assert event.pop("milliseconds") >= 0
+        del event["time"], event["logger"]
         assert event == {
             "event": "message scanned",
-            "log_level": "info",
+            "level": "info",
             "ggrid": asked.ggrid,
             "verdict": "spam",
             "decision": "quarantine",
@@ -353,7 +354,7 @@ def test_stopping_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
         deployment.pool.may_end.clear()
         scan = asyncio.ensure_future(guard.scan(request(), Plain()))
         await asyncio.sleep(0)
-        with capture_logs() as logged:
+        with logs.capture() as logged:
             await guard.stop()
         assert [event["event"] for event in logged] == ["stopping with messages in processing"]
         scan.cancel()

@@ -33,7 +33,7 @@ from gatepost.times import now
 from gatepost.workers.protocol import Extracted
 
 ANN = Actor("user", "ann")
-SECONDS = 10.0
+SECONDS = 120.0
 LETTER = """The gardeners will come on Monday morning and begin with the hedge behind the kitchen. Please leave
 the side gate open for them and bring the chairs inside before eight. After lunch they plant bulbs along the path, so
 walk on the gravel for a week or two. Questions about the colours go to Martha, who has chosen tulips and a few lilies.
@@ -62,7 +62,7 @@ async def scan(guard: Guard, raw: bytes) -> ScanResult:
 
 
 async def wait_for(check: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether something comes true within ten seconds, and a little more for a busy machine's own delays."""
+    """Whether something comes true: in a second or two, and later on a busy machine."""
     for _ in range(int(SECONDS / 0.25)):
         if await check():
             return True
@@ -70,6 +70,7 @@ async def wait_for(check: Callable[[], Awaitable[bool]]) -> bool:
     return await check()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.variant), "postgresql"])
 def test_what_one_core_learns_the_other_knows(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'g.db'}" if engine == "sqlite" else str(request.getfixturevalue("postgres_url"))

@@ -183,7 +183,7 @@ def test_what_is_handed_out_whole_changes_its_version_when_an_entry_ends(
         try:
             await add(store, definition, expires=now() + 60_000)
             version = await store.list_lookup.unkeyed_version(None)
-            monkeypatch.setattr("gatepost.store.engine.now", lambda: now() + 120_000)
+            monkeypatch.setattr("gatepost.store.list_lookup.now", lambda: now() + 120_000)
             assert await store.list_lookup.unkeyed_version(None) != version
             assert (await store.list_lookup.unkeyed(None)).entries == {}
         finally:

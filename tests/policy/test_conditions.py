@@ -16,7 +16,7 @@ from gatepost.policy.conditions import (
     VARIABLES,
     ConditionError,
     Extent,
-    _environment,
+    _make_environment,
     choose_result,
     describe_file,
     estimate,
@@ -25,8 +25,8 @@ from gatepost.policy.conditions import (
     is_storable,
     make_variables,
     measure,
+    measure_program,
     parse_tree,
-    program_size,
 )
 from gatepost.policy.file import read_policy_file
 from gatepost.policy.rules import shipped_policy
@@ -160,7 +160,7 @@ def test_an_ordinary_message_is_not_too_dear_for_ordinary_conditions() -> None:
 def test_costs_follow_lengths_and_repetitions() -> None:
     def cost(condition: str, **values: Any) -> int:
         variables = make_variables(**values)
-        expression = _environment(stored_only=False).compile(condition)
+        expression = _make_environment(stored_only=False).compile(condition)
         return estimate(parse_tree(expression.serialize()), {name: measure(each) for name, each in variables.items()})
 
     one = cost("links.exists(x, x.matches('ab'))", links=["a" * 10])
@@ -190,7 +190,7 @@ def test_costs_follow_lengths_and_repetitions() -> None:
     ],
 )
 def test_the_size_of_a_regular_expression(pattern: str, least: int, most: int) -> None:
-    assert least <= program_size(pattern) <= most
+    assert least <= measure_program(pattern) <= most
 
 
 def test_what_is_no_tree_is_said() -> None:

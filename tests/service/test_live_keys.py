@@ -180,6 +180,7 @@ def list_live_keys(root: type[Section]) -> Iterator[tuple[str, tuple[str, str], 
     yield from walk(root, "", set())
 
 
+@pytest.mark.process
 def test_what_is_live_is_read_by_the_next_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_process: Reads = set()
     by_generation: Reads = set()

@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
@@ -19,6 +21,7 @@ from gatepost.times import now
 URLS = BY_NAME["blocked-urls"]
 
 
+@pytest.mark.process
 def test_what_waits_is_looked_back_for_by_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "abby/abby").mkdir(parents=True)
     stated = {

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gatepost.abby.message_timelines import describe_timeline
+from gatepost.abby.messages import describe_timeline
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.store.audit import CLI, Actor

@@ -10,7 +10,7 @@ from gatepost.report import Line, Report
 from gatepost.sender_history import Facet, facet_key
 from gatepost.store import feedback, learning
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.feedback import Evidence, MailReport, ReportedMessage
+from gatepost.store.feedback import MailReport, ReportedMessage, TextFeatures
 from gatepost.store.learning import MAX_KEPT, ModelLookBack, TaughtMessage
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
@@ -46,7 +46,7 @@ def test_a_report_teaches_the_pool_of_whoever_made_it(use: Use, new_record: NewR
         noted = await store.feedback.report_wrong(bare.ggrid, "should have been held", ANN, tenant)
         assert noted is not None
         assert not noted.taught
-        evidence = Evidence(b"\x03\x00", ())
+        evidence = TextFeatures(b"\x03\x00", ())
         noted = await store.feedback.report_wrong(bare.ggrid, "should have been held", ANN, tenant, evidence)
         assert noted is not None
         assert noted.taught

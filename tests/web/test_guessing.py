@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import structlog
 from argon2 import PasswordHasher, extract_parameters
 
+from gatepost import logs
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
 from gatepost.api import http
@@ -225,7 +225,7 @@ def test_right_attempts_are_given_back() -> None:
 
 def test_a_name_that_nobody_has_is_not_logged(site: Any, somebody: str) -> None:
     typed = f"my secret password {new_id()}"
-    with structlog.testing.capture_logs() as lines:
+    with logs.capture() as lines:
         enter(site, typed, "x")
         enter(site, somebody, WRONG)
     refused = [line for line in lines if line["event"] == "sign-in refused"]

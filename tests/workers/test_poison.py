@@ -228,7 +228,7 @@ def test_nothing_waits_for_the_collector() -> None:
                 worker.kill("crash")
             await until(lambda: pool.counters().workers == 2 and not pool.counters().busy)
             del worker
-            await asyncio.sleep(0.05)
+            await until(lambda: not any(reference() for reference in seen))
             return [reference() is None for reference in seen]
 
     gc.collect()

@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
-import structlog
 from starlette.requests import Request
 
 from gatepost.api.call_limits import CallingParty
 from gatepost.api.errors import FORBIDDEN, UNAUTHORIZED, Failure
+from gatepost.logs import Logger
 from gatepost.node_memory import NodeMemory, SharedRecords
 from gatepost.settings.keys import StaticApiTokenSettings, TokenPermission
 from gatepost.store.api_keys import ApiKey, ApiKeys
@@ -293,7 +293,7 @@ def address_of(request: Request) -> str:
 
 APIKEY_SCHEME = "apikey"
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class ApiKeyAuthenticator:

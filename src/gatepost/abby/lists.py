@@ -10,20 +10,26 @@ stays open keeps storage from purging old rows. A stream that breaks ends withou
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gatepost.abby import list_bodies
 from gatepost.abby.authenticator import ApiKeyAuthenticator
-from gatepost.abby.json_bodies import BodyReader, list_faults
-from gatepost.abby.list_bodies import B, Body
+from gatepost.abby.json_bodies import (
+    BodyReader,
+    array_faults,
+    flag_faults,
+    length_faults,
+    list_faults,
+    object_faults,
+    text_faults,
+    time_faults,
+)
 from gatepost.api.call_limits import CallingParty, CallLimits
 from gatepost.api.errors import (
     FORBIDDEN,
@@ -36,6 +42,8 @@ from gatepost.api.errors import (
 )
 from gatepost.api.http import ClientLeft, Handler, JsonResponse
 from gatepost.api.lists import (
+    MAX_BODY,
+    MAX_COMMENT,
     MAX_ENTRIES,
     AddEntriesRequest,
     DeleteEntriesRequest,
@@ -54,21 +62,67 @@ from gatepost.api.lists import (
 from gatepost.api.openapi import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import ListRefusal
+from gatepost.lists.entries import MAX_ENTRY, ListRefusal
+from gatepost.logs import Logger
 from gatepost.rejudge.dry_run import ListDryRuns, can_look_back, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.lists import EntryRow, NewEntry
 from gatepost.store.store import Store
-from gatepost.times import date_time
+from gatepost.times import date_time, milliseconds
+
+Body: TypeAlias = AddEntriesRequest | DeleteEntriesRequest | GetListsRequest | ListEntriesRequest
+B = TypeVar("B", bound=Body)
+
+
+def _has_times(body: AddEntriesRequest) -> bool:
+    """Check what the decoder cannot."""
+    return all(entry.expires is None or milliseconds(entry.expires) is not None for entry in body.entries)
+
+
+def _entry_faults(name: str, value: Any, present: bool) -> Iterator[str]:
+    yield from text_faults(name, value, present)
+    yield from length_faults(name, value, MAX_ENTRY)
+
+
+def _comment_faults(name: str, value: Any, present: bool) -> Iterator[str]:
+    if value is not None:
+        yield from text_faults(name, value, present)
+        yield from length_faults(name, value, MAX_COMMENT)
+
+
+def _new_entry_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
+    yield from object_faults(
+        name, f"{name}.", value, {"entry": _entry_faults, "comment": _comment_faults, "expires": time_faults}
+    )
+
+
+ADD = BodyReader(
+    AddEntriesRequest,
+    {
+        "listName": text_faults,
+        "entries": array_faults(_new_entry_faults, "an array of objects"),
+        "dryRun": flag_faults,
+    },
+    most=MAX_BODY,
+    is_sound=_has_times,
+)
+DELETE = BodyReader(
+    DeleteEntriesRequest,
+    {"listName": text_faults, "entries": array_faults(text_faults, "an array of strings"), "dryRun": flag_faults},
+    most=MAX_BODY,
+)
+GET = BodyReader(GetListsRequest, {}, most=MAX_BODY)
+LIST = BodyReader(ListEntriesRequest, {"listName": text_faults}, most=MAX_BODY)
+
 
 STALL_SECONDS = 60.0
 MAX_TIMES = 10_000
 FEW_ENTRIES = 20
 T = TypeVar("T")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 Batches = AsyncGenerator[bytes, None]
 
@@ -204,10 +258,10 @@ class ListsApi:
     def operations(self) -> dict[str, Handler]:
         """The handlers by the last part of their paths."""
         return {
-            "addEntries": lambda request: self._answer(request, list_bodies.ADD, self._add),
-            "deleteEntries": lambda request: self._answer(request, list_bodies.DELETE, self._delete),
-            "getLists": lambda request: self._answer(request, list_bodies.GET, self._lists),
-            "listEntries": lambda request: self._answer(request, list_bodies.LIST, self._stream),
+            "addEntries": lambda request: self._answer(request, ADD, self._add),
+            "deleteEntries": lambda request: self._answer(request, DELETE, self._delete),
+            "getLists": lambda request: self._answer(request, GET, self._lists),
+            "listEntries": lambda request: self._answer(request, LIST, self._stream),
         }
 
     async def _answer(

@@ -8,12 +8,11 @@ is not 5), unknown ones are ignored, null on an optional field means absent.
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
 import msgspec
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -32,6 +31,7 @@ from gatepost.api.scanning import (
 )
 from gatepost.api.strict_json import decode_json, find_repeated_key
 from gatepost.ids import canonical, new_id
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody
@@ -169,7 +169,7 @@ def _text_faults(name: str, value: str) -> Iterator[str]:
 
 MILLISECOND = 1_000_000
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 OutcomeObserver = Callable[[ScanResult | Failure, float], None]
 
@@ -198,12 +198,6 @@ class ScanApi:
         self._spool = spool
         self._seconds = seconds
         self._observe = observe
-
-    @cached_property
-    def _log(self) -> structlog.typing.FilteringBoundLogger:
-        """Bound once, since every scan has a line; not before the first, when the level of these settings holds."""
-        bound: structlog.typing.FilteringBoundLogger = log.bind()
-        return bound
 
     async def submit(self, request: Request) -> Response | Failure | None:
         """Take one message from upload to result."""
@@ -249,7 +243,7 @@ class ScanApi:
             log.info("scan refused", client=caller.name, error=outcome.error.code)
         else:
             # The core logs what it found; this line says who asked for it.
-            self._log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
+            log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
 def _describe_result(result: ScanResult) -> MessageAnalysisResult:

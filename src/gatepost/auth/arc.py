@@ -80,7 +80,7 @@ def validate(
     if isinstance(newest, Refusal):
         return _make_result("fail", newest.reason, chain)
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
-    names = dict.fromkeys(dkim.key_name(signature.selector, signature.domain) for signature in signatures)
+    names = dict.fromkeys(dkim.make_key_name(signature.selector, signature.domain) for signature in signatures)
     if len(names) > KEYS_MAX:
         return _make_result("fail", f"the chain has more than {KEYS_MAX} keys", chain)
     answers = yield from dkim.ask_keys(names)
@@ -180,7 +180,7 @@ def _verify_chain(
 def _find_strong_keys(
     signature: Signature, answers: dict[str, DnsAnswer], rules: SignatureRules
 ) -> tuple[DkimKey, ...] | NoKey:
-    answer = answers[dkim.key_name(signature.selector, signature.domain)]
+    answer = answers[dkim.make_key_name(signature.selector, signature.domain)]
     found = dkim.select_keys(answer, signature.kind, signature.hashing)
     if isinstance(found, NoKey):
         return found

@@ -35,7 +35,7 @@ def authenticate(
         message.raw, message.header_end, fields
     )  # one for both, so that the body is hashed once
     sending = sending_host.find_sending_host(envelope, fields, trusted_relays)
-    authors = dmarc.author_domains(sender.domain for sender in message.senders)
+    authors = dmarc.list_author_domains(sender.domain for sender in message.senders)
     (spf_mail, spf_helo), signatures, chain, reverse, records, _ = yield from _ask_together(
         spf.verify(sending.address, envelope.sender, sending.helo),
         dkim.verify(message.raw, message.header_end, fields, now, signed_message=signed_message),

@@ -80,7 +80,7 @@ class DkimKey(msgspec.Struct, frozen=True):
         return True
 
 
-def key_name(selector: str, domain: str) -> str:
+def make_key_name(selector: str, domain: str) -> str:
     """Return the name under which a selector's key is found (section 3.6.2.1)."""
     return f"{selector}._domainkey.{domain}"
 
@@ -213,7 +213,7 @@ def _read_claim(fields: tuple[Field, ...], place: int, now: float, rules: Signat
 
 
 def _name_key(signature: Signature | Refusal) -> str:
-    return key_name(signature.selector, signature.domain)
+    return make_key_name(signature.selector, signature.domain)
 
 
 def _choose_claims(claims: list[_Claim], signed_message: SignedMessage) -> list[_Claim]:

@@ -137,7 +137,7 @@ class _TreeWalk(msgspec.Struct, frozen=True):
     suffix: str = ""
 
 
-def author_domains(domains: Iterable[str]) -> tuple[str, ...]:
+def list_author_domains(domains: Iterable[str]) -> tuple[str, ...]:
     """Return the domains in From, each once, as DNS is asked for them."""
     return tuple(filter(_is_askable, dict.fromkeys(map(normal_domain, domains))))
 
@@ -235,14 +235,18 @@ def _check_alignment(
 ) -> Asking[Dmarc]:
     """Does an identifier align? One whose own check failed for DNS leaves the question open, if it would align."""
     author = base.domain
-    signers = _signer_domains(dkim, "pass")
+    signers = _list_signer_domains(dkim, "pass")
     try:
-        by_spf = yield from _is_any_aligned(author, _sender_domains(spf, "pass"), record.strict_spf, records)
+        by_spf = yield from _is_any_aligned(author, _list_sender_domains(spf, "pass"), record.strict_spf, records)
         by_dkim = yield from _is_any_aligned(author, signers, record.strict_dkim, records)
         if by_spf or by_dkim:
             return msgspec.structs.replace(base, result="pass", spf_aligned=by_spf, dkim_aligned=by_dkim)
-        open_spf = yield from _is_any_aligned(author, _sender_domains(spf, "temperror"), record.strict_spf, records)
-        open_dkim = yield from _is_any_aligned(author, _signer_domains(dkim, "temperror"), record.strict_dkim, records)
+        open_spf = yield from _is_any_aligned(
+            author, _list_sender_domains(spf, "temperror"), record.strict_spf, records
+        )
+        open_dkim = yield from _is_any_aligned(
+            author, _list_signer_domains(dkim, "temperror"), record.strict_dkim, records
+        )
     except _DnsError:
         return msgspec.structs.replace(base, result="temperror", reason="DNS failed for the alignment")
     if open_spf or open_dkim:
@@ -251,11 +255,11 @@ def _check_alignment(
     return msgspec.structs.replace(base, reason=reason)
 
 
-def _sender_domains(spf: Spf, result: str) -> tuple[str, ...]:
+def _list_sender_domains(spf: Spf, result: str) -> tuple[str, ...]:
     return (normal_domain(spf.domain),) if spf.result == result else ()
 
 
-def _signer_domains(dkim: tuple[Dkim, ...], result: str) -> tuple[str, ...]:
+def _list_signer_domains(dkim: tuple[Dkim, ...], result: str) -> tuple[str, ...]:
     domains = dict.fromkeys(normal_domain(each.domain) for each in dkim if each.result == result)
     return tuple(domains)[:MAX_SIGNERS]
 

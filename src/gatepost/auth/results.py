@@ -149,10 +149,10 @@ def _may_be_read_as(value: str, ours: str) -> bool:
         return True
     words = _QUOTING.sub("", unicodedata.normalize("NFKC", claim)).casefold().split()
     names = ("".join(words[:1]), "".join(words))
-    return any(_first_host(name) == ours for name in names)
+    return any(_read_first_host(name) == ours for name in names)
 
 
-def _first_host(name: str) -> str:
+def _read_first_host(name: str) -> str:
     found = _HOST.match(name)
     return found[0].strip(".") if found else ""
 

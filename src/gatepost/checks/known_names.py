@@ -71,7 +71,7 @@ def read_names(name: str) -> dict[str, frozenset[str]]:
     return {name: frozenset(words) for name, words in sections.items()}
 
 
-def words_of(text: str) -> tuple[str, ...]:
+def list_words(text: str) -> tuple[str, ...]:
     """Return the words of a name as a person reads them: no accents, no invisible characters, compatibility forms
     plain."""
     text = text.translate(_INSIDE)
@@ -84,7 +84,7 @@ def _make_brand(name: str, domains: Iterable[str], ordinary: bool) -> Brand:
     owned = frozenset(domains)
     everywhere = frozenset(domain[:-2] for domain in owned if domain.endswith(".*"))
     listed = frozenset(domain for domain in owned if not domain.endswith(".*"))
-    return Brand(name, "".join(words_of(name)), listed, everywhere, ordinary)
+    return Brand(name, "".join(list_words(name)), listed, everywhere, ordinary)
 
 
 def _read_brands() -> tuple[Brand, ...]:
@@ -97,7 +97,7 @@ def _index_phrases(brands: Iterable[Brand]) -> dict[str, Brand]:
     """Brands by how their name is written: with spaces between its words, and without."""
     found: dict[str, Brand] = {}
     for brand in brands:
-        found.setdefault(" ".join(words_of(brand.name)), brand)
+        found.setdefault(" ".join(list_words(brand.name)), brand)
         found.setdefault(brand.label, brand)
     return found
 
@@ -141,7 +141,7 @@ def _index_roles() -> dict[str, frozenset[str]]:
 _PLACES = _index_roles()
 
 
-def _parents(host: str) -> Iterator[str]:
+def _list_parents(host: str) -> Iterator[str]:
     """Yield the host and every name above it."""
     labels = host.split(".")[-10:]
     for start in range(len(labels)):
@@ -150,32 +150,32 @@ def _parents(host: str) -> Iterator[str]:
 
 def is_under(host: str, names: frozenset[str]) -> bool:
     """Return whether a host is one of the names or stands below one."""
-    return any(parent in names for parent in _parents(host))
+    return any(parent in names for parent in _list_parents(host))
 
 
 def owns(brand: Brand, domain: str) -> bool:
     """Return whether a domain is one of the brand's own."""
-    return is_under(domain, brand.domains) or _registered_label(domain) in brand.everywhere
+    return is_under(domain, brand.domains) or _find_registered_label(domain) in brand.everywhere
 
 
-def _registered_label(domain: str) -> str:
+def _find_registered_label(domain: str) -> str:
     """Return what its owner chose: the label below the public suffix."""
     return org_domain(domain).partition(".")[0]
 
 
 @lru_cache(_REMEMBERED)
-def _roles_of(host: str) -> frozenset[str]:
+def _find_roles(host: str) -> frozenset[str]:
     """Return what a host is, by the names that it stands under."""
     found: frozenset[str] = frozenset()
-    for parent in _parents(host):
+    for parent in _list_parents(host):
         if places := _PLACES.get(parent):
             found |= places
-    return found | {"genuine"} if _registered_label(host) in EVERYWHERE else found
+    return found | {"genuine"} if _find_registered_label(host) in EVERYWHERE else found
 
 
 def is_genuine(host: str) -> bool:
     """Return whether a host belongs to one of the imitated."""
-    return "genuine" in _roles_of(host)
+    return "genuine" in _find_roles(host)
 
 
 @lru_cache(_REMEMBERED)
@@ -183,11 +183,11 @@ def find_brands(text: str) -> tuple[Mention, ...]:
     """Return the brands that a short text names, each once."""
     plain = {
         brand: msgspec.structs.replace(mention, disguised=_is_disguised(brand, text))
-        for brand, mention in _find_in(words_of(text), _PHRASES, disguised=False)
+        for brand, mention in _find_in(list_words(text), _PHRASES, disguised=False)
     }
     if text.isascii() and not _POSING.search(text):
         return tuple(plain.values())
-    seen = words_of(skeleton(_POSING_I.sub("l", text.translate(_INSIDE))))
+    seen = list_words(skeleton(_POSING_I.sub("l", text.translate(_INSIDE))))
     for brand, mention in _find_in(seen, _DISGUISES, disguised=True):
         plain.setdefault(brand, mention)
     return tuple(plain.values())
@@ -198,7 +198,7 @@ def _is_disguised(brand: Brand, text: str) -> bool:
     if text.isascii():
         return False
     first = unicodedata.normalize("NFC", brand.name).casefold().split(" ")[0]
-    return first not in text.casefold() and words_of(first)[0] not in text.casefold()
+    return first not in text.casefold() and list_words(first)[0] not in text.casefold()
 
 
 def _find_in(words: tuple[str, ...], index: dict[str, Brand], *, disguised: bool) -> Iterator[tuple[Brand, Mention]]:
@@ -223,35 +223,35 @@ def ending_exists(domain: str) -> bool:
 
 def is_shortener(host: str) -> bool:
     """Return whether a host redirects to anywhere without saying where."""
-    return "shortener" in _roles_of(host)
+    return "shortener" in _find_roles(host)
 
 
 def is_hosted_page(host: str) -> bool:
     """Return whether anybody can put a page on this host within minutes."""
-    return "page" in _roles_of(host)
+    return "page" in _find_roles(host)
 
 
 def is_form_service(host: str) -> bool:
     """Return whether anybody can put a form on this host within minutes."""
-    return "form" in _roles_of(host)
+    return "form" in _find_roles(host)
 
 
 def is_picture_host(host: str) -> bool:
     """Return whether anybody can put a picture on this host within seconds."""
-    return "picture" in _roles_of(host)
+    return "picture" in _find_roles(host)
 
 
 def is_tenant(host: str) -> bool:
     """Return whether the names on this host are those of a service's customers."""
-    return "tenant" in _roles_of(host)
+    return "tenant" in _find_roles(host)
 
 
 def is_guard(host: str) -> bool:
     """Return whether a mail security product rewrites links to this host, to check each click."""
-    return "guard" in _roles_of(host)
+    return "guard" in _find_roles(host)
 
 
-def ending_strength(domain: str) -> float:
+def measure_ending(domain: str) -> float:
     """Return how badly a domain's ending is reputed: 1 for names that are given away, 0 for the rest."""
     ending = domain.rpartition(".")[2]
     return _GIVEN_AWAY if ending in _ENDINGS["given-away"] else _CHEAP if ending in _ENDINGS["cheap"] else 0.0

@@ -122,7 +122,7 @@ class Phrasebook:
             raise PhraseError(f"{text!r} of {theme} could be nothing at all")
         reverse = [[each[::-1] for each in slot] for slot in reversed(before)]
         backwards, forwards = _build_pattern(reverse), _build_pattern(after)
-        left, right = _first_characters(reverse), _first_characters(after)
+        left, right = _list_first_characters(reverse), _list_first_characters(after)
         rests = _build_rest(reverse), _build_rest(after)
         for word in known_by:
             # Inside other words, short ones are everywhere.
@@ -228,7 +228,7 @@ def _build_rest(slots: list[list[str]]) -> Rest:
     return (_ends_with_word(slots), *(tuple(_sort_choice(slot)) for slot in slots)) if slots else ()
 
 
-def _first_characters(slots: list[list[str]]) -> str:
+def _list_first_characters(slots: list[list[str]]) -> str:
     """Return the characters with which the slots can begin; "" where that can be any, or nothing."""
     found: set[str] = set()
     for slot in slots:
@@ -267,11 +267,11 @@ def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[lis
 
 def _estimate_frequency(alternatives: list[str]) -> float:
     """A guess at how often one of these stands in a text: short words everywhere, long ones seldom."""
-    return sum(_word_frequency(each.strip("* ")) for each in alternatives)
+    return sum(_estimate_word_frequency(each.strip("* ")) for each in alternatives)
 
 
 @cache
-def _word_frequency(word: str) -> float:
+def _estimate_word_frequency(word: str) -> float:
     if not any(character.isalpha() for character in word):
         return 100.0
     if word in _CONSTANT:

@@ -33,7 +33,8 @@ T = TypeVar("T")
 GUARD_FILE, ABBY_FILE = Path("guard/core/guard.yml"), Path("abby/abby/abby.yml")
 MAX_CHECKED = 8
 _DAY = 86_400_000
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+# A name with a `$` in it is not found, and then nothing is remembered of the file.
+_REFERENCE = re.compile(r"\$\{(env|file):([^}$]*)\}")
 
 ConfigOption = Annotated[
     Path | None,
@@ -218,8 +219,8 @@ class Deployment(Options, frozen=True):
 
 
 def _digest(file: Path) -> str:
-    """Return the digest of a configuration file and of what it refers to; "" where there is none, and for a file with
-    escapes, in which a reference can hide."""
+    """Return the digest of a configuration file and of what it refers to; "" where there is none, and for a file in
+    which a reference can hide: one with escapes, or with a `${` that is no plain reference."""
     from hashlib import sha256
 
     try:
@@ -228,8 +229,10 @@ def _digest(file: Path) -> str:
         return ""
     if b"\\" in raw:
         return ""
-    digest = sha256(raw)
-    for kind, name in _REFERENCE.findall(raw.decode("utf-8", "replace")):
+    digest, found = sha256(raw), _REFERENCE.findall(raw.decode("utf-8", "replace"))
+    if len(found) != raw.count(b"${"):
+        return ""
+    for kind, name in found:
         digest.update(_read_reference(kind, name, file.parent))
     return digest.hexdigest()
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from gatepost import logs
-from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.cli.deployment import Deployment
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.scanning.held_mail import HeldMailOrder, NotHeld
@@ -26,7 +26,7 @@ from gatepost.service.routes import open_outbound_routing, open_routing
 from gatepost.settings.consistency import is_own_core
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
-from gatepost.settings.keys import AbbySettings, GuardSettings, LogSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store import open_store
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.quarantine import HeldMessage
@@ -92,7 +92,7 @@ class _OwnQuarantine:
 def with_held_mail(deployment: Deployment, use: Callable[[HeldMail], Awaitable[T]]) -> T:
     """Call `use` with the held mail of the deployment, and return its result; raises `ConfigError` and `StartError`.
     Only errors are logged: everything else is printed as the result of the command."""
-    logs.configure(LogSettings(level="error"))
+    logs.configure("error")
     place = deployment.data_folder
     guard, abby = _load_settings(deployment.config_folder)
     storage = (guard or cast("AbbySettings", abby)).storage

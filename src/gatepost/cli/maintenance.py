@@ -31,10 +31,9 @@ def doctor(*, place: Deployment, output: Output) -> None:
     """
     from gatepost import logs
     from gatepost.service.doctor.examination import examine
-    from gatepost.settings.keys import LogSettings
 
     # The checks may log; standard output is for the table or for JSON only.
-    logs.configure(LogSettings(level="error"))
+    logs.configure("error")
     _show_rows(examine(place.config_folder, place.data_folder), output)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gatepost.policy.layers import Effective, Policies
     from gatepost.policy.rules import KindRule, Policy
     from gatepost.questions import Answers, Questions
+    from gatepost.rejudge.dry_run import PolicyTrial
     from gatepost.rejudge.replay import Comparison
     from gatepost.settings.keys import GuardSettings
     from gatepost.store.message_records import MessageRecord
@@ -57,11 +58,12 @@ def try_policy(
     uid = parse_tenant_uid(tenant)
     both = place.load_policies(), place.load_policies_with(file, uid)
 
-    async def run(store: "Store") -> "tuple[int, list[Comparison]]":
+    async def run(store: "Store") -> "PolicyTrial":
         today, other = [await with_stored_rules(each, store.own_rules) for each in both]
         return await try_policy(store, today, other, uid, last)
 
-    considered, flips = place.with_store(run)
+    trial = place.with_store(run)
+    considered, flips = trial.considered, trial.flips
     if output.json:
         print_json({"considered": considered, "flipped": len(flips), "flips": flips})
         return

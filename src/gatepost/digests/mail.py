@@ -6,9 +6,8 @@ value is isolated (UAX 9 section 2.4), so that it cannot turn round what stands 
 
 The Message-ID is made of the id of the digest: a digest that had to be sent twice is recognised as the same message.
 
-The languages of digests: one file of texts for each in `texts`, read once.
-
-A language that is not known is English, and so is a text that a language lacks.
+Each language has a file of texts in `texts`, read once. A language that is not known is English, and so is a text that
+a language lacks.
 """
 
 import re

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from email.message import EmailMessage
 
 import msgspec
-import structlog
 
 from gatepost.digests.mail import DigestPlan, build_digest
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.names import normal_domain, unicode_domain
 from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
@@ -32,7 +32,7 @@ MAX_ATTEMPTS = 20
 LONGEST_PAUSE = 4 * 60 * MINUTE
 BATCH = 50
 
-log = structlog.get_logger("gatepost.digests")
+log = Logger("gatepost.digests")
 
 
 class DigestBusy(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """What a file is: by its content, and by the name under which programs save and open it.
 
 `identify` looks at the first bytes, since names and declared types are claims, and the content is what programs open.
-The answer is a short name, mostly the usual extension ("exe", "pdf", "ole"). `FAMILIES` has the extensions that each
-type may honestly bear and whether it runs code, and the tables below it MIME types and types that hold other files.
+The answer is a short name, mostly the usual extension ("exe", "pdf", "ole"). `file_types.toml` has a row for each
+type.
 
 A name is taken as Windows takes it, not as it is spelled in the message. Windows drops dots and blanks at the end, so
 `invoice.js. .` is saved as `invoice.js`. It takes what follows a colon for a stream inside the file
@@ -12,6 +12,8 @@ the spelled one is not a finding by itself: it is what checks ask about.
 """
 
 import re
+from importlib.resources import files
+from typing import Literal
 
 import msgspec
 
@@ -40,156 +42,28 @@ def find_last_extensions(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.rpartition(".")[2].strip(FILE_NAME_ENDS) for text in texts if "." in text))
 
 
-class Family(msgspec.Struct, frozen=True):
-    """A type of file: the extensions that honestly go with it, and whether opening it runs code."""
+class FileType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of `file_types.toml`: the extensions that honestly go with a type, its MIME type, the first bytes by which
+    it is known, and whether opening it runs code or gives other files."""
 
-    extensions: frozenset[str]
-    executable: bool = False
+    extensions: str
+    marks: tuple[str, ...] = ()
+    mime: str = ""
+    runs: bool = False
+    holds: Literal["", "opened", "unopened"] = ""
 
 
-def _make_family(extensions: str, *, executable: bool = False) -> Family:
-    return Family(frozenset(extensions.split()), executable)
-
-
-_ZIP_FORMATS = (
-    "zip docx docm dotx dotm xlsx xlsm xltx xltm xlsb xlam pptx pptm potx ppsx ppsm jar apk odt ods odp epub kmz "
-    "xpi war ear whl vsix ipa key numbers pages thmx nupkg cbz usdz 3mf"
-)
-FAMILIES: dict[str, Family] = {
-    "exe": _make_family("exe dll scr com cpl ocx sys drv pif msstyles mui efi", executable=True),
-    "elf": _make_family("elf so o bin ko axf", executable=True),
-    "macho": _make_family("dylib bundle o", executable=True),
-    "java-class": _make_family("class", executable=True),
-    "lnk": _make_family("lnk", executable=True),
-    "script": _make_family("sh py pl rb bash zsh", executable=True),
-    "zip": _make_family(_ZIP_FORMATS),
-    "pdf": _make_family("pdf ai fdf"),
-    "ole": _make_family("doc dot xls xlt ppt pot pps msg msi msp mst vsd pub db thumbs wps hwp mpp"),
-    "msi": _make_family("msi msp mst", executable=True),
-    "rtf": _make_family("rtf doc"),
-    "onenote": _make_family("one onetoc2"),
-    "cab": _make_family("cab msu"),
-    "chm": _make_family("chm"),
-    "rar": _make_family("rar cbr r00"),
-    "7z": _make_family("7z cb7"),
-    "gzip": _make_family("gz tgz svgz emz gzip"),
-    "bzip2": _make_family("bz2 tbz tbz2"),
-    "xz": _make_family("xz txz"),
-    "zstd": _make_family("zst tzst"),
-    "tar": _make_family("tar ova gem"),
-    "iso": _make_family("iso img udf"),
-    "vhd": _make_family("vhd vhdx"),
-    "ace": _make_family("ace"),
-    "arj": _make_family("arj"),
-    "compress": _make_family("z taz"),
-    "lzma": _make_family("lzma tlz"),
-    "lzip": _make_family("lz tlz"),
-    "lz4": _make_family("lz4"),
-    "ar": _make_family("ar a deb udeb ipk lib"),
-    "cpio": _make_family("cpio"),
-    "rpm": _make_family("rpm"),
-    "szdd": _make_family("ex_ dl_ sy_ in_ tx_"),
-    "lzh": _make_family("lzh lha lzs pma"),
-    "wim": _make_family("wim esd swm ppkg"),
-    "xar": _make_family("xar pkg xip safariextz"),
-    "dmg": _make_family("dmg smi img"),
-    "squashfs": _make_family("squashfs sqsh snap sfs"),
-    "cramfs": _make_family("cramfs img"),
-    "vmdk": _make_family("vmdk"),
-    "qcow2": _make_family("qcow2 qcow img"),
-    "vdi": _make_family("vdi"),
-    "fat": _make_family("img ima vfd flp dsk bin raw dd iso"),
-    "ntfs": _make_family("img raw dd bin iso"),
-    "ext": _make_family("img raw dd bin ext2 ext3 ext4"),
-    "hfs": _make_family("img dmg hfs iso"),
-    "disk": _make_family("img raw dd bin iso"),
-    "alz": _make_family("alz"),
-    "egg": _make_family("egg"),
-    "rar1": _make_family("rar"),
-    "kwaj": _make_family("ex_ dl_ sy_"),
-    "stuffit": _make_family("sit sitx sea"),
-    "zoo": _make_family("zoo"),
-    "lrzip": _make_family("lrz"),
-    "zpaq": _make_family("zpaq"),
-    "freearc": _make_family("arc"),
-    "warc": _make_family("warc"),
-    "isz": _make_family("isz"),
-    "activemime": _make_family("mso"),
-    "lzop": _make_family("lzo"),
-    "snappy": _make_family("sz"),
-    "pst": _make_family("pst ost nst pab"),
-    "tnef": _make_family("dat tnef"),
-    "cms": _make_family("p7m p7s p7b p7c p7z"),
-    "dex": _make_family("dex odex", executable=True),
-    "png": _make_family("png apng"),
-    "jpeg": _make_family("jpg jpeg jpe jfif"),
-    "gif": _make_family("gif"),
-    "bmp": _make_family("bmp dib"),
-    "tiff": _make_family("tif tiff"),
-    "webp": _make_family("webp"),
-    "heif": _make_family("heic heif avif"),
-    "jpeg2000": _make_family("jp2 j2k jpf jpx j2c"),
-    "ico": _make_family("ico cur"),
-    "html": _make_family("html htm xhtml shtml mht mhtml hta eml"),
-    "svg": _make_family("svg"),
-    "xml": _make_family("xml xsl xslt svg rss rels vcxproj plist xhtml html kml gpx wsdl xsd config mobileconfig"),
-    "eml": _make_family("eml mht mhtml nws txt patch diff mbox mbx doc xls mail msg"),
-    "mbox": _make_family("mbox mbx mbs eml txt patch diff"),
-    "ics": _make_family("ics ical ifb"),
-    "vcard": _make_family("vcf vcard"),
-    "pgp": _make_family("pgp gpg asc sig"),
-    "wav": _make_family("wav"),
-    "mp3": _make_family("mp3"),
-    "mp4": _make_family("mp4 m4a m4v mov 3gp"),
-    "eicar": _make_family("com txt"),
-}
-
-MIME_TYPES: dict[str, str] = {
-    "exe": "application/vnd.microsoft.portable-executable",
-    "elf": "application/x-elf",
-    "java-class": "application/java-vm",
-    "lnk": "application/x-ms-shortcut",
-    "zip": "application/zip",
-    "pdf": "application/pdf",
-    "ole": "application/x-ole-storage",
-    "rtf": "application/rtf",
-    "onenote": "application/onenote",
-    "cab": "application/vnd.ms-cab-compressed",
-    "chm": "application/vnd.ms-htmlhelp",
-    "rar": "application/vnd.rar",
-    "7z": "application/x-7z-compressed",
-    "gzip": "application/gzip",
-    "bzip2": "application/x-bzip2",
-    "xz": "application/x-xz",
-    "zstd": "application/zstd",
-    "tar": "application/x-tar",
-    "iso": "application/x-iso9660-image",
-    "png": "image/png",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "bmp": "image/bmp",
-    "tiff": "image/tiff",
-    "webp": "image/webp",
-    "html": "text/html",
-    "svg": "image/svg+xml",
-    "xml": "application/xml",
-    "ics": "text/calendar",
-    "vcard": "text/vcard",
-    "mp3": "audio/mpeg",
-    "mp4": "video/mp4",
-    "wav": "audio/wav",
-}
-
+_TABLE = msgspec.toml.decode(files("gatepost.files").joinpath("file_types.toml").read_bytes(), type=dict[str, FileType])
+EXTENSIONS: dict[str, frozenset[str]] = {name: frozenset(row.extensions.split()) for name, row in _TABLE.items()}
+MIME_TYPES: dict[str, str] = {name: row.mime for name, row in _TABLE.items() if row.mime}
+EXECUTABLES: frozenset[str] = frozenset(name for name, row in _TABLE.items() if row.runs)
 # Types that hold other files. `archives.unpack` and `documents.dispatch` open most; the rest is said to be unread.
-CONTAINERS: frozenset[str] = frozenset(
-    "zip cab chm rar 7z gzip bzip2 xz zstd tar iso vhd ace arj compress lzma lzip lz4 ar cpio rpm szdd lzh wim xar dmg "
-    "squashfs cramfs vmdk qcow2 vdi fat ntfs ext hfs disk alz egg rar1 kwaj stuffit zoo lrzip zpaq freearc warc isz "
-    "pst activemime lzop snappy".split()
-)
-UNOPENED: frozenset[str] = frozenset(
-    "chm vhd lzh wim xar dmg squashfs cramfs vmdk qcow2 vdi fat ntfs ext hfs disk alz egg rar1 kwaj stuffit zoo lrzip "
-    "zpaq freearc warc isz pst lzop snappy".split()
-)
+CONTAINERS: frozenset[str] = frozenset(name for name, row in _TABLE.items() if row.holds)
+UNOPENED: frozenset[str] = frozenset(name for name, row in _TABLE.items() if row.holds == "unopened")
+_MARKS = [(mark.encode("latin-1"), name) for name, row in _TABLE.items() for mark in row.marks]
+_BY_FIRST: dict[int, list[tuple[bytes, str]]] = {
+    first: [pair for pair in _MARKS if pair[0][0] == first] for first in {mark[0] for mark, _ in _MARKS}
+}
 
 # Names and declared types that promise an archive. Extensions with other meanings (bin, dat, img, key) are left out.
 ARCHIVE_EXTENSIONS: frozenset[str] = frozenset(
@@ -222,102 +96,11 @@ ARCHIVE_MIME_TYPES: frozenset[str] = frozenset(
 )
 # Names that promise a document or a program with a format of its own.
 DOCUMENT_EXTENSIONS: frozenset[str] = frozenset().union(
-    *(FAMILIES[kind].extensions for kind in ("exe", "pdf", "ole", "rtf", "onenote", "chm", "lnk", "zip", "cms"))
+    *(EXTENSIONS[kind] for kind in ("exe", "pdf", "ole", "rtf", "onenote", "chm", "lnk", "zip", "cms"))
 )
 
 
 HEAD = 1024
-
-
-_PREFIXES: tuple[tuple[bytes, str], ...] = (
-    (b"MZ", "exe"),
-    (b"\x7fELF", "elf"),
-    (b"\xca\xfe\xba\xbe", "java-class"),
-    (b"\xfe\xed\xfa\xce", "macho"),
-    (b"\xfe\xed\xfa\xcf", "macho"),
-    (b"\xcf\xfa\xed\xfe", "macho"),
-    (b"\xce\xfa\xed\xfe", "macho"),
-    (b"L\0\0\0\x01\x14\x02\0", "lnk"),
-    (b"#!", "script"),
-    (b"PK\x03\x04", "zip"),
-    (b"PK\x05\x06", "zip"),
-    (b"PK\x07\x08PK\x03\x04", "zip"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
-    (b"{\\rt", "rtf"),
-    (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d", "onenote"),
-    (b"MSCF", "cab"),
-    (b"ITSF", "chm"),
-    (b"Rar!\x1a\x07", "rar"),
-    (b"7z\xbc\xaf\x27\x1c", "7z"),
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ\0", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"vhdxfile", "vhd"),
-    (b"conectix", "vhd"),
-    (b"\x60\xea", "arj"),
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tiff"),
-    (b"MM\0*", "tiff"),
-    (b"BEGIN:VCALENDAR", "ics"),
-    (b"BEGIN:VCARD", "vcard"),
-    (b"-----BEGIN PGP", "pgp"),
-    (b"ID3", "mp3"),
-)
-# What else holds files. These are recognised so that they can be named; nothing here unpacks them (see `CONTAINERS`).
-_PREFIXES += (
-    (b"\x1f\x9d", "compress"),
-    (b"LZIP\x01", "lzip"),
-    (b"\x04\x22\x4d\x18", "lz4"),
-    (b"\x02\x21\x4c\x18", "lz4"),
-    (b"!<arch>\n", "ar"),
-    (b"!<thin>\n", "ar"),
-    (b"070701", "cpio"),
-    (b"070702", "cpio"),
-    (b"070707", "cpio"),
-    (b"\xc7\x71", "cpio"),
-    (b"\x71\xc7", "cpio"),
-    (b"\xed\xab\xee\xdb", "rpm"),
-    (b"SZDD\x88\xf0\x27\x33", "szdd"),
-    (b"SZ \x88\xf0\x27\x33\xd1", "szdd"),
-    (b"KWAJ\x88\xf0\x27\xd1", "kwaj"),
-    (b"MSWIM\0\0\0", "wim"),
-    (b"WLPWM\0\0\0", "wim"),
-    (b"xar!", "xar"),
-    (b"hsqs", "squashfs"),
-    (b"sqsh", "squashfs"),
-    (b"\x45\x3d\xcd\x28", "cramfs"),
-    (b"\x28\xcd\x3d\x45", "cramfs"),
-    (b"KDMV", "vmdk"),
-    (b"COWD", "vmdk"),
-    (b"# Disk DescriptorFile", "vmdk"),
-    (b"QFI\xfb", "qcow2"),
-    (b"ALZ\x01", "alz"),
-    (b"EGGA", "egg"),
-    (b"RE~^", "rar1"),
-    (b"StuffIt", "stuffit"),
-    (b"SIT!", "stuffit"),
-    (b"ZOO ", "zoo"),
-    (b"LRZI", "lrzip"),
-    (b"7kSt", "zpaq"),
-    (b"zPQ", "zpaq"),
-    (b"ArC\x01", "freearc"),
-    (b"WARC/", "warc"),
-    (b"IsZ!", "isz"),
-    (b"!BDN", "pst"),
-    (b"ActiveMime", "activemime"),
-    (b"\x89LZO\0\r\n\x1a\n", "lzop"),
-    (b"\xff\x06\0\0sNaPpY", "snappy"),
-    (b"\x78\x9f\x3e\x22", "tnef"),
-    (b"dex\n0", "dex"),
-    (b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c", "onenote"),
-)
-_BY_FIRST: dict[int, tuple[tuple[bytes, str], ...]] = {
-    first: tuple(pair for pair in _PREFIXES if pair[0][0] == first) for first in {magic[0] for magic, _ in _PREFIXES}
-}
 
 
 _INSTALLER = tuple(

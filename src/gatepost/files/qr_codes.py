@@ -179,7 +179,7 @@ class _PageDrawings:
         waiting = [root] if root is not None else []
         while waiting and self._nodes < MAX_NODES:
             node = waiting.pop()
-            children = list(_children(node))
+            children = list(_list_children(node))
             self._nodes += len(children)
             rows = [row for child in children if (row := self._read_row(child))]
             if len(rows) >= MIN_SIDE:
@@ -194,14 +194,18 @@ class _PageDrawings:
     def _read_row(self, node: LexborNode) -> list[tuple[int, bool]]:
         """Return the cells of a row, each with its width and whether it is dark; nothing where this is no row."""
         cells: list[tuple[int, bool]] = []
-        for count, cell in enumerate(_children(node)):
+        for count, cell in enumerate(_list_children(node)):
             self._nodes += 1
             if count > MAX_SIDE * MAX_SIDE or self._nodes > MAX_NODES:
                 break
             attributes = cell.attributes
             style = attributes.get("style") or ""
             sizes = {name.lower(): float(value) for name, value in _SIZE.findall(style)}
-            width = _number(attributes.get("colspan")) or _number(attributes.get("width")) or int(sizes.get("width", 0))
+            width = (
+                _parse_number(attributes.get("colspan"))
+                or _parse_number(attributes.get("width"))
+                or int(sizes.get("width", 0))
+            )
             dark = self._is_dark(attributes, style)
             if dark and "left" in sizes and "top" in sizes:
                 self._boxes.append((sizes["left"], sizes["top"], sizes.get("width", 0), sizes.get("height", 0)))
@@ -221,7 +225,7 @@ class _PageDrawings:
         return (shade >> 16) * 3 + (shade >> 8 & 255) * 6 + (shade & 255) < 10 * _DARK
 
 
-def _children(node: LexborNode) -> Iterator[LexborNode]:
+def _list_children(node: LexborNode) -> Iterator[LexborNode]:
     child = node.first_child
     while child is not None:
         if (child.tag or "-").isalnum() and child.tag not in ("br", "style", "script", "head"):
@@ -229,7 +233,7 @@ def _children(node: LexborNode) -> Iterator[LexborNode]:
         child = child.next
 
 
-def _number(value: str | None) -> int:
+def _parse_number(value: str | None) -> int:
     digits = (value or "").strip().removesuffix("px")
     return int(digits) if digits.isdecimal() and len(digits) < 6 else 0
 

@@ -11,9 +11,9 @@ import base64
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
-import structlog
 
 from gatepost.kinds import Finding
+from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile
@@ -27,7 +27,7 @@ MAX_PARTS = 100
 MAX_REASONS = 3
 _WIDTH = 76
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 # Has the places of these parts found in a sealed worker; none where the message cannot be read.
 FindsParts = Callable[[tuple[str, ...]], Awaitable[tuple[Cut, ...]]]

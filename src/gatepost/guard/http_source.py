@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,6 +33,7 @@ from gatepost.api.errors import (
 from gatepost.api.http import ClientLeft, ConnectedClient, Endpoint, HttpErrors, JsonResponse, is_from_this_machine
 from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.service import Guard
+from gatepost.logs import Logger
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, NotHeld, read_order
 from gatepost.scanning.request import CONTENT_TYPE, MAX_HEAD, STORAGE_FAILED, Full, Load, ScanRequest, ScanUpload
@@ -43,7 +43,7 @@ from gatepost.store.errors import StorageError
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 Answer = Response | Failure | None
 

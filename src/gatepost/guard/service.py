@@ -8,10 +8,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 
 import msgspec
-import structlog
 
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
@@ -23,6 +21,7 @@ from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.ids import id_order
+from gatepost.logs import Logger
 from gatepost.mail.message import Receipt
 from gatepost.periodic import PeriodicWork
 from gatepost.report import Report, undecided
@@ -48,7 +47,7 @@ DAY_MILLISECONDS = 86_400_000
 # What may come on top of the longest analysis before a stop ends what is left.
 STOP_GRACE_SECONDS = 10.0
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 ScanObserver = Callable[[MessageRecord, float], None]
 
@@ -123,12 +122,6 @@ class Guard:
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""
         return not self._stopping and self._queue.has_slot()
-
-    @cached_property
-    def _log(self) -> structlog.typing.FilteringBoundLogger:
-        """Bound once, since every message has a line; not before the first, when the level of these settings holds."""
-        bound: structlog.typing.FilteringBoundLogger = log.bind()
-        return bound
 
     async def start(self) -> None:
         """Start the workers, and what runs beside them."""
@@ -257,7 +250,7 @@ class Guard:
         seconds = time.perf_counter() - started
         if not request.is_trial:
             self._observe(record, seconds)
-        self._log.info(
+        log.info(
             "message scanned",
             ggrid=record.ggrid,
             verdict=record.report.verdict,

@@ -10,29 +10,8 @@ are HTML that acts, and `limit:` kinds say that something was not read because a
 
 import msgspec
 
-from gatepost.kinds import (
-    BY_ID,
-    LIMIT_ADDRESSES,
-    LIMIT_ALTERNATIVES,
-    LIMIT_BOUNDARIES,
-    LIMIT_DECODED_SIZE,
-    LIMIT_DEFECTS,
-    LIMIT_DEPTH,
-    LIMIT_ENCODED_WORDS,
-    LIMIT_HEADER_FIELDS,
-    LIMIT_HEADER_SIZE,
-    LIMIT_HTML_ATTRIBUTES,
-    LIMIT_HTML_DEPTH,
-    LIMIT_HTML_PARTS,
-    LIMIT_HTML_SIZE,
-    LIMIT_LINKS,
-    LIMIT_PARTS,
-    LIMIT_TEXT_SIZE,
-    TEXT_BIDI_OVERRIDE,
-    TEXT_HIDDEN,
-    TEXT_INVISIBLE_CHARACTERS,
-    Kind,
-)
+from gatepost import kinds
+from gatepost.kinds import BY_ID, Kind
 from gatepost.mail.message import Defect
 
 _MIB = 1 << 20
@@ -91,8 +70,8 @@ class ReadBudget:
             if key in self._noted:
                 return
             self._noted.add(key)
-            if kind is not LIMIT_DEFECTS and any(defect.kind == kind.id for defect in self.defects):
-                self.note(LIMIT_DEFECTS, "message")
+            if kind is not kinds.LIMIT_DEFECTS and any(defect.kind == kind.id for defect in self.defects):
+                self.note(kinds.LIMIT_DEFECTS, "message")
                 return
         self._noted.add(key)
         self.defects.append(Defect(kind.id, where, detail[:200]))
@@ -104,7 +83,7 @@ class ReadBudget:
     def take_part(self, where: str) -> bool:
         """Take one more part; return False when the budget has none left."""
         if self.work.parts >= self.limits.parts:
-            self.note(LIMIT_PARTS, where)
+            self.note(kinds.LIMIT_PARTS, where)
             return False
         self.work.parts += 1
         return True
@@ -112,7 +91,7 @@ class ReadBudget:
     def take_decoded(self, size: int, where: str) -> bool:
         """Take the bytes of one part's content; return False when they are too many."""
         if self.work.decoded_bytes + size > self.limits.decoded_bytes:
-            self.note(LIMIT_DECODED_SIZE, where)
+            self.note(kinds.LIMIT_DECODED_SIZE, where)
             return False
         self.work.decoded_bytes += size
         return True
@@ -121,7 +100,7 @@ class ReadBudget:
         """Take one more reading of bytes that were read already; return False when the budget has none left."""
         work, limits = self.work, self.limits
         if work.alternatives >= limits.alternatives or work.alternative_bytes + size > limits.alternative_bytes:
-            self.note(LIMIT_ALTERNATIVES, where)
+            self.note(kinds.LIMIT_ALTERNATIVES, where)
             return False
         work.alternatives += 1
         work.alternative_bytes += size
@@ -130,7 +109,7 @@ class ReadBudget:
     def take_delimiter(self, where: str) -> bool:
         """Take one more line that could be a boundary; return False when the budget has none left."""
         if self.work.delimiters >= self.limits.delimiters:
-            self.note(LIMIT_BOUNDARIES, where)
+            self.note(kinds.LIMIT_BOUNDARIES, where)
             return False
         self.work.delimiters += 1
         return True
@@ -138,23 +117,23 @@ class ReadBudget:
 
 DEFECTS: tuple[Kind, ...] = (
     *(kind for kind in BY_ID.values() if kind.id.startswith(("mime:", "html:"))),
-    TEXT_BIDI_OVERRIDE,
-    TEXT_HIDDEN,
-    TEXT_INVISIBLE_CHARACTERS,
-    LIMIT_ADDRESSES,
-    LIMIT_ALTERNATIVES,
-    LIMIT_BOUNDARIES,
-    LIMIT_DECODED_SIZE,
-    LIMIT_DEFECTS,
-    LIMIT_DEPTH,
-    LIMIT_ENCODED_WORDS,
-    LIMIT_HEADER_FIELDS,
-    LIMIT_HEADER_SIZE,
-    LIMIT_HTML_ATTRIBUTES,
-    LIMIT_HTML_DEPTH,
-    LIMIT_HTML_PARTS,
-    LIMIT_HTML_SIZE,
-    LIMIT_LINKS,
-    LIMIT_PARTS,
-    LIMIT_TEXT_SIZE,
+    kinds.TEXT_BIDI_OVERRIDE,
+    kinds.TEXT_HIDDEN,
+    kinds.TEXT_INVISIBLE_CHARACTERS,
+    kinds.LIMIT_ADDRESSES,
+    kinds.LIMIT_ALTERNATIVES,
+    kinds.LIMIT_BOUNDARIES,
+    kinds.LIMIT_DECODED_SIZE,
+    kinds.LIMIT_DEFECTS,
+    kinds.LIMIT_DEPTH,
+    kinds.LIMIT_ENCODED_WORDS,
+    kinds.LIMIT_HEADER_FIELDS,
+    kinds.LIMIT_HEADER_SIZE,
+    kinds.LIMIT_HTML_ATTRIBUTES,
+    kinds.LIMIT_HTML_DEPTH,
+    kinds.LIMIT_HTML_PARTS,
+    kinds.LIMIT_HTML_SIZE,
+    kinds.LIMIT_LINKS,
+    kinds.LIMIT_PARTS,
+    kinds.LIMIT_TEXT_SIZE,
 )

@@ -18,16 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gatepost.kinds import (
-    LIMIT_ENCODED_WORDS,
-    LIMIT_HEADER_FIELDS,
-    LIMIT_HEADER_SIZE,
-    MIME_BARE_CR,
-    MIME_BARE_LF,
-    MIME_HEADER_CUT_SHORT,
-    MIME_JUNK_IN_HEADER,
-    MIME_NUL,
-)
+from gatepost import kinds
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset, encode_charset
 from gatepost.mail.encodings.transfer import decode_base64
@@ -139,9 +130,9 @@ def _read_ordinary(source: bytes, start: int, where: str, budget: ReadBudget) ->
     fields, body, has_bare_cr, has_bare_lf = found
     work.fields += len(fields)
     if has_bare_cr:
-        budget.note(MIME_BARE_CR, where)
+        budget.note(kinds.MIME_BARE_CR, where)
     elif has_bare_lf:
-        budget.note(MIME_BARE_LF, where)
+        budget.note(kinds.MIME_BARE_LF, where)
     return HeaderSection(Headers(fields), body, odd=bool(has_bare_cr))
 
 
@@ -206,7 +197,7 @@ def _read_odd(
     while position < limit:
         first = source[position]
         if first == 0x2D and boundaries and is_delimiter(source, position, boundaries):
-            budget.note(MIME_HEADER_CUT_SHORT, where)
+            budget.note(kinds.MIME_HEADER_CUT_SHORT, where)
             odd = True
             break
         match = _FIELD.match(source, position, limit)
@@ -219,22 +210,22 @@ def _read_odd(
             if after == position:
                 odd = has_fields or not is_part
                 if has_fields:
-                    budget.note(MIME_HEADER_CUT_SHORT, where)
+                    budget.note(kinds.MIME_HEADER_CUT_SHORT, where)
                 break
             line = source[position:after]
             if fields or is_part or not line.startswith(_MBOX) or line.count(b"\n") > 1:
-                budget.note(MIME_JUNK_IN_HEADER, where, ascii(line[:80]))
+                budget.note(kinds.MIME_JUNK_IN_HEADER, where, ascii(line[:80]))
                 odd, junk = True, junk if junk >= 0 else position
             fields.append(Field("", _decode_text(line), line))
             position = after
         else:
             if len(fields) >= most:
-                budget.note(LIMIT_HEADER_FIELDS, where)
+                budget.note(kinds.LIMIT_HEADER_FIELDS, where)
                 return _end_early(source, start, position, fields, budget)
             fields.append(_make_field(match, where, budget))
             position = match.end()
     if position >= limit and limit < len(source):
-        budget.note(LIMIT_HEADER_SIZE, where)
+        budget.note(kinds.LIMIT_HEADER_SIZE, where)
         return _end_early(source, start, position, fields, budget)
     budget.work.fields += len(fields)
     odd |= _check_line_ends(source[start:position], where, budget)
@@ -281,13 +272,13 @@ def _make_field(match: re.Match[bytes], where: str, budget: ReadBudget) -> Field
     if "=?" in value:
         value = _decode_field_words(value, where, budget)
     if b"\0" in raw:
-        budget.note(MIME_NUL, where)
+        budget.note(kinds.MIME_NUL, where)
     return Field(match[1].decode("ascii").lower(), value, raw)
 
 
 def _decode_field_words(value: str, where: str, budget: ReadBudget) -> str:
     if value.count("=?") > budget.limits.encoded_words:
-        budget.note(LIMIT_ENCODED_WORDS, where)
+        budget.note(kinds.LIMIT_ENCODED_WORDS, where)
     return decode_words(value, budget.limits.encoded_words)
 
 
@@ -311,8 +302,8 @@ def _end_early(source: bytes, start: int, position: int, fields: list[Field], bu
 def _check_line_ends(section: bytes, where: str, budget: ReadBudget) -> bool:
     crlf = section.count(b"\r\n")
     if section.count(b"\r") != crlf and _BARE_CR.search(section):
-        budget.note(MIME_BARE_CR, where)
+        budget.note(kinds.MIME_BARE_CR, where)
         return True
     if crlf and section.count(b"\n") != crlf:
-        budget.note(MIME_BARE_LF, where)
+        budget.note(kinds.MIME_BARE_LF, where)
     return False

@@ -17,25 +17,7 @@ from itertools import islice
 
 import msgspec
 
-from gatepost.kinds import (
-    LIMIT_ALTERNATIVES,
-    LIMIT_DECODED_SIZE,
-    MIME_BINHEX,
-    MIME_BROKEN_BASE64,
-    MIME_BROKEN_BINHEX,
-    MIME_BROKEN_QUOTED_PRINTABLE,
-    MIME_BROKEN_TNEF,
-    MIME_BROKEN_UUENCODE,
-    MIME_BROKEN_YENC,
-    MIME_EXTERNAL_BODY,
-    MIME_NUL,
-    MIME_PARTIAL,
-    MIME_SEVERAL_NAMES,
-    MIME_TNEF,
-    MIME_UNDECLARED_ENCODING,
-    MIME_UUENCODE,
-    MIME_YENC,
-)
+from gatepost import kinds
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings import embedded, outlook
 from gatepost.mail.encodings.charset import decode_charset
@@ -97,10 +79,10 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
     ends: list[int] = []
     end = _find_reread_end(source)
     if len(source) > end:
-        budget.note(LIMIT_ALTERNATIVES, "message")
+        budget.note(kinds.LIMIT_ALTERNATIVES, "message")
     found = _find_segments(source, end, _MOST_SEGMENTS + 1)
     if len(found) > _MOST_SEGMENTS:
-        budget.note(LIMIT_ALTERNATIVES, "message")
+        budget.note(kinds.LIMIT_ALTERNATIVES, "message")
     for dashes, line_end in found[:_MOST_SEGMENTS]:
         starts.append(line_end)
         ends.append(dashes)
@@ -141,7 +123,7 @@ def _reread_segment(source: bytes, start: int, end: int, budget: ReadBudget) -> 
     if b"content-" not in head.lower():
         return
     if end - head_end > MOST_REREAD:
-        budget.note(LIMIT_ALTERNATIVES, "message")
+        budget.note(kinds.LIMIT_ALTERNATIVES, "message")
         return
     empty = _EMPTY_LINE.search(source, max(start, head_end - 2), end)
     kind, names, charset = _describe_head(head)
@@ -182,18 +164,18 @@ def _describe_head(head: bytes) -> tuple[str, tuple[str, ...], str | None]:
 MOST_REREAD = 1 << 20
 _MOST_GUNZIPPED = 16 << 20
 _BROKEN = {
-    "base64": MIME_BROKEN_BASE64,
-    "quoted-printable": MIME_BROKEN_QUOTED_PRINTABLE,
-    "uuencode": MIME_BROKEN_UUENCODE,
-    "yenc": MIME_BROKEN_YENC,
-    "binhex": MIME_BROKEN_BINHEX,
-    "gzip64": MIME_BROKEN_BASE64,
+    "base64": kinds.MIME_BROKEN_BASE64,
+    "quoted-printable": kinds.MIME_BROKEN_QUOTED_PRINTABLE,
+    "uuencode": kinds.MIME_BROKEN_UUENCODE,
+    "yenc": kinds.MIME_BROKEN_YENC,
+    "binhex": kinds.MIME_BROKEN_BINHEX,
+    "gzip64": kinds.MIME_BROKEN_BASE64,
 }
 _WIDE = ("utf-16", "utf-32", "ucs", "unicode")
 _CARRIERS = (
-    (embedded.find_uuencoded, b"begin", "uuencode", MIME_UUENCODE),
-    (embedded.find_yenc, b"=ybegin ", "yenc", MIME_YENC),
-    (embedded.find_binhex, b"with BinHex", "binhex", MIME_BINHEX),
+    (embedded.find_uuencoded, b"begin", "uuencode", kinds.MIME_UUENCODE),
+    (embedded.find_yenc, b"=ybegin ", "yenc", kinds.MIME_YENC),
+    (embedded.find_binhex, b"with BinHex", "binhex", kinds.MIME_BINHEX),
 )
 
 
@@ -253,7 +235,7 @@ def _find_readings(
         budget.note(_BROKEN[first], path)
     if not decoded.whole or more:
         if len(body) > MOST_REREAD:
-            budget.note(LIMIT_ALTERNATIVES, path)
+            budget.note(kinds.LIMIT_ALTERNATIVES, path)
             return
         for encoding in entity.encodings:
             yield from reread_body(body, encoding)
@@ -261,7 +243,7 @@ def _find_readings(
         yield encoding or "as-is", decode_body(body, encoding).content
     if not first and is_likely_base64(body) and len(body) <= MOST_REREAD:
         if not more:
-            budget.note(MIME_UNDECLARED_ENCODING, path)
+            budget.note(kinds.MIME_UNDECLARED_ENCODING, path)
         yield "base64", decode_base64(body).content
     elif first == "base64" and not decoded.whole and not is_likely_base64(body):
         yield "as-is", body
@@ -269,12 +251,12 @@ def _find_readings(
 
 def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> Iterator[EmbeddedFile]:
     if content.startswith(outlook.SIGNATURE):
-        budget.note(MIME_TNEF, path)
+        budget.note(kinds.MIME_TNEF, path)
         for file in outlook.find_tnef(content, budget.limits.rich_text - budget.work.rich_text):
             if not file.whole:
-                budget.note(MIME_BROKEN_TNEF, path)
+                budget.note(kinds.MIME_BROKEN_TNEF, path)
             if file.content_type == outlook.PACKED_RTF:
-                budget.note(LIMIT_DECODED_SIZE, path)
+                budget.note(kinds.LIMIT_DECODED_SIZE, path)
             elif file.content_type == "application/rtf":
                 budget.work.rich_text += len(file.content)
             yield file
@@ -292,19 +274,19 @@ def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget
                 budget.note(_BROKEN[name], path)
             yield file
         if content.count(b"\n" + mark) > MOST_EMBEDDED_FILES:
-            budget.note(LIMIT_ALTERNATIVES, path)
+            budget.note(kinds.LIMIT_ALTERNATIVES, path)
 
 
 def _note_defects(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> None:
     if len(entity.names) > 1:
-        budget.note(MIME_SEVERAL_NAMES, path, " | ".join(entity.names))
+        budget.note(kinds.MIME_SEVERAL_NAMES, path, " | ".join(entity.names))
     kind = entity.types[0]
     if kind.startswith("text/") and b"\0" in content and not (entity.charset or "").lower().startswith(_WIDE):
-        budget.note(MIME_NUL, path)
+        budget.note(kinds.MIME_NUL, path)
     elif kind == "message/partial":
-        budget.note(MIME_PARTIAL, path)
+        budget.note(kinds.MIME_PARTIAL, path)
     elif kind == "message/external-body":
-        budget.note(MIME_EXTERNAL_BODY, path)
+        budget.note(kinds.MIME_EXTERNAL_BODY, path)
 
 
 def _make_part(path: str, entity: Entity, content: bytes, kind: str | None = None) -> Part:

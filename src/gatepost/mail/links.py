@@ -23,7 +23,7 @@ import msgspec
 from gatepost.mail.message import Link
 from gatepost.names import MAX_DOMAIN, public_suffix
 from gatepost.speedups import native
-from gatepost.urls import NO_URL, Url, parse_url, scheme_of
+from gatepost.urls import NO_URL, Url, parse_url, read_scheme
 
 MAX_LINKS = 10_000
 MAX_TARGET = 4_096
@@ -124,7 +124,7 @@ class Links:
                 break
             wrapped += (inner.host,)
             inner = further
-        if not url.is_web and (handed := find_inner_url(target, scheme_of(target))) is not NO_URL:
+        if not url.is_web and (handed := find_inner_url(target, read_scheme(target))) is not NO_URL:
             found += [(layer, hosts) for layer, hosts in self._follow(handed.href, NO_URL)[1] if layer.host]
         return url, tuple(found)
 

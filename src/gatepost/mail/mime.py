@@ -21,20 +21,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec.structs import replace
 
-from gatepost.kinds import (
-    LIMIT_DEPTH,
-    MIME_BOUNDARY_PREFIX,
-    MIME_COMPETING_BOUNDARIES,
-    MIME_DUPLICATE_HEADER,
-    MIME_MISSING_BOUNDARY,
-    MIME_MISSING_END,
-    MIME_NONSTANDARD_ENCODING,
-    MIME_ODD_CONTENT_TYPE,
-    MIME_ODD_DISPOSITION,
-    MIME_PART_AFTER_END,
-    MIME_SAME_BOUNDARY,
-    MIME_UNKNOWN_ENCODING,
-)
+from gatepost import kinds
 from gatepost.mail import headers
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset
@@ -355,7 +342,7 @@ def _has_duplicates(
     }
     twice = [name for name, different in values.items() if len(different) > 1]
     if twice:
-        budget.note(MIME_DUPLICATE_HEADER, where, ", ".join(twice))
+        budget.note(kinds.MIME_DUPLICATE_HEADER, where, ", ".join(twice))
     return bool(twice)
 
 
@@ -364,9 +351,9 @@ def _has_odd_parameters(
 ) -> bool:
     odd_type = any(parsed.suspect for parsed in types)
     if odd_type:
-        budget.note(MIME_ODD_CONTENT_TYPE, where, types[0].text)
+        budget.note(kinds.MIME_ODD_CONTENT_TYPE, where, types[0].text)
     if any(parsed.suspect for parsed in dispositions):
-        budget.note(MIME_ODD_DISPOSITION, where, dispositions[0].text)
+        budget.note(kinds.MIME_ODD_DISPOSITION, where, dispositions[0].text)
     return odd_type
 
 
@@ -400,9 +387,9 @@ def _resolve_encodings(values: tuple[str, ...], where: str, budget: ReadBudget) 
         elif value in _ENCODINGS:
             names.append(_ENCODINGS[value])
             if value not in _STANDARD:
-                budget.note(MIME_NONSTANDARD_ENCODING, where, value)
+                budget.note(kinds.MIME_NONSTANDARD_ENCODING, where, value)
         else:
-            budget.note(MIME_UNKNOWN_ENCODING, where, value)
+            budget.note(kinds.MIME_UNKNOWN_ENCODING, where, value)
             hints += ("", *(name for hint, name in _HINTS if hint in value))
     known = not any(hints)
     return tuple(dict.fromkeys((*names, *hints))) or ("",), known
@@ -526,7 +513,7 @@ class MimeTree:
             if not (entity.is_message and entity.encodings[0] == ""):
                 return
             if depth >= budget.limits.depth:
-                budget.note(LIMIT_DEPTH, path)
+                budget.note(kinds.LIMIT_DEPTH, path)
                 return
             if not budget.take_part(path):
                 return
@@ -536,18 +523,18 @@ class MimeTree:
         """Look for the boundary of a multipart from now on."""
         boundaries = node.entity.boundaries
         if node.depth >= self._budget.limits.depth:
-            self._budget.note(LIMIT_DEPTH, node.path)
+            self._budget.note(kinds.LIMIT_DEPTH, node.path)
             return
         if not boundaries:
-            self._budget.note(MIME_MISSING_BOUNDARY, node.path)
+            self._budget.note(kinds.MIME_MISSING_BOUNDARY, node.path)
             self.odd = True
             return
         if len(boundaries) > 1:
-            self._budget.note(MIME_COMPETING_BOUNDARIES, node.path, " | ".join(boundaries))
+            self._budget.note(kinds.MIME_COMPETING_BOUNDARIES, node.path, " | ".join(boundaries))
             self.odd = True
         boundary = boundaries[0].encode("utf-8", "replace").rstrip(b" \t\r")
         if boundary in self._boundaries:
-            self._budget.note(MIME_SAME_BOUNDARY, node.path)
+            self._budget.note(kinds.MIME_SAME_BOUNDARY, node.path)
             self.odd = True
         self._boundaries[boundary] = len(self._stack) - 1
         self._names = frozenset(self._boundaries)
@@ -581,7 +568,7 @@ class MimeTree:
         if self._closed and at >= 0:
             self._check_after_end(at)
         if any(node.entity.is_multipart and node.children and not node.ended for node in self._stack):
-            budget.note(MIME_MISSING_END, "message")
+            budget.note(kinds.MIME_MISSING_END, "message")
         self._close(0, len(source))
 
     def _begin_part(self, boundary: bytes, at: int, after: int) -> bool:
@@ -636,17 +623,17 @@ class MimeTree:
     def _compare(self, line: bytes) -> None:
         """Note a line that begins with an open boundary and goes on, or that is a boundary which has ended."""
         if not self.odd and line.startswith(tuple(self._boundaries)):
-            self._budget.note(MIME_BOUNDARY_PREFIX, "message", ascii(line[:80]))
+            self._budget.note(kinds.MIME_BOUNDARY_PREFIX, "message", ascii(line[:80]))
             self.odd = True
         elif self._closed and (line in self._closed or line.removesuffix(b"--") in self._closed):
-            self._budget.note(MIME_PART_AFTER_END, "message")
+            self._budget.note(kinds.MIME_PART_AFTER_END, "message")
             self.odd = self._is_after_end = True
 
     def _check_after_end(self, at: int) -> None:
         """Note a boundary that comes back after everything has ended."""
         for boundary in list(self._closed)[:_MOST_COMPARED]:
             if self.source.find(b"\n--" + boundary, at) >= 0:
-                self._budget.note(MIME_PART_AFTER_END, "message")
+                self._budget.note(kinds.MIME_PART_AFTER_END, "message")
                 self.odd = True
 
     def _find_part_end(self, at: int) -> int:

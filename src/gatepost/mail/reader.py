@@ -9,15 +9,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from gatepost.kinds import (
-    LIMIT_ADDRESSES,
-    MIME_DUPLICATE_HEADER,
-    MIME_ENCODED_MULTIPART,
-    MIME_HIDDEN_PART,
-    MIME_NO_HEADER,
-    MIME_NO_PARTS,
-    MIME_OUTSIDE_PARTS,
-)
+from gatepost import kinds
 from gatepost.mail import addresses
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.cms import open_cms
@@ -118,12 +110,12 @@ class MessageParts:
         read in turn."""
         encoding = node.entity.encodings[0]
         decoded = decode_body(body, encoding) if encoding else DecodedBody(b"")
-        self._budget.note(MIME_NO_PARTS, node.path)
+        self._budget.note(kinds.MIME_NO_PARTS, node.path)
         self._add_leaf(node, body)
         self.trees[-1].odd = True
         if b"--" not in decoded.content or node.depth >= self._budget.limits.depth:
             return None
-        self._budget.note(MIME_ENCODED_MULTIPART, node.path)
+        self._budget.note(kinds.MIME_ENCODED_MULTIPART, node.path)
         fields = b"".join(field.raw for field in node.entity.headers.fields if field.name == "content-type")
         return fields.rstrip(b"\r\n") + b"\r\n\r\n" + decoded.content if self._budget.take_part(node.path) else None
 
@@ -139,7 +131,7 @@ class MessageParts:
         if not text or b" ".join(text[:_LONGEST_GREETING].lower().split()).rstrip(b".") in _GREETINGS:
             return
         if len(text) > _LONGEST_GREETING:
-            self._budget.note(MIME_OUTSIDE_PARTS, node.path)
+            self._budget.note(kinds.MIME_OUTSIDE_PARTS, node.path)
         self._add(node, label, text)
 
     def _add(self, node: MimeNode, label: str, content: bytes) -> None:
@@ -186,7 +178,7 @@ class MessageParts:
                 known.add(other.content.strip())
                 names.update(other.names)
                 if hidden:
-                    self._budget.note(MIME_HIDDEN_PART, "message")
+                    self._budget.note(kinds.MIME_HIDDEN_PART, "message")
                 path = f"1~{len(found) + 1}-{other.label}"
                 found.append(Part(path, Headers(), other.content_type, other.charset, "", other.names, other.content))
         return self._append(found)
@@ -281,9 +273,9 @@ def _check_header(headers: Headers, budget: ReadBudget) -> None:
     seen: dict[str, str] = {}
     for field in headers.fields:
         if field.name in _SINGLE and seen.setdefault(field.name, field.value) != field.value:
-            budget.note(MIME_DUPLICATE_HEADER, "header", field.name)
+            budget.note(kinds.MIME_DUPLICATE_HEADER, "header", field.name)
     if not any(field.name for field in headers.fields):
-        budget.note(MIME_NO_HEADER, "header")
+        budget.note(kinds.MIME_NO_HEADER, "header")
 
 
 def _read_addresses(fields: list[Field], names: tuple[str, ...], budget: ReadBudget) -> tuple[Address, ...]:
@@ -293,6 +285,6 @@ def _read_addresses(fields: list[Field], names: tuple[str, ...], budget: ReadBud
             some, more = addresses.parse_addresses(unfold(field), budget.limits.addresses - len(found))
             found.extend(some)
             if more:
-                budget.note(LIMIT_ADDRESSES, field.name)
+                budget.note(kinds.LIMIT_ADDRESSES, field.name)
     budget.work.addresses += len(found)
     return tuple(found)

@@ -11,18 +11,7 @@ section 3.1), and rich text loses its control words.
 import re
 from html import unescape
 
-from gatepost.kinds import (
-    HTML_IN_HEADER,
-    HTML_SCRIPT,
-    HTML_UNDECLARED,
-    HTML_WEBMAIL_ATTACK,
-    LIMIT_HTML_PARTS,
-    LIMIT_LINKS,
-    LIMIT_TEXT_SIZE,
-    TEXT_BIDI_OVERRIDE,
-    TEXT_HIDDEN,
-    TEXT_INVISIBLE_CHARACTERS,
-)
+from gatepost import kinds
 from gatepost.mail import links
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
@@ -150,28 +139,28 @@ class TextReader:
     def _read_leaf(self, part: Part, form: str, notes: HtmlNotes) -> None:
         text = self._decode_content(part, MAX_HTML if form == "html" else MAX_TEXT, notes)
         if form == "plain" and text.lstrip("\ufeff \t\r\n")[:1] == "<" and _PAGE_START.match(text):
-            notes.note(HTML_UNDECLARED, part.content_type)
+            notes.note(kinds.HTML_UNDECLARED, part.content_type)
             form = "html"
         is_attached = part.disposition == "attachment" or part.content_type.partition("/")[0] not in {"text", "message"}
-        is_named = notes.has(HTML_WEBMAIL_ATTACK)  # by its name, which the mail program shows
+        is_named = notes.has(kinds.HTML_WEBMAIL_ATTACK)  # by its name, which the mail program shows
         if form == "html":
             visible, hidden = self._read_html(text, part.path, notes)
-            if notes.has(HTML_SCRIPT) and len(visible) < LITTLE_TEXT and self._has_script_link(part.path):
-                notes.note(HTML_WEBMAIL_ATTACK, "hardly more than a script from elsewhere")
+            if notes.has(kinds.HTML_SCRIPT) and len(visible) < LITTLE_TEXT and self._has_script_link(part.path):
+                notes.note(kinds.HTML_WEBMAIL_ATTACK, "hardly more than a script from elsewhere")
             self.texts.append(Text(part.path, "html", visible, hidden, is_attached))
         else:
             visible = self._remove_invisible(_make_readable(text, part), notes)
             self.texts.append(Text(part.path, "plain", visible, "", is_attached))
             self._add_loose_links(visible, part.path)
         if is_attached and not is_named:  # a browser opens it, not the mail program
-            notes.drop(HTML_WEBMAIL_ATTACK)
+            notes.drop(kinds.HTML_WEBMAIL_ATTACK)
         if not self.links.is_whole:
-            notes.note(LIMIT_LINKS)
+            notes.note(kinds.LIMIT_LINKS)
 
     def _decode_content(self, part: Part, limit: int, notes: HtmlNotes) -> str:
         limit = min(limit, max(0, MAX_ALL_TEXT - self._chars))
         if len(part.content) > limit:
-            notes.note(LIMIT_TEXT_SIZE, f"{limit} of {len(part.content)} bytes read")
+            notes.note(kinds.LIMIT_TEXT_SIZE, f"{limit} of {len(part.content)} bytes read")
         text, _ = decode_charset(part.content[:limit], part.charset)
         self._chars += len(text)
         return text
@@ -188,9 +177,9 @@ class TextReader:
             visible = _join_texts(visible, join_chunks(inner.visible))
             nested = inner.nested
         if nested:
-            notes.note(LIMIT_HTML_PARTS)
+            notes.note(kinds.LIMIT_HTML_PARTS)
         if much := document.describe_hidden(visible, hidden, page.unseen):
-            notes.note(TEXT_HIDDEN, much)
+            notes.note(kinds.TEXT_HIDDEN, much)
         return self._remove_invisible(visible, notes), hidden
 
     def _read_page(self, html: str, where: str, notes: HtmlNotes) -> HtmlPage:
@@ -202,7 +191,7 @@ class TextReader:
         page = HtmlPage(limited.html, where, self.links, notes)
         self.nodes += page.nodes
         if not page.is_whole:
-            notes.note(LIMIT_HTML_PARTS)
+            notes.note(kinds.LIMIT_HTML_PARTS)
         self._add_loose_links(" ".join(page.loose), where)
         if words := find_cut_words(page.loose):
             for target in find_cut_targets(join_chunks(page.visible), words):
@@ -212,9 +201,9 @@ class TextReader:
     def _remove_invisible(self, text: str, notes: HtmlNotes) -> str:
         seen = document.remove_invisible(text)
         if seen.broken_words:
-            notes.note(TEXT_INVISIBLE_CHARACTERS, f"count={seen.broken_words}")
+            notes.note(kinds.TEXT_INVISIBLE_CHARACTERS, f"count={seen.broken_words}")
         if seen.is_overridden:
-            notes.note(TEXT_BIDI_OVERRIDE)
+            notes.note(kinds.TEXT_BIDI_OVERRIDE)
         return seen.text
 
     def _has_script_link(self, where: str) -> bool:
@@ -254,6 +243,6 @@ def _check_names(part: Part, notes: HtmlNotes) -> None:
 
 
 def _note_markup(detail: str, value: str, notes: HtmlNotes) -> None:
-    notes.note(HTML_IN_HEADER, detail)
+    notes.note(kinds.HTML_IN_HEADER, detail)
     if is_acting_markup(unescape(value)):
-        notes.note(HTML_WEBMAIL_ATTACK, detail)
+        notes.note(kinds.HTML_WEBMAIL_ATTACK, detail)

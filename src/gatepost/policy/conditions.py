@@ -71,7 +71,7 @@ class ConditionTree(msgspec.Struct, frozen=True):
 def parse_tree(serialised: bytes) -> ConditionTree:
     """Return the tree of a condition that the library has checked; raises `ValueError` where it is none."""
     try:
-        return _parse(_fields(_fields(serialised)[2][0])[4][0], 0)
+        return _parse(_read_fields(_read_fields(serialised)[2][0])[4][0], 0)
     except (LookupError, TypeError) as fault:
         raise ValueError("the library writes its trees in another form") from fault
 
@@ -140,7 +140,7 @@ def _estimate_loop(tree: ConditionTree, extents: Mapping[str, Extent], times: in
 def _call_cost(tree: ConditionTree, values: list[Extent]) -> int:
     if tree.name == "matches" and values:
         pattern = tree.parts[-1]
-        size = program_size(pattern.name) if pattern.kind == "text" else _UNKNOWN_SIZE * max(1, values[-1].text)
+        size = measure_program(pattern.name) if pattern.kind == "text" else _UNKNOWN_SIZE * max(1, values[-1].text)
         return size * (_COMPILED + _TRIED * values[0].size)
     if tree.name == "contains" and values:
         return _PAIR * values[0].size * values[-1].size
@@ -163,7 +163,7 @@ def _call_extent(tree: ConditionTree, values: list[Extent]) -> Extent:
     return Extent(max(joined.text, 40), joined.items)
 
 
-def program_size(pattern: str) -> int:
+def measure_program(pattern: str) -> int:
     """Return how many instructions RE2 makes of an expression, rounded up; repetitions multiply what they repeat."""
     sizes, last = [1], 0
     place = 0
@@ -218,44 +218,46 @@ def _parse(data: bytes, depth: int) -> ConditionTree:
     """Read one `Expr`."""
     if depth > _MAX_DEPTH:
         raise ValueError("the condition is nested too deep")
-    found = _fields(data)
+    found = _read_fields(data)
     if 3 in found:
-        constant = _fields(found[3][0])
+        constant = _read_fields(found[3][0])
         text = next((constant[number][0] for number in (6, 7) if number in constant), b"")
         return ConditionTree("text", text.decode("utf-8", "replace"), extent=Extent(len(text)))
     if 4 in found:
-        return ConditionTree("name", _fields(found[4][0])[1][0].decode())
+        return ConditionTree("name", _read_fields(found[4][0])[1][0].decode())
     if 5 in found:
-        return ConditionTree("select", parts=(_parse(_fields(found[5][0])[1][0], depth + 1),))
+        return ConditionTree("select", parts=(_parse(_read_fields(found[5][0])[1][0], depth + 1),))
     if 6 in found:
-        call = _fields(found[6][0])
+        call = _read_fields(found[6][0])
         parts = [_parse(each, depth + 1) for each in (*call.get(1, ()), *call.get(3, ()))]
         return ConditionTree("call", call[2][0].decode(), tuple(parts))
     if 7 in found:
-        return ConditionTree("list", parts=tuple(_parse(each, depth + 1) for each in _fields(found[7][0]).get(1, ())))
+        return ConditionTree(
+            "list", parts=tuple(_parse(each, depth + 1) for each in _read_fields(found[7][0]).get(1, ()))
+        )
     if 8 in found:
-        entries = [_fields(each) for each in _fields(found[8][0]).get(2, ())]
+        entries = [_read_fields(each) for each in _read_fields(found[8][0]).get(2, ())]
         parts = [_parse(each, depth + 1) for entry in entries for place in (3, 4) for each in entry.get(place, ())]
         return ConditionTree("list", parts=tuple(parts))
     if 9 in found:
-        loop = _fields(found[9][0])
+        loop = _read_fields(found[9][0])
         names = tuple(loop[number][0].decode() for number in (1, 8, 3) if number in loop)
         parts = [_parse(loop[number][0], depth + 1) for number in (2, 4, 5, 6, 7)]
         return ConditionTree("loop", parts=tuple(parts), variables=names)
     return ConditionTree("text")
 
 
-def _fields(data: bytes) -> _Fields:
+def _read_fields(data: bytes) -> _Fields:
     """Read the fields of a message in the wire format of Protocol Buffers."""
     found: _Fields = {}
     place = 0
     while place < len(data):
-        key, place = _varint(data, place)
+        key, place = _read_varint(data, place)
         value: Any
         if key & 7 == 0:
-            value, place = _varint(data, place)
+            value, place = _read_varint(data, place)
         elif key & 7 == 2:
-            length, place = _varint(data, place)
+            length, place = _read_varint(data, place)
             value, place = data[place : place + length], place + length
         elif key & 7 in (1, 5):
             length = 8 if key & 7 == 1 else 4
@@ -268,7 +270,7 @@ def _fields(data: bytes) -> _Fields:
     return found
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[place]
@@ -342,8 +344,8 @@ def find_fault(condition: str) -> str:
     try:
         compiled = _compile(condition)
     except (RuntimeError, TypeError, ValueError) as fault:
-        return f"is not a condition in CEL: {_first_line(str(fault))}"
-    if compiled.expression.return_type() != _types()["bool"]:
+        return f"is not a condition in CEL: {_cut_first_line(str(fault))}"
+    if compiled.expression.return_type() != _make_types()["bool"]:
         return "must be true or false, not a value of another type"
     return _find_expression_fault(condition)
 
@@ -372,7 +374,7 @@ def _find_expression_fault(condition: str) -> str:
 def is_storable(condition: str) -> bool:
     """Return whether a condition reads only what is kept with results."""
     try:
-        _environment(stored_only=True).compile(condition)
+        _make_environment(stored_only=True).compile(condition)
     except (RuntimeError, TypeError, ValueError):
         return False
     return True
@@ -388,10 +390,10 @@ def evaluate(condition: str, variables: Mapping[str, Any], limit: int = MAX_COST
     except ConditionError:
         raise
     except (RuntimeError, TypeError, ValueError) as fault:
-        raise ConditionError(_first_line(str(fault))) from None
+        raise ConditionError(_cut_first_line(str(fault))) from None
     value = result.value()
     if not isinstance(value, bool):
-        raise ConditionError(_first_line(str(value)))
+        raise ConditionError(_cut_first_line(str(value)))
     return value
 
 
@@ -441,7 +443,7 @@ class _Compiled(msgspec.Struct, frozen=True):
 
 @lru_cache(1024)
 def _compile(condition: str) -> _Compiled:
-    expression = _environment(stored_only=False).compile(condition)
+    expression = _make_environment(stored_only=False).compile(condition)
     tree = parse_tree(expression.serialize())
     reads = tuple(sorted(list_names(tree) & VARIABLES.keys()))
     is_cheap = estimate(tree, {name: _LARGEST[VARIABLES[name].type] for name in reads}) <= SHARED_COST
@@ -461,7 +463,7 @@ _LARGEST: Mapping[str, Extent] = {
 
 
 @cache
-def _types() -> Mapping[str, Any]:
+def _make_types() -> Mapping[str, Any]:
     from cel_expr_python import cel  # type: ignore[import-untyped]  # its stubs are not marked as such
 
     texts = cel.Type.List(cel.Type.STRING)
@@ -476,11 +478,11 @@ def _types() -> Mapping[str, Any]:
 
 
 @cache
-def _environment(*, stored_only: bool) -> Any:
+def _make_environment(*, stored_only: bool) -> Any:
     """The library is loaded with the first rule; a deployment without rules does not pay for it."""
     from cel_expr_python import cel
 
-    types = _types()
+    types = _make_types()
     names = {name: types[each.type] for name, each in VARIABLES.items() if each.stored or not stored_only}
     return cel.NewEnv(variables=names)
 
@@ -490,13 +492,13 @@ def reads_only_tags(condition: str) -> bool:
     from cel_expr_python import cel
 
     try:
-        cel.NewEnv(variables={"tags": _types()[_TEXTS]}).compile(condition)
+        cel.NewEnv(variables={"tags": _make_types()[_TEXTS]}).compile(condition)
     except (RuntimeError, TypeError, ValueError):
         return False
     return True
 
 
-def _first_line(text: str) -> str:
+def _cut_first_line(text: str) -> str:
     """What the library says, without the picture of the place below it."""
     line = _STATUS.sub("", text.partition("\n")[0]).removeprefix("ERROR: <input>:")
     return line.replace(" (in container '')", "")[:300]

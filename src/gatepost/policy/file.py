@@ -178,45 +178,45 @@ class _FileReader:
     def statements(self) -> Iterator[PolicyStatement]:
         for section, entries in self._document.items():
             if section not in _SECTIONS:
-                self._wrong((section,), "is not a known section", _SECTIONS)
+                self._note_mistake((section,), "is not a known section", _SECTIONS)
             elif not isinstance(entries, dict):
-                self._wrong((section,), "must be a table")
+                self._note_mistake((section,), "must be a table")
             elif section == "rules" and len({*entries, *self._base.rules}) > MAX_RULES:
-                self._wrong((section,), f"has more than {MAX_RULES} rules, with those of the policy below it")
+                self._note_mistake((section,), f"has more than {MAX_RULES} rules, with those of the policy below it")
             else:
                 for name, fields in entries.items():
-                    yield from self._entry(section, name, fields)
+                    yield from self._read_entry(section, name, fields)
                     if section == "verdicts" and name in VERDICTS and isinstance(fields, dict):
                         self._check_action(name, fields)
 
-    def _entry(self, section: str, name: str, fields: Any) -> Iterator[PolicyStatement]:
+    def _read_entry(self, section: str, name: str, fields: Any) -> Iterator[PolicyStatement]:
         key = (section, name)
-        known = self._known(section)
+        known = self._list_known(section)
         if name not in known and not self._may_be_new(section, name):
-            self._wrong(key, f"is not a known {_ONE[section]}", known)
+            self._note_mistake(key, f"is not a known {_ONE[section]}", known)
             return
         if not isinstance(fields, dict):
-            self._wrong(key, "must be a table")
+            self._note_mistake(key, "must be a table")
             return
         if name not in known:
             for needed in sorted(_REQUIRED.get(section, set()) - fields.keys()):
-                self._wrong((*key, needed), f"is required, since this {_ONE[section].partition(' ')[0]} is new")
+                self._note_mistake((*key, needed), f"is required, since this {_ONE[section].partition(' ')[0]} is new")
         for field, value in fields.items():
-            yield from self._field((section, name, field), value)
+            yield from self._read_field((section, name, field), value)
 
-    def _field(self, key: Key, value: Any) -> Iterator[PolicyStatement]:
+    def _read_field(self, key: Key, value: Any) -> Iterator[PolicyStatement]:
         section, name, field = key
         fields = _SECTIONS[section].__struct_fields__
         if field not in fields:
-            self._wrong(key, "is not a known key", fields)
+            self._note_mistake(key, "is not a known key", fields)
             return
-        fault = self._value_fault(field, value)
+        fault = self._find_value_fault(field, value)
         if fault:
-            self._wrong(key, fault)
+            self._note_mistake(key, fault)
             return
-        yield PolicyStatement(section, name, field, float(value) if field in _POINTS else value, self._line(key))
+        yield PolicyStatement(section, name, field, float(value) if field in _POINTS else value, self._find_line(key))
 
-    def _value_fault(self, field: str, value: Any) -> str:
+    def _find_value_fault(self, field: str, value: Any) -> str:
         """Return what is wrong with a value as the end of a sentence; empty if it is valid."""
         if field in _POINTS:
             return _find_points_fault(field, value)
@@ -234,8 +234,8 @@ class _FileReader:
             return f"must have between 1 and {MAX_TITLE} characters"
         if field in _WORDS and value not in _WORDS[field]:
             return f"must be one of {', '.join(filter(None, _WORDS[field]))}, not {value!r}"
-        if field == "group" and value and value not in self._groups():
-            return f"names {value!r}, but there is no such group{self._suggest(value, self._groups())}"
+        if field == "group" and value and value not in self._list_groups():
+            return f"names {value!r}, but there is no such group{self._suggest(value, self._list_groups())}"
         return ""
 
     def _check_action(self, verdict: str, stated: Mapping[str, Any]) -> None:
@@ -248,15 +248,15 @@ class _FileReader:
         decision, needed = stated.get("decision", below.decision), DECISION_OF[action]
         if decision != needed and ("action" in stated or decision == "deliver"):
             key = ("verdicts", verdict, "action" if "action" in stated else "decision")
-            self._wrong(key, f"is {stated.get(key[2])!r}, but the action {action} needs the decision {needed}")
+            self._note_mistake(key, f"is {stated.get(key[2])!r}, but the action {action} needs the decision {needed}")
         if action in WITH_MAILBOX and not stated.get("to", below.to):
-            self._wrong(("verdicts", verdict, "to"), f"is required for the action {action}")
+            self._note_mistake(("verdicts", verdict, "to"), f"is required for the action {action}")
 
-    def _groups(self) -> set[str]:
+    def _list_groups(self) -> set[str]:
         own = self._document.get("groups")
         return {*self._base.groups, *(own if isinstance(own, dict) else ())}
 
-    def _known(self, section: str) -> Iterable[str]:
+    def _list_known(self, section: str) -> Iterable[str]:
         return VERDICTS if section == "verdicts" else getattr(self._base, section)
 
     def _may_be_new(self, section: str, name: str) -> bool:
@@ -265,8 +265,8 @@ class _FileReader:
         form = {"groups": _GROUP, "kinds": _LIST_KIND, "rules": _GROUP}.get(section)
         return bool(form and form.fullmatch(name))
 
-    def _wrong(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
-        self.mistakes.append(PolicyMistake(self._line(key), key, sentence + self._suggest(key[-1], known)))
+    def _note_mistake(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
+        self.mistakes.append(PolicyMistake(self._find_line(key), key, sentence + self._suggest(key[-1], known)))
         if len(self.mistakes) >= MAX_MISTAKES:
             raise _TooManyMistakesError
 
@@ -276,7 +276,7 @@ class _FileReader:
         self._suggestions += 1
         return _suggest(word, known)
 
-    def _line(self, key: Key) -> int:
+    def _find_line(self, key: Key) -> int:
         while key and key not in self._lines:
             key = key[:-1]
         return self._lines.get(key, 1)

@@ -5,8 +5,7 @@ off the event loop and one batch at a time, whoever asks (`judge_in_turn`). Dry 
 so that several take longer and nothing else slows down. The List API (`dryRun`), the web pages and the command line use
 the same functions.
 
-Looking back: which messages that were delivered in the last days new entries of a list would have held.
-
+Looking back finds messages that were delivered in the last days, and that new entries of a list would have held.
 Attacks become known a day late, and by then the first messages have been read. Storage keeps the keys that lists were
 asked for, so those messages can be found without their text. The work is bounded in days, messages and effort, and the
 result says how far it came. Entries that need the text (phrases), and lists that hold nothing, cannot be looked up.
@@ -72,15 +71,33 @@ def _judge_again(record: MessageRecord, policy: Policy, ruling: Ruling) -> Compa
     return compare(record.ggrid, record.report, rejudge(record.report, policy, ruling), record.report.subject)
 
 
+class PolicyTrial(msgspec.Struct, frozen=True):
+    """What other policies would have done: messages considered, those whose decision changes, and those for which the
+    rule holds that was asked about. `mistakes` say why they could not be tried."""
+
+    considered: int = 0
+    flips: tuple[Comparison, ...] = ()
+    hits: tuple[Comparison, ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+
 async def try_policy(
-    store: Store, today: Policies, other: Policies, tenant: str | None, last: int, *, only_outbound: bool = False
-) -> tuple[int, list[Comparison]]:
-    """The number of messages considered, and those whose decision the other policies would change.
+    store: Store,
+    today: Policies,
+    other: Policies,
+    tenant: str | None,
+    last: int,
+    *,
+    only_outbound: bool = False,
+    rule: str = "",
+) -> PolicyTrial:
+    """Judge the last messages by today's policies and by the others, and look for those for which a rule of the others
+    holds.
 
     The stored ruling of the lists is kept, so that only the policy differs. With `only_outbound` the outbound ones
     among the last messages are considered.
     """
-    considered, flips = 0, list[Comparison]()
+    considered, hits, flips = 0, list[Comparison](), list[Comparison]()
     known: dict[str | None, Known] = {}
     async with aclosing(store.messages.recent(tenant, last)) as batches:
         async for every in batches:
@@ -88,34 +105,10 @@ async def try_policy(
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
             compared = await judge_in_turn(partial(_compare, batch, known, today, other))
+            hits += [each for each in compared if rule and _has_now(each, f"{RULE}{rule}")]
             flips += [each for each in compared if each.flips]
             considered += len(batch)
-    return considered, flips
-
-
-class RuleTrial(msgspec.Struct, frozen=True):
-    """What a rule would have done: messages considered, those for which it holds, and those whose decision changes."""
-
-    considered: int = 0
-    hits: tuple[Comparison, ...] = ()
-    flips: tuple[Comparison, ...] = ()
-
-
-async def try_rule(
-    store: Store, today: Policies, other: Policies, tenant: str | None, last: int, name: str
-) -> RuleTrial:
-    """Judge the last messages by today's policies and by the others, in which the rule of that name is."""
-    considered, hits, flips = 0, list[Comparison](), list[Comparison]()
-    known: dict[str | None, Known] = {}
-    async with aclosing(store.messages.recent(tenant, last)) as batches:
-        async for batch in batches:
-            for owner in {record.envelope.tenant for record in batch} - known.keys():
-                known[owner] = await _custom_lists(store, owner)
-            compared = await judge_in_turn(partial(_compare, batch, known, today, other))
-            hits += [each for each in compared if _has_now(each, f"{RULE}{name}")]
-            flips += [each for each in compared if each.flips]
-            considered += len(batch)
-    return RuleTrial(considered, tuple(hits), tuple(flips))
+    return PolicyTrial(considered, tuple(flips), tuple(hits))
 
 
 def _has_now(comparison: Comparison, tag: str) -> bool:

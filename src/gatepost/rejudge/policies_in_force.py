@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.policy.layers import Effective, Policies, add_rules
 from gatepost.policy.rules import OwnRule, Policy
@@ -20,7 +20,7 @@ from gatepost.store.own_rules import OwnRules
 POLL_SECONDS = 2.0
 UNREADABLE = "rules of the web interface could not be read"
 
-log = structlog.get_logger("gatepost.policy")
+log = Logger("gatepost.policy")
 
 # What is told of a policy that has changed: whose it is, None for the deployment, and the policy.
 Observer: TypeAlias = Callable[[str | None, Policy], None]

@@ -9,8 +9,8 @@ import msgspec
 from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_clients import LocalCore, RemoteCore
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, LocalCore
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.events.stream import node_name
 from gatepost.scanning.request import Condition
 from gatepost.service.event_stream import try_alert

@@ -243,7 +243,7 @@ def _run(
         ensure_certificate(data, _list_hosts(guard, abby))
     settings = guard or abby
     assert settings is not None
-    logs.configure(settings.log)
+    logs.configure(settings.log.level, settings.log.format)
 
     async def started_with_warnings(port: int, store: "Store") -> None:
         await started(port, store)
@@ -285,10 +285,10 @@ def _serve_plan(plan: "Plan", bound: "Bound", fronts: int, started: "OnStart") -
 
 def log_warnings(folder: Path) -> None:
     """Log what `gatepost config check` warns of: old names, weak tokens, certificates that expire."""
-    import structlog
+    from gatepost.logs import Logger
 
     for warning in files.find_warnings(folder):
-        structlog.get_logger("gatepost").warning("configuration warning", warning=str(warning))
+        Logger("gatepost").warning("configuration warning", warning=str(warning))
 
 
 def _prepare_process(data: DataFolder) -> None:
@@ -361,9 +361,8 @@ def _write_notes(settings: GuardSettings) -> Iterator[str]:
 
 
 async def _log_listening(what: str, hosts: tuple[str, ...], port: int, _store: "Store") -> None:
-    import structlog
-
+    from gatepost.logs import Logger
     from gatepost.service.plan import render_address
 
     shown = ", ".join(render_address(host, port) for host in hosts)
-    structlog.get_logger("gatepost").info("listening", service=what, address=shown)
+    Logger("gatepost").info("listening", service=what, address=shown)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 
@@ -31,6 +30,7 @@ from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMe
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
+from gatepost.logs import Logger
 from gatepost.milter.session import MilterPart
 from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
@@ -53,7 +53,7 @@ from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 @asynccontextmanager
@@ -144,12 +144,12 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
     policies.observe(pool.publish)
-    metrics = GuardMetrics(queue, pool, resolver, store.counters, shared.condition)
+    metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)
     shared.registry.register(metrics)
     if settings.reputation.zones:
-        shared.registry.register(ReputationMetrics(reputation))
+        shared.registry.register(ReputationMetrics(reputation.counters))
     if histories:
-        shared.registry.register(SenderHistoryMetrics(histories))
+        shared.registry.register(SenderHistoryMetrics(histories.counters))
     return Guard(
         settings,
         store,

@@ -8,7 +8,6 @@ from email.message import EmailMessage
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
@@ -17,6 +16,7 @@ from gatepost.events.output import DeliveryError, OutputCounters
 from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, WebAlertError, build_alert, leave_out
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FOLLOW_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
 
-log = structlog.get_logger("gatepost.events")
+log = Logger("gatepost.events")
 
 # Returns what sends the mail of an alert.
 MakesMailer = Callable[[AlertSettings], SendsMail | None]

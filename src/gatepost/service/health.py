@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
-import structlog
 
 from gatepost.events.schema import HealthChanged, HealthState
 from gatepost.events.stream import Emits
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
 from gatepost.service.certificates import read_expiry
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.services import Services
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
 

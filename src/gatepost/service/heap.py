@@ -13,8 +13,7 @@ import ctypes
 import os
 from functools import partial
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.workers.sandbox import give_back_memory
 
@@ -25,7 +24,7 @@ TRIM_BYTES = 1 << 20
 KEPT_BYTES = 8 << 20
 EVERY_SECONDS = 60.0
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _libc = ctypes.CDLL(None)

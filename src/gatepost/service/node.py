@@ -14,7 +14,7 @@ from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessM
 from gatepost.api.connections import AcceptBalance, ConnectionCells
 from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
-from gatepost.service.node_metrics import MetricBoards, NodeMetrics
+from gatepost.service.metrics import MetricBoards, NodeMetrics
 from gatepost.service.watchdogs import Heartbeats
 from gatepost.smtp.outbound import WIDTH, SenderRecords
 from gatepost.workers.fair_queue import FairQueue, NodeCounts, SharedCounts, SlotCounts

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
@@ -29,7 +29,7 @@ from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import split_address
 from gatepost.store.store import Store
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 _REASONS = {
     errno.EADDRINUSE: "another program uses it",

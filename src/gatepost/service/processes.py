@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.service import systemd
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generation, Generations
@@ -74,7 +74,7 @@ MAX_ADDRESSES = 1 << 16
 WRITER = -1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 def run_front(

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.plugins import find_plugins
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
@@ -24,7 +24,7 @@ from gatepost.settings.section import keep_restart_keys, list_changes
 
 MAX_RULE_FILES = 10_000
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from gatepost import __version__
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generations
@@ -36,7 +36,7 @@ HEALTHY_SECONDS = 60.0
 LISTEN_AGAIN_SECONDS = 10.0
 NOT_NOTED = "the state of this node could not be noted"
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class NodeControl(Protocol):

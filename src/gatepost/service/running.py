@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import structlog
 import uvloop
 
 from gatepost import __version__
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import Emits, node_name, observe_audit
+from gatepost.logs import Logger
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
@@ -48,7 +48,7 @@ from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

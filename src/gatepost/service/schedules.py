@@ -14,12 +14,12 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.logs import Logger
+from gatepost.metrics import counter, gauge
 from gatepost.periodic import PeriodicWork
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
@@ -43,7 +43,7 @@ class Schedule(Collector):
     what that had begun is done after its lock has run out."""
 
     def __init__(self, poll: float, name: str, fault: str) -> None:
-        self._log = structlog.get_logger(name)
+        self._log = Logger(name)
         self.periodic = PeriodicWork(self.look, poll, fault, self._log)
 
     @abstractmethod
@@ -137,7 +137,7 @@ class FeedSchedule(Schedule):
         self._runs: Counter[tuple[str, str]] = Counter()
 
     def collect(self) -> Iterator[Metric]:
-        runs = CounterMetricFamily("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
+        runs = counter("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
         for labels, count in self._runs.items():
             runs.add_metric(labels, count)
         yield runs
@@ -147,7 +147,7 @@ class FeedSchedule(Schedule):
             "gatepost_feed_failures": "Runs in a row that failed or were refused",
             "gatepost_feed_last_success_seconds": "When a run succeeded last, in Unix seconds",
         }
-        families = [GaugeMetricFamily(name, text, labels=("feed",)) for name, text in gauges.items()]
+        families = [gauge(name, text, "most", labels=("feed",)) for name, text in gauges.items()]
         for name in self._feeds:
             record = self._states.get(name, FeedState(name)).record
             figures = (record.counts.entries, record.counts.invalid, record.failures, record.succeeded / 1000)
@@ -219,10 +219,8 @@ class LookBackSchedule(Schedule):
         self._waiting = self._runs = self._failed = 0
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("gatepost_look_backs_waiting", "List API calls not looked back for", self._waiting)
-        runs = CounterMetricFamily(
-            "gatepost_look_back_runs", "Runs that look back, by this process", labels=("result",)
-        )
+        yield gauge("gatepost_look_backs_waiting", "List API calls not looked back for", "most", self._waiting)
+        runs = counter("gatepost_look_back_runs", "Runs that look back, by this process", labels=("result",))
         runs.add_metric(("done",), self._runs - self._failed)
         runs.add_metric(("failed",), self._failed)
         yield runs
@@ -262,11 +260,11 @@ class LearningSchedule(Schedule):
         self._runs: Counter[str] = Counter()
 
     def collect(self) -> Iterator[Metric]:
-        runs = CounterMetricFamily("gatepost_learning_runs", "Trainings of pools by this process", labels=("result",))
+        runs = counter("gatepost_learning_runs", "Trainings of pools by this process", labels=("result",))
         for result, count in self._runs.items():
             runs.add_metric((result,), count)
         yield runs
-        reports = GaugeMetricFamily("gatepost_learning_reports", "Reports in training pools", labels=("pools", "says"))
+        reports = gauge("gatepost_learning_reports", "Reports in training pools", "most", labels=("pools", "says"))
         for name, pools in (
             ("deployment", [pool for pool in self._pools if pool.tenant is None]),
             ("tenants", [pool for pool in self._pools if pool.tenant]),
@@ -274,7 +272,7 @@ class LearningSchedule(Schedule):
             reports.add_metric((name, "unwanted"), sum(pool.unwanted for pool in pools))
             reports.add_metric((name, "wanted"), sum(pool.wanted for pool in pools))
         yield reports
-        yield GaugeMetricFamily("gatepost_learnt_models", "Learnt models that take part", value=self._models)
+        yield gauge("gatepost_learnt_models", "Learnt models that take part", "most", self._models)
 
     async def look(self) -> None:
         """Train the pools that are due, and forget reports that are too old."""
@@ -328,11 +326,11 @@ class DigestSchedule(Schedule):
         self._warned = False
 
     def collect(self) -> Iterator[Metric]:
-        sent = CounterMetricFamily("gatepost_digests", "Digests of held mail by this process", labels=("result",))
+        sent = counter("gatepost_digests", "Digests of held mail by this process", labels=("result",))
         for result, count in self._sent.items():
             sent.add_metric((result,), count)
         yield sent
-        yield GaugeMetricFamily("gatepost_digests_waiting", "Digests that wait to be sent", value=self._waiting)
+        yield gauge("gatepost_digests_waiting", "Digests that wait to be sent", "most", self._waiting)
 
     async def look(self) -> None:
         """Look at every scope once, and send what is to be sent."""

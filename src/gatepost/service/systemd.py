@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-import structlog
+from gatepost.logs import Logger
 
 FIRST_DESCRIPTOR = 3
 _WAIT_SECONDS = 1
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 def notify(*lines: str) -> None:

@@ -12,8 +12,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.store.deliveries import MAX_REPLY, Delivery
@@ -44,7 +43,7 @@ _FORMS = tuple(
 )
 _ODD = re.compile(r"[^ -~]")
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 def render_reply(reply: SmtpReply) -> str:

@@ -35,12 +35,12 @@ from hashlib import blake2b
 from ipaddress import ip_address, ip_network
 
 import msgspec
-import structlog
 
 from gatepost.events.schema import FlowLimited, bound
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.lists.addresses import SENDER, list_sender_keys
 from gatepost.lists.entries import NETWORK, list_network_keys
+from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
 from gatepost.periodic import PeriodicWork
 from gatepost.settings.scan_sources import FlowControlSettings, FlowRulesSettings, GreylistingSettings
@@ -57,7 +57,7 @@ MAX_CELLS = 50_000
 BELIEVED_MILLISECONDS = 5_000
 WRITTEN_FROM = 2
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 def digest(*parts: str) -> int:

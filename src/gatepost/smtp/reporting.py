@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest
@@ -24,7 +24,7 @@ from gatepost.store.errors import StorageError
 from gatepost.store.feedback import MailReport, ReportedMessage
 from gatepost.store.learning import contradicts
 
-log = structlog.get_logger("gatepost.learning")
+log = Logger("gatepost.learning")
 
 NOTHING_ATTACHED = reply(550, "5.6.0 No message is attached; forward the message as an attachment")
 NOT_A_REPORTER = reply(550, "5.7.1 Reports are taken from inside hosts and authenticated senders of the tenant only")

@@ -55,14 +55,14 @@ class Noted(msgspec.Struct, frozen=True):
     taught: bool = False
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class TextFeatures(msgspec.Struct, frozen=True):
     """What a sealed worker read from the bytes that came with a report: feature row and signature of the text."""
 
-    features: bytes = b""
+    row: bytes = b""
     signature: tuple[int, ...] = ()
 
 
-NO_EVIDENCE = Evidence()
+NO_FEATURES = TextFeatures()
 
 
 # Messages that one reporter, and all of a scope, report by mail in a day.
@@ -126,9 +126,9 @@ class FeedbackReports(Operations):
 
     @change
     def report_wrong(
-        self, ggrid: str, says: Correction, by: Actor, tenant: str | None = None, evidence: Evidence = NO_EVIDENCE
+        self, ggrid: str, says: Correction, by: Actor, tenant: str | None = None, features: TextFeatures = NO_FEATURES
     ) -> Work[Noted | None]:
-        """Store a report; None where no such message is stored or held, or it is not that tenant's. `evidence` stands
+        """Store a report; None where no such message is stored or held, or it is not that tenant's. `features` stand
         for what is stored with the record."""
         owner = normalize_scope(tenant)
         record = yield from find_message(ggrid)
@@ -143,10 +143,10 @@ class FeedbackReports(Operations):
         )
         mark: MarkSays = "wanted" if says == "should have been delivered" else "unwanted"
         # What a tenant's people say holds for that tenant; what the deployment's say holds for all.
-        signature = evidence.signature or record.report.signature
+        signature = features.signature or record.report.signature
         yield from mark_message(owner, record.ggrid, mark, signature, moment)
         unwanted = mark == "unwanted"
-        taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=evidence.features)
+        taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=features.row)
         return Noted(taught)
 
     @query

@@ -12,9 +12,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-import structlog
-
 from gatepost.api.call_limits import RunningCall
+from gatepost.logs import Logger
 from gatepost.store.bulk_actions import BulkAction, BulkActions
 from gatepost.store.errors import StorageError
 
@@ -25,7 +24,7 @@ PATIENCE_SECONDS = 15.0
 STORED_TIMES = 100
 STORE_SECONDS = 5.0
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 # Does the action for one message; returns why it failed, "" if it succeeded.
 ActsOnOne: TypeAlias = Callable[[str], Awaitable[str]]

@@ -1,6 +1,4 @@
-"""What all pages need: the store, cores and policies that the APIs use too, and the scopes that a user can choose.
-
-Who may sign in here, and what a user has to do before anything else.
+"""What all pages need: the store, cores and policies that the APIs use too, who may sign in, and the scopes of a user.
 
 A password that somebody else chose has to be changed, and a user whose role or tenant needs a second factor has to have
 one, before any other page opens. Users of an OpenID provider have neither here: their proofs are the provider's. Where
@@ -11,9 +9,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from starlette.responses import Response
 
 from gatepost import __version__
 from gatepost.abby.authenticator import Guesses
@@ -39,9 +38,12 @@ from gatepost.web.bulk_work import BulkWork
 from gatepost.web.configuration import Publisher
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.openid import OpenidClient
+from gatepost.web.page_responses import html_response
 from gatepost.web.rendering import PageRenderer, SlowChecks
 from gatepost.web.request import GLOBAL, SignedInRequest
 
+P = ParamSpec("P")
+T = TypeVar("T")
 SetupStep: TypeAlias = Literal["password", "second-factor"]
 
 
@@ -191,6 +193,16 @@ class WebContext(msgspec.Struct, frozen=True):
         """What the page for signing in offers: the name of the OpenID provider, if there is one, and passwords."""
         provider = self.openid.settings.provider_name if self.openid else ""
         return {"provider": provider, "passwords": self.sign_in.has_local}
+
+    async def page(self, request: SignedInRequest, template: str, **values: Any) -> Response:
+        """Return a page for a signed-in user, with these values in its template."""
+        return html_response(await self.renderer.render_in_turns(template, request, **values))
+
+    async def read_policy(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Read the text of a policy in a thread, one at a time: it may be hostile, and the event loop has other
+        work."""
+        async with self.reading_policy:
+            return await asyncio.to_thread(read, *arguments, **named)
 
     def now(self) -> int:
         """Unix milliseconds."""

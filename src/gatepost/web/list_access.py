@@ -26,6 +26,7 @@ from gatepost.store.feeds import FeedDefinition, FeedState
 from gatepost.store.lists import NewEntry
 from gatepost.web.context import ALL_TENANTS, FeedLine, Scopes, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import about
 
 NO_LIST = Failure(LIST_NOT_FOUND, "this list does not exist here; it may have been deleted")
 
@@ -81,6 +82,9 @@ async def find_scope(context: WebContext, request: SignedInRequest, named: str) 
 async def find_list(context: WebContext, request: SignedInRequest) -> ListInScope | Failure:
     """Return the list that the URL's `scope` and `name` stand for."""
     return await find_list_of(context, request, request.path_part("scope"), request.path_part("name"))
+
+
+for_list = about(find_list)
 
 
 async def find_list_of(context: WebContext, request: SignedInRequest, named: str, name: str) -> ListInScope | Failure:

@@ -1,9 +1,7 @@
-"""The fields of the forms that search messages and held mail, as filters of the store.
+"""Searches of messages and held mail: the fields of their forms as filters of the store, and the way back to a list.
 
 What a form cannot send, such as a verdict that does not exist, is refused with a sentence: an empty page would look
 like an answer.
-
-The place of a message in the list of held mail that its user works on.
 
 Whoever opens a message from the quarantine goes on from there to the next one, and comes back to the same list. The
 query of the list is the place; every page of the message carries it along as `in`, so that no action loses it.

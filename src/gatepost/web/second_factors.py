@@ -3,12 +3,10 @@
 Signing in and the page Account use the same checks. Each of them uses up what was shown: a step of the app, a recovery
 code, a challenge. Whoever calls them has taken an attempt from the limits before (`store.sessions`).
 
-Security keys and passkeys (WebAuthn level 2): whom a key signs for, what a browser is asked, what answers are worth.
-
-The relying party is `publicUrl`, or the host that the browser names where `publicUrl` is not set or has an address in
-place of a name: keys belong to names (section 5.1.3 step 7). A key signs the hash of that name and, with its browser,
-the origin of the page, so that a page that imitates this one gets nothing which works here. Each key is stored with its
-name, and is asked for and believed only under that name.
+Security keys and passkeys are those of WebAuthn level 2. The relying party is `publicUrl`, or the host that the browser
+names where `publicUrl` is not set or has an address in place of a name: keys belong to names (section 5.1.3 step 7). A
+key signs the hash of that name and, with its browser, the origin of the page, so that a page that imitates this one
+gets nothing which works here. Each key is stored with its name, and is asked for and believed only under that name.
 
 Attestation is not asked for: any authenticator that the user trusts is one. Verification is that of python-fido2, which
 is loaded in a thread when the first answer comes, since most deployments never need it. Answers are hostile bytes: each
@@ -26,9 +24,9 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 from starlette.requests import Request
 
+from gatepost.logs import Logger
 from gatepost.store.second_factors import ChallengePurpose, NewSecurityKey, SecurityKey
 from gatepost.store.sessions import WebSession
 from gatepost.store.users import Credentials, User
@@ -289,7 +287,7 @@ MAX_CODE = 30
 
 Proof: TypeAlias = Literal["second factor", "recovery code", "security key"]
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class SecondFactors(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
@@ -37,7 +37,7 @@ _SLOW_CPU = 0.25
 # How often guard looks at the CPU that workers use without a job, and how many seconds of it are too much. A sound
 # worker tidies up after a large message, which takes a fraction of a second.
 _LOOK_SECONDS, _MAX_IDLE_CPU = 5.0, 1.5
-_log = structlog.get_logger("gatepost.workers")
+_log = Logger("gatepost.workers")
 
 
 class PoolSettings(msgspec.Struct, frozen=True):

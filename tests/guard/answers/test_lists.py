@@ -95,8 +95,17 @@ def test_lists_that_change_all_the_time_are_loaded_once_for_all_who_wait(tmp_pat
         early = asyncio.ensure_future(lists.snapshot(None))
         await began.wait()
         await store.lists.add(None, PHRASES, [NewEntry("second", "second")], CLI)
+        ask, asked = store.list_lookup.unkeyed_version, asyncio.Semaphore(0)
+
+        async def ask_and_count(tenant: str | None) -> str:
+            version = await ask(tenant)
+            asyncio.get_running_loop().call_soon(asked.release)  # when the caller waits for the load
+            return version
+
+        store.list_lookup.unkeyed_version = ask_and_count  # type: ignore[method-assign]
         late = [asyncio.ensure_future(lists.snapshot(None)) for _ in range(20)]
-        await asyncio.sleep(0.05)
+        for _ in late:
+            await asked.acquire()
         go_on.set()
         assert b"second" not in (await early).data
         assert all(b"second" in each.data for each in await asyncio.gather(*late))

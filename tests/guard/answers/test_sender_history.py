@@ -382,7 +382,9 @@ def test_figures_for_prometheus(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
         await deployment.scan()
         await deployment.memory.flush()
-        samples = [sample for family in SenderHistoryMetrics(deployment.memory).collect() for sample in family.samples]
+        samples = [
+            sample for family in SenderHistoryMetrics(deployment.memory.counters).collect() for sample in family.samples
+        ]
         assert {sample.name: sample.value for sample in samples} == {
             "gatepost_acquaintance_questions_total": 1.0,
             "gatepost_acquaintance_lookups_total": 1.0,

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.abby.core_clients import LocalCore
+from gatepost.abby.cores import LocalCore
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.guard.quarantine import raw_store
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine

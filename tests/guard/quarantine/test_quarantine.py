@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 from tests.guard.test_service import Names, Pool
 from tests.waiting_client import WaitingClient
 
+from gatepost import logs
 from gatepost.cli.held_mail import HeldMail
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.quarantine import quarantine
@@ -431,7 +431,7 @@ def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: 
             return await mark(*arguments)
 
         monkeypatch.setattr(deployment.store.quarantine, "mark_released", flaky)
-        with capture_logs():
+        with logs.capture():
             assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert await deployment.state(ggrid) == "released"
 
@@ -593,9 +593,9 @@ def test_it_tidies_by_itself(use: Use) -> None:
 def test_a_full_quarantine_takes_no_more(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         first = await deployment.hold(b"x" * 60)
-        with capture_logs() as logs, pytest.raises(StorageError, match="maxSize"):
+        with logs.capture() as logged, pytest.raises(StorageError, match="maxSize"):
             await deployment.hold(b"x" * 60)
-        assert [each["event"] for each in logs] == ["the quarantine is full"]
+        assert [each["event"] for each in logged] == ["the quarantine is full"]
         await deployment.hold(b"x" * 40)
         # Room that others make is seen at once where it matters.
         assert await deployment.quarantine.delete(DeleteOrder(first, by=CLI))

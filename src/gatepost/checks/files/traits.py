@@ -7,67 +7,20 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.files.file_types import (
     ARCHIVE_EXTENSIONS,
     ARCHIVE_MIME_TYPES,
     CONTAINERS,
     DOCUMENT_EXTENSIONS,
-    FAMILIES,
+    EXTENSIONS,
     find_last_extensions,
     identify,
     promises_archive,
 )
 from gatepost.files.values import UnreadReason
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    FILE_CALENDAR_ORGANIZER,
-    FILE_DAMAGED_ARCHIVE,
-    FILE_DAMAGED_DOCUMENT,
-    FILE_DEFAULT_PASSWORD,
-    FILE_DOCUMENT_PASSWORD,
-    FILE_EMBEDDED_OBJECT,
-    FILE_ENCRYPTED_ARCHIVE,
-    FILE_ENCRYPTED_ARCHIVE_OPENED,
-    FILE_ENCRYPTED_DOCUMENT,
-    FILE_EQUATION_EDITOR,
-    FILE_EXCEL4_MACRO,
-    FILE_HTML_FORM,
-    FILE_HTML_HIDDEN_REDIRECT,
-    FILE_HTML_OBFUSCATED,
-    FILE_HTML_PASSWORD_FORM,
-    FILE_HTML_REDIRECT,
-    FILE_HTML_SCRIPT,
-    FILE_HTML_SMUGGLING,
-    FILE_HTML_WRITTEN_PAGE,
-    FILE_INSTALLER,
-    FILE_MACRO,
-    FILE_MACRO_AUTORUN,
-    FILE_MACRO_CALL,
-    FILE_PDF_EMBEDDED_FILE,
-    FILE_PDF_JAVASCRIPT,
-    FILE_PDF_LAUNCH,
-    FILE_PDF_OPEN_ACTION,
-    FILE_PDF_SUBMIT_FORM,
-    FILE_PROGRAM_ACTION,
-    FILE_REMOTE_OBJECT,
-    FILE_REMOTE_TEMPLATE,
-    FILE_SVG_SCRIPT,
-    FILE_UNREADABLE,
-    LIMIT_ARCHIVE_DEPTH,
-    LIMIT_ARCHIVE_FILES,
-    LIMIT_ARCHIVE_METHOD,
-    LIMIT_ARCHIVE_RATIO,
-    LIMIT_ARCHIVE_SIZE,
-    LIMIT_ENCRYPTED,
-    LIMIT_IMAGE_SIZE,
-    MIME_BROKEN_BASE64,
-    MIME_BROKEN_BINHEX,
-    MIME_BROKEN_QUOTED_PRINTABLE,
-    MIME_BROKEN_UUENCODE,
-    MIME_BROKEN_YENC,
-    Finding,
-    Kind,
-)
+from gatepost.kinds import Finding, Kind
 from gatepost.mail.message import Part
 from gatepost.names import org_domain
 from gatepost.strengths import coefficients
@@ -82,36 +35,36 @@ class Stated(msgspec.Struct, frozen=True):
     joined: bool = True
 
 
-(_INSIDE,) = coefficients(FILE_REMOTE_TEMPLATE, "inside")
-(_SHARE,) = coefficients(FILE_REMOTE_OBJECT, "share")
+(_INSIDE,) = coefficients(kinds.FILE_REMOTE_TEMPLATE, "inside")
+(_SHARE,) = coefficients(kinds.FILE_REMOTE_OBJECT, "share")
 _HOST = re.compile(r"\s*(?:file:)?[\\/]{2,6}([^\\/\s]{1,255})[\\/]", re.IGNORECASE)
 BY_TRAIT: dict[str, Stated] = {
-    "macro": Stated(FILE_MACRO),
-    "macro-autorun": Stated(FILE_MACRO_AUTORUN),
-    "macro-call": Stated(FILE_MACRO_CALL),
-    "macro-cells": Stated(FILE_EXCEL4_MACRO),
-    "program-action": Stated(FILE_PROGRAM_ACTION, "command", joined=False),
-    "embedded-command": Stated(FILE_PROGRAM_ACTION, "command", joined=False),
-    "page-system-link": Stated(FILE_PROGRAM_ACTION, "command", joined=False),
-    "installer": Stated(FILE_INSTALLER, "command", joined=False),
-    "remote-template": Stated(FILE_REMOTE_TEMPLATE, "target", joined=False),
-    "remote-object": Stated(FILE_REMOTE_OBJECT, "target", joined=False),
-    "embedded-object": Stated(FILE_EMBEDDED_OBJECT),
-    "equation-editor": Stated(FILE_EQUATION_EDITOR),
-    "pdf-javascript": Stated(FILE_PDF_JAVASCRIPT),
-    "pdf-launch": Stated(FILE_PDF_LAUNCH),
-    "pdf-embedded-file": Stated(FILE_PDF_EMBEDDED_FILE),
-    "pdf-open-action": Stated(FILE_PDF_OPEN_ACTION),
-    "pdf-submit-form": Stated(FILE_PDF_SUBMIT_FORM),
-    "smuggling": Stated(FILE_HTML_SMUGGLING),
-    "written-page": Stated(FILE_HTML_WRITTEN_PAGE),
-    "hidden-redirect": Stated(FILE_HTML_HIDDEN_REDIRECT, "target", joined=False),
-    "obfuscated-script": Stated(FILE_HTML_OBFUSCATED),
-    "page-password-field": Stated(FILE_HTML_PASSWORD_FORM, joined=False),
-    "page-form": Stated(FILE_HTML_FORM, joined=False),
-    "page-script": Stated(FILE_HTML_SCRIPT, joined=False),
-    "page-svg-script": Stated(FILE_SVG_SCRIPT, joined=False),
-    "page-meta-refresh": Stated(FILE_HTML_REDIRECT, joined=False),
+    "macro": Stated(kinds.FILE_MACRO),
+    "macro-autorun": Stated(kinds.FILE_MACRO_AUTORUN),
+    "macro-call": Stated(kinds.FILE_MACRO_CALL),
+    "macro-cells": Stated(kinds.FILE_EXCEL4_MACRO),
+    "program-action": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
+    "embedded-command": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
+    "page-system-link": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
+    "installer": Stated(kinds.FILE_INSTALLER, "command", joined=False),
+    "remote-template": Stated(kinds.FILE_REMOTE_TEMPLATE, "target", joined=False),
+    "remote-object": Stated(kinds.FILE_REMOTE_OBJECT, "target", joined=False),
+    "embedded-object": Stated(kinds.FILE_EMBEDDED_OBJECT),
+    "equation-editor": Stated(kinds.FILE_EQUATION_EDITOR),
+    "pdf-javascript": Stated(kinds.FILE_PDF_JAVASCRIPT),
+    "pdf-launch": Stated(kinds.FILE_PDF_LAUNCH),
+    "pdf-embedded-file": Stated(kinds.FILE_PDF_EMBEDDED_FILE),
+    "pdf-open-action": Stated(kinds.FILE_PDF_OPEN_ACTION),
+    "pdf-submit-form": Stated(kinds.FILE_PDF_SUBMIT_FORM),
+    "smuggling": Stated(kinds.FILE_HTML_SMUGGLING),
+    "written-page": Stated(kinds.FILE_HTML_WRITTEN_PAGE),
+    "hidden-redirect": Stated(kinds.FILE_HTML_HIDDEN_REDIRECT, "target", joined=False),
+    "obfuscated-script": Stated(kinds.FILE_HTML_OBFUSCATED),
+    "page-password-field": Stated(kinds.FILE_HTML_PASSWORD_FORM, joined=False),
+    "page-form": Stated(kinds.FILE_HTML_FORM, joined=False),
+    "page-script": Stated(kinds.FILE_HTML_SCRIPT, joined=False),
+    "page-svg-script": Stated(kinds.FILE_SVG_SCRIPT, joined=False),
+    "page-meta-refresh": Stated(kinds.FILE_HTML_REDIRECT, joined=False),
 }
 
 
@@ -155,7 +108,7 @@ def _weigh_remote(kind: Kind, target: str) -> float:
     if host is None:
         return 1.0
     is_inside = "." not in host[1] and ":" not in host[1] and "@" not in host[1]
-    if kind is FILE_REMOTE_TEMPLATE:
+    if kind is kinds.FILE_REMOTE_TEMPLATE:
         return _INSIDE if is_inside else 1.0
     return 1.0 if is_inside else _SHARE
 
@@ -168,7 +121,7 @@ _ENVELOPED_IDENTIFIERS = (
 )
 
 
-@check(LIMIT_ENCRYPTED, FILE_ENCRYPTED_DOCUMENT, FILE_DEFAULT_PASSWORD, FILE_DOCUMENT_PASSWORD)
+@check(kinds.LIMIT_ENCRYPTED, kinds.FILE_ENCRYPTED_DOCUMENT, kinds.FILE_DEFAULT_PASSWORD, kinds.FILE_DOCUMENT_PASSWORD)
 def protected_document(reading: Reading) -> Iterator[Finding]:
     """Content that only its recipient can read: password-protected documents, S/MIME (RFC 8551) and OpenPGP (RFC 9580).
 
@@ -178,20 +131,20 @@ def protected_document(reading: Reading) -> Iterator[Finding]:
     scanners only; old write-protected ones look the same. So is a document whose password stands beside it.
     """
     for part in reading.message.parts:
-        if form := _encryption_of(part):
-            yield LIMIT_ENCRYPTED.at(part.path, form=form)
+        if form := _find_encryption(part):
+            yield kinds.LIMIT_ENCRYPTED.at(part.path, form=form)
     for file in reading.files:
         for form in dict.fromkeys(file.seen("encrypted")):
-            yield LIMIT_ENCRYPTED.at(file.path, about=file.document, form=form)
+            yield kinds.LIMIT_ENCRYPTED.at(file.path, about=file.document, form=form)
             if form != "S/MIME":
-                yield FILE_ENCRYPTED_DOCUMENT.at(file.path, about=file.document, form=form)
+                yield kinds.FILE_ENCRYPTED_DOCUMENT.at(file.path, about=file.document, form=form)
         if file.seen("default-password"):
-            yield FILE_DEFAULT_PASSWORD.at(file.path, about=file.document, type=file.type)
+            yield kinds.FILE_DEFAULT_PASSWORD.at(file.path, about=file.document, type=file.type)
         for password in file.seen("document-password"):
-            yield FILE_DOCUMENT_PASSWORD.at(file.path, about=file.document, type=file.type, password=password)
+            yield kinds.FILE_DOCUMENT_PASSWORD.at(file.path, about=file.document, type=file.type, password=password)
 
 
-def _encryption_of(part: Part) -> str:
+def _find_encryption(part: Part) -> str:
     """Return how a part is encrypted, "" where it is not: signed S/MIME looks the same from outside."""
     if part.content_type in _SMIME_TYPES and any(mark in part.content[:64] for mark in _ENVELOPED_IDENTIFIERS):
         return "S/MIME"
@@ -203,7 +156,7 @@ def _encryption_of(part: Part) -> str:
 _INVITING_METHODS = (("REQUEST",), ("PUBLISH",))
 
 
-@check(FILE_CALENDAR_ORGANIZER, needs={"trait"})
+@check(kinds.FILE_CALENDAR_ORGANIZER, needs={"trait"})
 def calendar_invitation(reading: Reading) -> Iterator[Finding]:
     """Invitations in another's name (RFC 5546): the calendar shows the organiser that the file names, not who sent it.
 
@@ -220,32 +173,32 @@ def calendar_invitation(reading: Reading) -> Iterator[Finding]:
     for file in invitations:
         for organiser in file.seen("calendar-organizer"):
             if org_domain(organiser.rpartition("@")[2]) not in own:
-                yield FILE_CALENDAR_ORGANIZER.at(file.path, about=file.document, organiser=organiser)
+                yield kinds.FILE_CALENDAR_ORGANIZER.at(file.path, about=file.document, organiser=organiser)
 
 
 _KIND_BY_REASON: dict[UnreadReason, Kind] = {
-    "encrypted": FILE_ENCRYPTED_ARCHIVE,
-    "depth": LIMIT_ARCHIVE_DEPTH,
-    "count": LIMIT_ARCHIVE_FILES,
-    "size": LIMIT_ARCHIVE_SIZE,
-    "ratio": LIMIT_ARCHIVE_RATIO,
-    "damaged": FILE_DAMAGED_ARCHIVE,
-    "unsupported": LIMIT_ARCHIVE_METHOD,
-    "pixels": LIMIT_IMAGE_SIZE,
+    "encrypted": kinds.FILE_ENCRYPTED_ARCHIVE,
+    "depth": kinds.LIMIT_ARCHIVE_DEPTH,
+    "count": kinds.LIMIT_ARCHIVE_FILES,
+    "size": kinds.LIMIT_ARCHIVE_SIZE,
+    "ratio": kinds.LIMIT_ARCHIVE_RATIO,
+    "damaged": kinds.FILE_DAMAGED_ARCHIVE,
+    "unsupported": kinds.LIMIT_ARCHIVE_METHOD,
+    "pixels": kinds.LIMIT_IMAGE_SIZE,
 }
 
 
 @check(
-    FILE_ENCRYPTED_ARCHIVE,
-    LIMIT_ARCHIVE_DEPTH,
-    LIMIT_ARCHIVE_FILES,
-    LIMIT_ARCHIVE_SIZE,
-    LIMIT_ARCHIVE_RATIO,
-    FILE_DAMAGED_ARCHIVE,
-    FILE_DAMAGED_DOCUMENT,
-    LIMIT_ARCHIVE_METHOD,
-    LIMIT_IMAGE_SIZE,
-    FILE_ENCRYPTED_ARCHIVE_OPENED,
+    kinds.FILE_ENCRYPTED_ARCHIVE,
+    kinds.LIMIT_ARCHIVE_DEPTH,
+    kinds.LIMIT_ARCHIVE_FILES,
+    kinds.LIMIT_ARCHIVE_SIZE,
+    kinds.LIMIT_ARCHIVE_RATIO,
+    kinds.FILE_DAMAGED_ARCHIVE,
+    kinds.FILE_DAMAGED_DOCUMENT,
+    kinds.LIMIT_ARCHIVE_METHOD,
+    kinds.LIMIT_IMAGE_SIZE,
+    kinds.FILE_ENCRYPTED_ARCHIVE_OPENED,
     needs={"trait", "unread"},
 )
 def archives(reading: Reading) -> Iterator[Finding]:
@@ -260,12 +213,12 @@ def archives(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         for reason in file.unread:
             kind = _KIND_BY_REASON[reason]
-            if kind is FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS:
-                kind = FILE_DAMAGED_DOCUMENT
+            if kind is kinds.FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS:
+                kind = kinds.FILE_DAMAGED_DOCUMENT
             yield kind.at(file.path, about=file.sha256, type=file.type)
         for trait in file.traits:
             if trait.name == "opened-with-password":
-                yield FILE_ENCRYPTED_ARCHIVE_OPENED.at(
+                yield kinds.FILE_ENCRYPTED_ARCHIVE_OPENED.at(
                     file.path, about=file.sha256, type=file.type, password=trait.detail
                 )
 
@@ -273,16 +226,16 @@ def archives(reading: Reading) -> Iterator[Finding]:
 _BROKEN_ENCODINGS = frozenset(
     kind.id
     for kind in (
-        MIME_BROKEN_BASE64,
-        MIME_BROKEN_BINHEX,
-        MIME_BROKEN_QUOTED_PRINTABLE,
-        MIME_BROKEN_UUENCODE,
-        MIME_BROKEN_YENC,
+        kinds.MIME_BROKEN_BASE64,
+        kinds.MIME_BROKEN_BINHEX,
+        kinds.MIME_BROKEN_QUOTED_PRINTABLE,
+        kinds.MIME_BROKEN_UUENCODE,
+        kinds.MIME_BROKEN_YENC,
     )
 )
 
 
-@check(FILE_UNREADABLE, needs={"attachment", "defect"})
+@check(kinds.FILE_UNREADABLE, needs={"attachment", "defect"})
 def unreadable_files(reading: Reading) -> Iterator[Finding]:
     """Files that nothing here could open, under a name that promises a program which would.
 
@@ -294,13 +247,13 @@ def unreadable_files(reading: Reading) -> Iterator[Finding]:
     broken = {defect.where for defect in reading.message.defects if defect.kind in _BROKEN_ENCODINGS}
     for part in reading.message.parts:
         if part.path in broken and part.names and _is_lost(part, reading):
-            yield FILE_UNREADABLE.at(part.path, name=part.names[0], content=identify(part.content))
+            yield kinds.FILE_UNREADABLE.at(part.path, name=part.names[0], content=identify(part.content))
     for file in reading.files:
         if file.type not in ("data", "text"):
             continue
         name = next(filter(promises_archive, file.names), "")
         if name or file.declared.lower() in ARCHIVE_MIME_TYPES:
-            yield FILE_UNREADABLE.at(file.path, about=file.sha256, name=name or file.declared, content=file.type)
+            yield kinds.FILE_UNREADABLE.at(file.path, about=file.sha256, name=name or file.declared, content=file.type)
 
 
 def _is_lost(part: Part, reading: Reading) -> bool:
@@ -310,4 +263,4 @@ def _is_lost(part: Part, reading: Reading) -> bool:
         return False
     types = {identify(part.content)}
     types |= {identify(other.content) for other in reading.message.parts if other.path.startswith(f"{part.path}~")}
-    return not any(kind in FAMILIES and extensions & FAMILIES[kind].extensions for kind in types)
+    return not any(kind in EXTENSIONS and extensions & EXTENSIONS[kind] for kind in types)

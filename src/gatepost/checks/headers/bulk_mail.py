@@ -5,20 +5,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.checks.known_names import is_freemail
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    BULK_DISCUSSION_LIST,
-    BULK_MAILING_SERVICE,
-    BULK_PRECEDENCE,
-    BULK_UNSUBSCRIBE,
-    BULK_UNSUBSCRIBE_LINK,
-    HEADER_ADVERTISING_LABEL,
-    HEADER_FORGED_MAILER,
-    HEADER_ODD_MAILER,
-    HEADER_UNFILLED_TEMPLATE,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import normal_domain
 from gatepost.strengths import coefficients
 
@@ -56,7 +46,13 @@ _FAREWELLS = (
 )
 
 
-@check(BULK_UNSUBSCRIBE, BULK_DISCUSSION_LIST, BULK_PRECEDENCE, BULK_MAILING_SERVICE, BULK_UNSUBSCRIBE_LINK)
+@check(
+    kinds.BULK_UNSUBSCRIBE,
+    kinds.BULK_DISCUSSION_LIST,
+    kinds.BULK_PRECEDENCE,
+    kinds.BULK_MAILING_SERVICE,
+    kinds.BULK_UNSUBSCRIBE_LINK,
+)
 def bulk_mail(reading: Reading) -> Iterator[Finding]:
     """Mail that says itself it went to many: lists and newsletters (RFC 2369, RFC 2919, RFC 8058).
 
@@ -66,17 +62,17 @@ def bulk_mail(reading: Reading) -> Iterator[Finding]:
     """
     fields = reading.fields
     if reading.is_discussion:
-        yield BULK_DISCUSSION_LIST.at("List-Post", list=fields.get("list-id", ""))
+        yield kinds.BULK_DISCUSSION_LIST.at("List-Post", list=fields.get("list-id", ""))
         return
     if unsubscribe := fields.get("list-unsubscribe"):
         one_click = "yes" if "list-unsubscribe-post" in fields else "no"
-        yield BULK_UNSUBSCRIBE.at("List-Unsubscribe", target=unsubscribe, one_click=one_click)
+        yield kinds.BULK_UNSUBSCRIBE.at("List-Unsubscribe", target=unsubscribe, one_click=one_click)
     if fields.get("precedence", "").strip().lower() in ("bulk", "list"):
-        yield BULK_PRECEDENCE.at("Precedence", value=fields["precedence"])
+        yield kinds.BULK_PRECEDENCE.at("Precedence", value=fields["precedence"])
     if not _SERVICE_FIELDS.isdisjoint(fields):
-        yield BULK_MAILING_SERVICE.at("header", field=min(_SERVICE_FIELDS & fields.keys()))
+        yield kinds.BULK_MAILING_SERVICE.at("header", field=min(_SERVICE_FIELDS & fields.keys()))
     elif not unsubscribe and (shown := _find_unsubscribe_link(reading)):
-        yield BULK_UNSUBSCRIBE_LINK.at("links", shown=shown)
+        yield kinds.BULK_UNSUBSCRIBE_LINK.at("links", shown=shown)
 
 
 def _find_unsubscribe_link(reading: Reading) -> str:
@@ -112,10 +108,10 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _LABEL_BY_LAW = re.compile(r"\W{0,3}(광고)\W")
-(_BY_LAW,) = coefficients(HEADER_ADVERTISING_LABEL, "by_law")
+(_BY_LAW,) = coefficients(kinds.HEADER_ADVERTISING_LABEL, "by_law")
 
 
-@check(HEADER_ADVERTISING_LABEL)
+@check(kinds.HEADER_ADVERTISING_LABEL)
 def advertising_label(reading: Reading) -> Iterator[Finding]:
     """Subjects that say themselves that nobody asked for the mail: `ADV: Grow your own`.
 
@@ -124,9 +120,9 @@ def advertising_label(reading: Reading) -> Iterator[Finding]:
     """
     subject = reading.message.subject[:100]
     if match := _LABEL.match(subject):
-        yield HEADER_ADVERTISING_LABEL.at("Subject", label=match.group(1))
+        yield kinds.HEADER_ADVERTISING_LABEL.at("Subject", label=match.group(1))
     elif match := _LABEL_BY_LAW.match(subject):
-        yield HEADER_ADVERTISING_LABEL.at("Subject", strength=_BY_LAW, label=match.group(1))
+        yield kinds.HEADER_ADVERTISING_LABEL.at("Subject", strength=_BY_LAW, label=match.group(1))
 
 
 _UUID = r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
@@ -176,7 +172,7 @@ _PLACEHOLDER = re.compile(
 _PLACEHOLDER_MARKS = frozenset("%{[#$")
 
 
-@check(HEADER_FORGED_MAILER, HEADER_ODD_MAILER, HEADER_UNFILLED_TEMPLATE)
+@check(kinds.HEADER_FORGED_MAILER, kinds.HEADER_ODD_MAILER, kinds.HEADER_UNFILLED_TEMPLATE)
 def bulk_tools(reading: Reading) -> Iterator[Finding]:
     """Traces of mass-mailing tools: a mail program that is only claimed, and placeholders that were not filled in.
 
@@ -197,7 +193,7 @@ def _find_forged_program(reading: Reading) -> Iterator[Finding]:
     if not claimed:
         return
     if _RANDOM_MAILER.match(claimed) or _is_noise(claimed):
-        yield HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
+        yield kinds.HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
         return
     if reading.is_discussion:
         return
@@ -205,7 +201,7 @@ def _find_forged_program(reading: Reading) -> Iterator[Finding]:
         if habit.claim.match(claimed):
             missing = _find_missing_habit(habit, reading.fields)
             if missing:
-                yield HEADER_FORGED_MAILER.at("X-Mailer", claimed=claimed, missing=missing)
+                yield kinds.HEADER_FORGED_MAILER.at("X-Mailer", claimed=claimed, missing=missing)
             return
 
 
@@ -230,5 +226,5 @@ def _find_placeholder(reading: Reading) -> Iterator[Finding]:
     for name in _WRITTEN_BY_MACHINE:
         value = reading.fields.get(name, "")
         if not _PLACEHOLDER_MARKS.isdisjoint(value) and (match := _PLACEHOLDER.search(value[:1000])):
-            yield HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())
+            yield kinds.HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())
             return

@@ -7,35 +7,10 @@ from calendar import timegm
 from collections.abc import Iterator
 from itertools import pairwise
 
+from gatepost import kinds
 from gatepost.checks.known_names import is_freemail
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    BY_ID,
-    HEADER_ADDRESSED_TO_SENDER,
-    HEADER_BAD_MESSAGE_ID,
-    HEADER_BLIND_COPY_FREEMAIL,
-    HEADER_BLIND_COPY_REPLY,
-    HEADER_BORROWED_MESSAGE_ID,
-    HEADER_CLOCKS_DIFFER,
-    HEADER_CREDITED_SUM,
-    HEADER_DATE_AHEAD,
-    HEADER_DATE_BEHIND,
-    HEADER_FOREIGN_CHARSET,
-    HEADER_FORGED_MESSAGE_ID,
-    HEADER_FORGED_RECEIVED,
-    HEADER_INVISIBLE_SUBJECT,
-    HEADER_JOINED_SUBJECT,
-    HEADER_MONEY_SUBJECT,
-    HEADER_NO_DATE,
-    HEADER_NO_MESSAGE_ID,
-    HEADER_NO_RECIPIENTS,
-    HEADER_ODD_ZONE,
-    HEADER_RANDOM_TAIL,
-    HEADER_SHOUTING_SUBJECT,
-    HEADER_STYLED_SUBJECT,
-    HEADER_SUBJECT_TAIL,
-    Finding,
-)
+from gatepost.kinds import BY_ID, Finding
 from gatepost.mail.budget import DEFECTS
 from gatepost.names import Address, normal_domain, org_domain
 from gatepost.strengths import coefficients
@@ -54,7 +29,7 @@ _DATE_FORM = re.compile(
 )
 
 
-@check(HEADER_DATE_AHEAD, HEADER_DATE_BEHIND, HEADER_NO_DATE)
+@check(kinds.HEADER_DATE_AHEAD, kinds.HEADER_DATE_BEHIND, kinds.HEADER_NO_DATE)
 def date_field(reading: Reading) -> Iterator[Finding]:
     """Dates that are far from when the mail was taken in (RFC 5322 section 3.6.1).
 
@@ -69,16 +44,16 @@ def date_field(reading: Reading) -> Iterator[Finding]:
     taken = parse_date(tail)
     if value is None or (written := parse_date(value[:100])) is None:
         if received or reading.envelope.remote_address:
-            yield HEADER_NO_DATE.at("Date", value=value or "")
+            yield kinds.HEADER_NO_DATE.at("Date", value=value or "")
         return
     if taken is None and not reading.now:
         return
     apart = written - (taken if taken is not None else reading.now)
     if apart > _DATE_AHEAD:
-        yield HEADER_DATE_AHEAD.at("Date", date=value, hours=round(apart / _HOUR))
+        yield kinds.HEADER_DATE_AHEAD.at("Date", date=value, hours=round(apart / _HOUR))
     # Without a Received field this is old mail that is looked at again.
     elif taken is not None and apart < -_DATE_BEHIND:
-        yield HEADER_DATE_BEHIND.at("Date", date=value, hours=round(-apart / _HOUR))
+        yield kinds.HEADER_DATE_BEHIND.at("Date", date=value, hours=round(-apart / _HOUR))
 
 
 def parse_date(text: str) -> float | None:
@@ -103,7 +78,7 @@ _PROVIDER_IDENTIFIER = re.compile(
 )
 
 
-@check(HEADER_NO_MESSAGE_ID, HEADER_BAD_MESSAGE_ID, HEADER_BORROWED_MESSAGE_ID)
+@check(kinds.HEADER_NO_MESSAGE_ID, kinds.HEADER_BAD_MESSAGE_ID, kinds.HEADER_BORROWED_MESSAGE_ID)
 def message_id(reading: Reading) -> Iterator[Finding]:
     """Message identifiers that no mail program writes, or that are copied (RFC 5322 section 3.6.4: `<left@right>`,
     unique).
@@ -117,14 +92,14 @@ def message_id(reading: Reading) -> Iterator[Finding]:
     if value is None:
         # A draft in a file has neither envelope nor Received: nothing was left out, it was never sent.
         if reading.envelope.remote_address or reading.fields.get("received"):
-            yield HEADER_NO_MESSAGE_ID.at("Message-ID")
+            yield kinds.HEADER_NO_MESSAGE_ID.at("Message-ID")
         return
     # Long ones are folded, and some old servers put a comment after.
     if not _IDENTIFIER_FORM.match(value[:1000]) and not _IDENTIFIER_FORM.match(_SPACES.sub("", value[:1000])):
-        yield HEADER_BAD_MESSAGE_ID.at("Message-ID", value=value)
+        yield kinds.HEADER_BAD_MESSAGE_ID.at("Message-ID", value=value)
     found = _PROVIDER_IDENTIFIER.match(value[:400])
     if found and not reading.is_discussion and reading.authentication.host and not _may_be_genuine_identifier(reading):
-        yield HEADER_BORROWED_MESSAGE_ID.at("Message-ID", provider=found[1])
+        yield kinds.HEADER_BORROWED_MESSAGE_ID.at("Message-ID", provider=found[1])
 
 
 def _may_be_genuine_identifier(reading: Reading) -> bool:
@@ -137,7 +112,12 @@ def _may_be_genuine_identifier(reading: Reading) -> bool:
 MAX_RECIPIENTS = 50
 
 
-@check(HEADER_NO_RECIPIENTS, HEADER_BLIND_COPY_REPLY, HEADER_BLIND_COPY_FREEMAIL, HEADER_ADDRESSED_TO_SENDER)
+@check(
+    kinds.HEADER_NO_RECIPIENTS,
+    kinds.HEADER_BLIND_COPY_REPLY,
+    kinds.HEADER_BLIND_COPY_FREEMAIL,
+    kinds.HEADER_ADDRESSED_TO_SENDER,
+)
 def hidden_recipients(reading: Reading) -> Iterator[Finding]:
     """Mail that names no recipient, or its own sender as the only one (RFC 5322 section 3.6.3 allows both).
 
@@ -151,24 +131,27 @@ def hidden_recipients(reading: Reading) -> Iterator[Finding]:
     if not message.senders or reading.is_discussion:
         return
     sender, named = message.senders[0], [each for each in message.recipients[:MAX_RECIPIENTS] if each.domain]
-    answers = next((each for each in message.reply_to[:5] if each.domain and _key(each) != _key(sender)), None)
+    answers = next(
+        (each for each in message.reply_to[:5] if each.domain and _make_key(each) != _make_key(sender)),
+        None,
+    )
     is_free = answers is not None and is_freemail(normal_domain(answers.domain))
     # A list has its own address in To and in Reply-To; it has no free mailbox.
-    mine = {_key(sender), _key(answers)} if answers and is_free else {_key(sender)}
-    if any(_key(each) not in mine for each in named):
+    mine = {_make_key(sender), _make_key(answers)} if answers and is_free else {_make_key(sender)}
+    if any(_make_key(each) not in mine for each in named):
         return
     if not named:
-        yield HEADER_NO_RECIPIENTS.at("To", value=reading.fields.get("to", ""))
+        yield kinds.HEADER_NO_RECIPIENTS.at("To", value=reading.fields.get("to", ""))
     elif answers:
         # A note to oneself has no other address for answers.
-        yield HEADER_ADDRESSED_TO_SENDER.at("To", recipient=named[0], answers=answers)
+        yield kinds.HEADER_ADDRESSED_TO_SENDER.at("To", recipient=named[0], answers=answers)
     if answers and is_free:
-        yield HEADER_BLIND_COPY_REPLY.at("Reply-To", answers=answers, sender=sender)
+        yield kinds.HEADER_BLIND_COPY_REPLY.at("Reply-To", answers=answers, sender=sender)
     elif not named and is_freemail(normal_domain(sender.domain)) and not reading.sites:
-        yield HEADER_BLIND_COPY_FREEMAIL.at("To", sender=sender)
+        yield kinds.HEADER_BLIND_COPY_FREEMAIL.at("To", sender=sender)
 
 
-def _key(address: Address) -> tuple[str, str]:
+def _make_key(address: Address) -> tuple[str, str]:
     return address.local.casefold(), normal_domain(address.domain)
 
 
@@ -206,13 +189,13 @@ _JOINED_WORDS = 3
 
 
 @check(
-    HEADER_SHOUTING_SUBJECT,
-    HEADER_MONEY_SUBJECT,
-    HEADER_STYLED_SUBJECT,
-    HEADER_INVISIBLE_SUBJECT,
-    HEADER_SUBJECT_TAIL,
-    HEADER_RANDOM_TAIL,
-    HEADER_JOINED_SUBJECT,
+    kinds.HEADER_SHOUTING_SUBJECT,
+    kinds.HEADER_MONEY_SUBJECT,
+    kinds.HEADER_STYLED_SUBJECT,
+    kinds.HEADER_INVISIBLE_SUBJECT,
+    kinds.HEADER_SUBJECT_TAIL,
+    kinds.HEADER_RANDOM_TAIL,
+    kinds.HEADER_JOINED_SUBJECT,
 )
 def subject(reading: Reading) -> Iterator[Finding]:
     """Subjects that shout or carry marks: capitals, exclamation marks, money, styled letters, a number far behind.
@@ -228,20 +211,20 @@ def subject(reading: Reading) -> Iterator[Finding]:
     subject = reading.message.subject[:MAX_SUBJECT]
     marks = subject.count("!") + subject.count("！")
     if marks >= _MANY_MARKS or "$$" in subject or _is_capitals(subject):
-        yield HEADER_SHOUTING_SUBJECT.at("Subject", subject=subject)
+        yield kinds.HEADER_SHOUTING_SUBJECT.at("Subject", subject=subject)
     if _DIGIT.search(subject) and (match := _MONEY_AMOUNT.search(subject)):
-        yield HEADER_MONEY_SUBJECT.at("Subject", amount=match.group())
+        yield kinds.HEADER_MONEY_SUBJECT.at("Subject", amount=match.group())
     if not subject.isascii():
         if len(_STYLED_LETTERS.findall(subject)) > max(_FEW_STYLED, _STYLED_SHARE * len(subject)):
-            yield HEADER_STYLED_SUBJECT.at("Subject", subject=ascii(subject))
+            yield kinds.HEADER_STYLED_SUBJECT.at("Subject", subject=ascii(subject))
         if _INVISIBLE_INSIDE.search(subject):
-            yield HEADER_INVISIBLE_SUBJECT.at("Subject", subject=ascii(subject))
+            yield kinds.HEADER_INVISIBLE_SUBJECT.at("Subject", subject=ascii(subject))
     if tail := _find_subject_tail(reading):
-        yield HEADER_SUBJECT_TAIL.at("Subject", mark=tail)
+        yield kinds.HEADER_SUBJECT_TAIL.at("Subject", mark=tail)
     elif _RANDOM_TAIL.search(subject) and _is_random(subject[-_TAIL_LENGTH:]):
-        yield HEADER_RANDOM_TAIL.at("Subject", mark=subject[-_TAIL_LENGTH:])
+        yield kinds.HEADER_RANDOM_TAIL.at("Subject", mark=subject[-_TAIL_LENGTH:])
     if "_" in (subject[:1], subject[-1:]) and _is_joined(subject):
-        yield HEADER_JOINED_SUBJECT.at("Subject", subject=subject)
+        yield kinds.HEADER_JOINED_SUBJECT.at("Subject", subject=subject)
 
 
 def _is_capitals(subject: str) -> bool:
@@ -278,7 +261,7 @@ _CREDITED_SUM = re.compile(
 )
 
 
-@check(HEADER_CREDITED_SUM)
+@check(kinds.HEADER_CREDITED_SUM)
 def credited_sum(reading: Reading) -> Iterator[Finding]:
     """Subjects by which a free mailbox reports money that came in: `Your balance has been replenished +26637$`.
 
@@ -294,7 +277,7 @@ def credited_sum(reading: Reading) -> Iterator[Finding]:
         return
     match = _CREDITED_SUM.search(subject)
     if match and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):
-        yield HEADER_CREDITED_SUM.at("Subject", sum=match.group())
+        yield kinds.HEADER_CREDITED_SUM.at("Subject", sum=match.group())
 
 
 MAX_HOPS = 12
@@ -308,7 +291,9 @@ _HOP_DATE = re.compile(r"\s{0,9}(?:[A-Z][a-z]{2},\s{1,3})?(\d{1,2}) ([A-Z][a-z]{
 _HOP_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())}
 # Days by which clocks and time zones may disagree, with months taken for 31 days.
 _HOP_LEEWAY = 4
-_HOP_REPEATED, _HOP_OUT_OF_ORDER, _HOP_FORM = coefficients(HEADER_FORGED_RECEIVED, "repeated", "out_of_order", "form")
+_HOP_REPEATED, _HOP_OUT_OF_ORDER, _HOP_FORM = coefficients(
+    kinds.HEADER_FORGED_RECEIVED, "repeated", "out_of_order", "form"
+)
 # It begins with letters: those are found quicker than a blank of any kind.
 _HOP_BY = re.compile(r"by(?<=\sby)\s{1,3}([\w.-]{4,255})")
 # Names with nothing before or between their dots; a bare address where qmail puts the name of the host.
@@ -317,7 +302,7 @@ _FAULT_MARKS = (" (HELO ", "..", "[.", "from .")
 _PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "list-unsubscribe", "precedence")
 
 
-@check(HEADER_FORGED_RECEIVED)
+@check(kinds.HEADER_FORGED_RECEIVED)
 def forged_received(reading: Reading) -> Iterator[Finding]:
     """Traces that no server left: Received fields that were made up (RFC 5321 section 4.4).
 
@@ -331,10 +316,10 @@ def forged_received(reading: Reading) -> Iterator[Finding]:
     if len(hops) < 2:
         return
     if impossible := next(filter(_IMPOSSIBLE_ADDRESS.search, hops), None):
-        yield HEADER_FORGED_RECEIVED.at("Received", why="an address that cannot be", field=impossible)
+        yield kinds.HEADER_FORGED_RECEIVED.at("Received", why="an address that cannot be", field=impossible)
         return
     if why := _find_faulty_hop(reading, hops):
-        yield HEADER_FORGED_RECEIVED.at("Received", strength=_HOP_FORM, why=why[0], field=why[1])
+        yield kinds.HEADER_FORGED_RECEIVED.at("Received", strength=_HOP_FORM, why=why[0], field=why[1])
         return
     # A web interface of a provider's that is used by a program writes its hop twice.
     twice = [
@@ -343,12 +328,14 @@ def forged_received(reading: Reading) -> Iterator[Finding]:
         if len(hop) > _SHORTEST_HOP and hop == next_hop and " with HTTP" not in " ".join(hop.split())
     ]
     if twice:
-        yield HEADER_FORGED_RECEIVED.at("Received", strength=_HOP_REPEATED, why="the same hop twice", field=twice[0])
+        yield kinds.HEADER_FORGED_RECEIVED.at(
+            "Received", strength=_HOP_REPEATED, why="the same hop twice", field=twice[0]
+        )
         return
     days = [_parse_hop_day(hop) for hop in hops]
     for (later, earlier), hop in zip(pairwise(days), hops[1:], strict=True):
         if later and earlier - later > _HOP_LEEWAY:
-            yield HEADER_FORGED_RECEIVED.at(
+            yield kinds.HEADER_FORGED_RECEIVED.at(
                 "Received", strength=_HOP_OUT_OF_ORDER, why="stamped days after the hop that followed it", field=hop
             )
             return
@@ -389,7 +376,7 @@ _COUNTER = 4
 _TICKS, _EPOCH = 10_000_000, 11_644_473_600
 
 
-@check(HEADER_ODD_ZONE, HEADER_CLOCKS_DIFFER, HEADER_FORGED_MESSAGE_ID)
+@check(kinds.HEADER_ODD_ZONE, kinds.HEADER_CLOCKS_DIFFER, kinds.HEADER_FORGED_MESSAGE_ID)
 def clocks(reading: Reading) -> Iterator[Finding]:
     """Clocks that disagree within one header, and time zones that no country has.
 
@@ -401,7 +388,7 @@ def clocks(reading: Reading) -> Iterator[Finding]:
     """
     date = reading.fields.get("date", "").strip()[:100]
     if (zone := _ZONE.search(date)) and (zone[2] not in _QUARTERS or int(zone[1]) > _LARGEST_ZONE):
-        yield HEADER_ODD_ZONE.at("Date", date=date)
+        yield kinds.HEADER_ODD_ZONE.at("Date", date=date)
     identifier = reading.fields.get("message-id", "")
     found = _OUTLOOK_ID.match(identifier) if "$" in identifier else None
     if not found:
@@ -411,12 +398,12 @@ def clocks(reading: Reading) -> Iterator[Finding]:
     is_named = program.startswith("Microsoft") or (not program and reading.is_discussion)
     is_forged = len(found[1]) != _COUNTER or not is_named
     if is_forged:
-        yield HEADER_FORGED_MESSAGE_ID.at("Message-ID", value=identifier[:100], program=program[:80])
+        yield kinds.HEADER_FORGED_MESSAGE_ID.at("Message-ID", value=identifier[:100], program=program[:80])
     written = parse_date(date)
     apart = abs(int(found[2] + found[3], 16) / _TICKS - _EPOCH - written) if written is not None else 0.0
     # Programs of list members write such identifiers with a clock of their own; there one of the two is enough.
     if apart > _APART and not (is_forged and reading.is_discussion):
-        yield HEADER_CLOCKS_DIFFER.at("Message-ID", date=date, hours=round(apart / _HOUR))
+        yield kinds.HEADER_CLOCKS_DIFFER.at("Message-ID", date=date, hours=round(apart / _HOUR))
 
 
 _CHARSET = re.compile(r"charset\s{0,3}=\s{0,3}\"?([\w-]{2,20})", re.IGNORECASE)
@@ -427,7 +414,7 @@ _OTHER_ALPHABETS = frozenset(
 _ENOUGH_TEXT = 60
 
 
-@check(HEADER_FOREIGN_CHARSET)
+@check(kinds.HEADER_FOREIGN_CHARSET)
 def foreign_charset(reading: Reading) -> Iterator[Finding]:
     """A character set of another alphabet for a text that has none of its letters.
 
@@ -441,4 +428,4 @@ def foreign_charset(reading: Reading) -> Iterator[Finding]:
         return
     texts = [text.visible for text in reading.message.texts[:4] if not text.attached]
     if sum(map(len, texts)) >= _ENOUGH_TEXT and all(map(str.isascii, texts)) and reading.message.subject.isascii():
-        yield HEADER_FOREIGN_CHARSET.at("Content-Type", charset=charset[1])
+        yield kinds.HEADER_FOREIGN_CHARSET.at("Content-Type", charset=charset[1])

@@ -3,20 +3,12 @@
 import re
 from collections.abc import Iterator
 
+from gatepost import kinds
 from gatepost.checks.headers.fields import parse_date
 from gatepost.checks.known_names import is_under
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, is_from_stranger
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    HEADER_HIGH_PRIORITY,
-    HEADER_ODD_DATE,
-    HEADER_ODD_FROM,
-    HEADER_ODD_SPELLING,
-    HEADER_RAW_CHARACTERS,
-    HEADER_SCRIPT,
-    HOST_DESKTOP_PROGRAM,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.mail.message import Field
 from gatepost.names import Address, normal_domain
 from gatepost.strengths import coefficients
@@ -35,12 +27,17 @@ _MISSPELLED = frozenset(
 )
 _WRITTEN = frozenset({"from", "subject", "to"})
 _SCRIPT_FIELDS = ("x-php-originating-script", "x-php-script", "x-php-filename")
-_RAW_SUBJECT = coefficients(HEADER_RAW_CHARACTERS, "subject")[0]
-_GLUED_NAME = coefficients(HEADER_ODD_FROM, "glued")[0]
+_RAW_SUBJECT = coefficients(kinds.HEADER_RAW_CHARACTERS, "subject")[0]
+_GLUED_NAME = coefficients(kinds.HEADER_ODD_FROM, "glued")[0]
 
 
 @check(
-    HEADER_ODD_DATE, HEADER_ODD_FROM, HEADER_ODD_SPELLING, HEADER_RAW_CHARACTERS, HEADER_HIGH_PRIORITY, HEADER_SCRIPT
+    kinds.HEADER_ODD_DATE,
+    kinds.HEADER_ODD_FROM,
+    kinds.HEADER_ODD_SPELLING,
+    kinds.HEADER_RAW_CHARACTERS,
+    kinds.HEADER_HIGH_PRIORITY,
+    kinds.HEADER_SCRIPT,
 )
 def field_habits(reading: Reading) -> Iterator[Finding]:
     """Fields that a person's mail program would have written otherwise.
@@ -56,14 +53,14 @@ def field_habits(reading: Reading) -> Iterator[Finding]:
     date, written = fields.get("date"), fields.get("from", "")[:600]
     # What ends in a zone is written well enough.
     if date and date[-5:-4] not in ("+", "-") and not _DATE.match(date[:100]) and parse_date(date[:100]) is not None:
-        yield HEADER_ODD_DATE.at("Date", value=date[:100])
+        yield kinds.HEADER_ODD_DATE.at("Date", value=date[:100])
     if strength := _measure_from(written):
-        yield HEADER_ODD_FROM.at("From", strength=strength, value=written[:200])
+        yield kinds.HEADER_ODD_FROM.at("From", strength=strength, value=written[:200])
     yield from _check_bytes(reading)
     if _is_flagged(reading):
-        yield HEADER_HIGH_PRIORITY.at("X-Priority", subject=reading.message.subject)
+        yield kinds.HEADER_HIGH_PRIORITY.at("X-Priority", subject=reading.message.subject)
     if script := next((name for name in _SCRIPT_FIELDS if name in fields), None):
-        yield HEADER_SCRIPT.at("header", field=script, value=fields[script][:200])
+        yield kinds.HEADER_SCRIPT.at("header", field=script, value=fields[script][:200])
 
 
 def _measure_from(written: str) -> float:
@@ -80,14 +77,14 @@ def _check_bytes(reading: Reading) -> Iterator[Finding]:
     for field in reading.message.headers.fields[:MAX_FIELDS]:
         if field.name in _WRITTEN:
             if field.raw[: len(field.name)] in _MISSPELLED:
-                yield HEADER_ODD_SPELLING.at("header", field=field.raw[: len(field.name)].decode("ascii"))
+                yield kinds.HEADER_ODD_SPELLING.at("header", field=field.raw[: len(field.name)].decode("ascii"))
                 return
             if not field.raw.isascii():
                 raw.setdefault(field.name, field)
     # Mail of and to addresses that are not ASCII is sent with raw UTF-8 (RFC 6532).
     if raw and not any(map(_is_international, (*reading.message.senders[:5], *reading.message.recipients[:5]))):
         strength = _RAW_SUBJECT if raw.keys() == {"subject"} else 1.0
-        yield HEADER_RAW_CHARACTERS.at("header", strength=strength, fields=", ".join(sorted(raw)))
+        yield kinds.HEADER_RAW_CHARACTERS.at("header", strength=strength, fields=", ".join(sorted(raw)))
 
 
 def _is_international(address: Address) -> bool:
@@ -109,7 +106,7 @@ _DESKTOP = re.compile(
 )
 
 
-@check(HOST_DESKTOP_PROGRAM)
+@check(kinds.HOST_DESKTOP_PROGRAM)
 def desktop_program(reading: Reading) -> Iterator[Finding]:
     """A desktop mail program that delivered to our border itself.
 
@@ -134,4 +131,4 @@ def desktop_program(reading: Reading) -> Iterator[Finding]:
             return
     senders = (normal_domain(sender.domain) for sender in reading.message.senders)
     if not any(is_under(sender, reading.protected.own_domains) for sender in senders):
-        yield HOST_DESKTOP_PROGRAM.at("X-Mailer", program=program[:100], host=host)
+        yield kinds.HOST_DESKTOP_PROGRAM.at("X-Mailer", program=program[:100], host=host)

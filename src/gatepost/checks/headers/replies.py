@@ -3,17 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from gatepost.checks.known_names import is_freemail, words_of
+from gatepost import kinds
+from gatepost.checks.known_names import is_freemail, list_words
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    HEADER_FAKE_BOUNCE,
-    HEADER_FAKE_REPLY,
-    HEADER_INVENTED_THREAD,
-    HEADER_STOLEN_THREAD,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import Address, addresses_in, normal_address, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
@@ -21,7 +16,7 @@ MAX_TEXT = 12_000
 MAX_QUOTE = 20_000
 MAX_TEXTS = 4
 MAX_RECIPIENTS = 20
-(_KNOWN_SENDER,) = coefficients(HEADER_INVENTED_THREAD, "known_sender")
+(_KNOWN_SENDER,) = coefficients(kinds.HEADER_INVENTED_THREAD, "known_sender")
 
 _REPLY_SUBJECT = re.compile(
     r"\s{0,5}(?:re|aw|sv|antw|rv|res|odp|ynt|vs|回复|回覆|答复|返信)\s{0,2}(?:\[\d{1,3}\])?\s{0,2}[:：]", re.IGNORECASE
@@ -45,7 +40,7 @@ _QUOTED_SENDER = re.compile(
 )
 
 
-@check(HEADER_FAKE_REPLY, HEADER_INVENTED_THREAD)
+@check(kinds.HEADER_FAKE_REPLY, kinds.HEADER_INVENTED_THREAD)
 def fake_reply(reading: Reading) -> Iterator[Finding]:
     """Replies to nothing: `Re:` or `Fwd:` in the subject, and no reference to any message.
 
@@ -63,11 +58,11 @@ def fake_reply(reading: Reading) -> Iterator[Finding]:
         return
     texts = [text for text in reading.message.texts[:MAX_TEXTS] if text.form != "document"]
     if not any(mark in text.visible[:MAX_QUOTE].casefold() for text in texts for mark in _QUOTE_MARKS):
-        yield HEADER_FAKE_REPLY.at("Subject", subject=reading.message.subject)
+        yield kinds.HEADER_FAKE_REPLY.at("Subject", subject=reading.message.subject)
     where, quoted = _find_quoted_recipient(reading)
     if quoted:
         strength = 1.0 if is_first_contact(reading) else _KNOWN_SENDER
-        yield HEADER_INVENTED_THREAD.at(where, strength=strength, quoted=quoted, subject=reading.message.subject)
+        yield kinds.HEADER_INVENTED_THREAD.at(where, strength=strength, quoted=quoted, subject=reading.message.subject)
 
 
 def _claims_reply(reading: Reading) -> bool:
@@ -107,11 +102,11 @@ _QUOTED_BY = re.compile(
 )
 _BROUGHT_PICTURE = ("image/",)
 _THREAD_STRANGER, _THREAD_NAMESAKE, _THREAD_FREEMAIL, _THREAD_NO_HISTORY, _THREAD_AUTHORS_ONLY = coefficients(
-    HEADER_STOLEN_THREAD, "stranger", "namesake", "freemail", "no_history", "authors_only"
+    kinds.HEADER_STOLEN_THREAD, "stranger", "namesake", "freemail", "no_history", "authors_only"
 )
 
 
-@check(HEADER_STOLEN_THREAD)
+@check(kinds.HEADER_STOLEN_THREAD)
 def stolen_thread(reading: Reading) -> Iterator[Finding]:
     """Replies in stolen threads: a stranger answers a conversation of the recipient, and brings a link or a file.
 
@@ -128,7 +123,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
         return
     if reading.sender_history.ready and not is_first_contact(reading):
         return
-    sender, own = reading.message.senders[0], _recipient_organisations(reading)
+    sender, own = reading.message.senders[0], _list_recipient_organisations(reading)
     people, names, is_complete = _find_quoted_people(reading)
     organisations = {org_domain(person.domain) for person in people}
     home = org_domain(normal_domain(sender.domain))
@@ -137,18 +132,18 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     brought = _find_brought(reading, organisations | reading.sender_domains)
     if not brought:
         return
-    name = words_of(sender.name)
+    name = list_words(sender.name)
     is_namesake = len(name) > 1 and f" {' '.join(name)} " in names
     strength = _THREAD_NAMESAKE if is_namesake else _THREAD_STRANGER
     strength += _THREAD_FREEMAIL if is_freemail(normal_domain(sender.domain)) else 0.0
     strength *= 1.0 if reading.sender_history.ready else _THREAD_NO_HISTORY
     strength *= 1.0 if is_complete else _THREAD_AUTHORS_ONLY
-    yield HEADER_STOLEN_THREAD.at(
+    yield kinds.HEADER_STOLEN_THREAD.at(
         "text", strength=round(min(1.0, strength), 2), sender=sender, quoted=people[0], brought=brought
     )
 
 
-def _recipient_organisations(reading: Reading) -> set[str]:
+def _list_recipient_organisations(reading: Reading) -> set[str]:
     """Return the organisations of the recipients, without providers of free mail, where strangers are neighbours."""
     domains = (normal_domain(to.rpartition("@")[2].strip("> ")) for to in reading.envelope.recipients[:MAX_RECIPIENTS])
     return {org_domain(domain) for domain in domains if domain and not is_freemail(domain)} - {""}
@@ -166,7 +161,7 @@ def _find_quoted_people(reading: Reading) -> tuple[list[Address], str, bool]:
         for field in _QUOTED_PERSON.finditer(visible):
             addresses = addresses_in(field[2])
             is_author = field[1].casefold() in _QUOTED_AUTHOR
-            names += (" ", *words_of(field[2])) if addresses and len(names) < MAX_QUOTED_WORDS else ()
+            names += (" ", *list_words(field[2])) if addresses and len(names) < MAX_QUOTED_WORDS else ()
             has_author |= is_author and bool(addresses)
             has_readers |= not is_author and bool(addresses)
             for address in addresses[: MAX_QUOTED_PEOPLE - len(found)]:
@@ -215,7 +210,7 @@ _SERVER_SAYS = re.compile(
 )
 
 
-@check(HEADER_FAKE_BOUNCE, themes={"bounce"})
+@check(kinds.HEADER_FAKE_BOUNCE, themes={"bounce"})
 def fake_bounce(reading: Reading) -> Iterator[Finding]:
     """Bounces that are none: a subject like a returned mail's, in front of a letter with links.
 
@@ -236,4 +231,4 @@ def fake_bounce(reading: Reading) -> Iterator[Finding]:
     senders = " ".join(f"{sender.name} {sender}" for sender in message.senders[:3]).casefold()
     if any(system in senders for system in _MAIL_SYSTEMS) or _SERVER_SAYS.search(phrases.text[:5_000]):
         return
-    yield HEADER_FAKE_BOUNCE.at("Subject", subject=message.subject, words=quote(phrases.of("bounce")))
+    yield kinds.HEADER_FAKE_BOUNCE.at("Subject", subject=message.subject, words=quote(phrases.of("bounce")))

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
-    ending_strength,
     is_form_service,
     is_freemail,
     is_genuine,
@@ -17,22 +17,10 @@ from gatepost.checks.known_names import (
     is_picture_host,
     is_tenant,
     is_under,
+    measure_ending,
 )
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    SENDER_CHEAP_ENDING,
-    SENDER_FREE_HOSTING,
-    SENDER_MACHINE_NAME,
-    URL_CHEAP_ENDING,
-    URL_FOREIGN_TARGET,
-    URL_FORM_SERVICE,
-    URL_FREE_HOSTING,
-    URL_IP_HOST,
-    URL_MACHINE_NAME,
-    URL_NEW_HOST,
-    URL_PICTURE_HOST,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.mail.message import Link
 from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
@@ -47,7 +35,13 @@ def measure_mention(reading: Reading) -> float:
     return _MENTION if len(reading.sites) > _MANY_SITES else 1.0
 
 
-@check(URL_CHEAP_ENDING, SENDER_CHEAP_ENDING, URL_FREE_HOSTING, URL_FORM_SERVICE, SENDER_FREE_HOSTING)
+@check(
+    kinds.URL_CHEAP_ENDING,
+    kinds.SENDER_CHEAP_ENDING,
+    kinds.URL_FREE_HOSTING,
+    kinds.URL_FORM_SERVICE,
+    kinds.SENDER_FREE_HOSTING,
+)
 def free_names(reading: Reading) -> Iterator[Finding]:
     """Names and pages that cost next to nothing: free hosting, form services, cheap top-level domains.
 
@@ -58,20 +52,20 @@ def free_names(reading: Reading) -> Iterator[Finding]:
     """
     for sender in reading.message.senders[:1]:
         domain = normal_domain(sender.domain)
-        if strength := ending_strength(domain):
-            yield SENDER_CHEAP_ENDING.at("From", strength=strength, domain=sender.domain)
+        if strength := measure_ending(domain):
+            yield kinds.SENDER_CHEAP_ENDING.at("From", strength=strength, domain=sender.domain)
         if is_hosted_page(domain) and not is_freemail(domain) and org_domain(domain) == domain:
-            yield SENDER_FREE_HOSTING.at("From", domain=domain)
+            yield kinds.SENDER_FREE_HOSTING.at("From", domain=domain)
     yield from _find_cheap_link(reading)
     yield from _find_hosted_links(reading)
 
 
 def _find_cheap_link(reading: Reading) -> Iterator[Finding]:
-    strength, host = max(((ending_strength(host), host) for host in reading.sites), default=(0.0, ""))
+    strength, host = max(((measure_ending(host), host) for host in reading.sites), default=(0.0, ""))
     if strength:
         link = reading.sites[host]
         strength = round(strength * measure_openness(reading), 2)
-        yield URL_CHEAP_ENDING.at(link.where, strength=strength, about=link.url, host=host)
+        yield kinds.URL_CHEAP_ENDING.at(link.where, strength=strength, about=link.url, host=host)
 
 
 def _find_hosted_links(reading: Reading) -> Iterator[Finding]:
@@ -81,18 +75,18 @@ def _find_hosted_links(reading: Reading) -> Iterator[Finding]:
             continue
         if not forms and is_form_service(host):
             forms = True
-            yield URL_FORM_SERVICE.at(link.where, about=link.url, host=host)
+            yield kinds.URL_FORM_SERVICE.at(link.where, about=link.url, host=host)
         elif not pages and is_hosted_page(host):
             pages = True
-            yield URL_FREE_HOSTING.at(link.where, strength=measure_mention(reading), about=link.url, host=host)
+            yield kinds.URL_FREE_HOSTING.at(link.where, strength=measure_mention(reading), about=link.url, host=host)
 
 
 _ADDRESS_IN_NAME = re.compile(r"(?:^|[.-])[a-z]{0,8}(\d{1,3})([.-])(\d{1,3})\2(\d{1,3})\2(\d{1,3})(?=[.-]|$)(?![.-]\d)")
 _PRIVATE_ADDRESSES = ("10.", "127.", "192.168.", "169.254.", "172.", "0.")
-(_IP_HOST_MENTION,) = coefficients(URL_IP_HOST, "mention")
+(_IP_HOST_MENTION,) = coefficients(kinds.URL_IP_HOST, "mention")
 
 
-@check(URL_IP_HOST, URL_MACHINE_NAME, SENDER_MACHINE_NAME)
+@check(kinds.URL_IP_HOST, kinds.URL_MACHINE_NAME, kinds.SENDER_MACHINE_NAME)
 def ip_hosts(reading: Reading) -> Iterator[Finding]:
     """Hosts that are an IP address: bare, or in the name that a provider gives every rented machine.
 
@@ -106,13 +100,13 @@ def ip_hosts(reading: Reading) -> Iterator[Finding]:
         link = reading.sites[host]
         strength = 1.0 if 2 * len(bare) >= len(reading.sites) else _IP_HOST_MENTION
         strength = round(strength * measure_mention(reading), 2)
-        yield URL_IP_HOST.at(link.where, strength=strength, about=link.url, host=host)
+        yield kinds.URL_IP_HOST.at(link.where, strength=strength, about=link.url, host=host)
     for host, link in reading.sites.items():
-        if address := _address_in(host):
-            yield URL_MACHINE_NAME.at(link.where, about=link.url, host=host, address=address)
+        if address := _find_address(host):
+            yield kinds.URL_MACHINE_NAME.at(link.where, about=link.url, host=host, address=address)
     for sender in reading.message.senders:
-        if address := _address_in(normal_domain(sender.domain)):
-            yield SENDER_MACHINE_NAME.at("From", domain=sender.domain, address=address)
+        if address := _find_address(normal_domain(sender.domain)):
+            yield kinds.SENDER_MACHINE_NAME.at("From", domain=sender.domain, address=address)
 
 
 def _is_public_address(host: str) -> bool:
@@ -123,7 +117,7 @@ def _is_public_address(host: str) -> bool:
 
 
 @lru_cache(4096)
-def _address_in(host: str) -> str:
+def _find_address(host: str) -> str:
     """Return the IPv4 address that a host's name is made from, "" for none."""
     below = host.removesuffix(org_domain(host)).rstrip(".")
     found = _ADDRESS_IN_NAME.search(below) if below else None
@@ -138,7 +132,7 @@ def _address_in(host: str) -> str:
 MAX_NEW_HOSTS = 3
 
 
-@check(URL_NEW_HOST, needs={"remembered"})
+@check(kinds.URL_NEW_HOST, needs={"remembered"})
 def new_hosts(reading: Reading) -> Iterator[Finding]:
     """Links to sites that no delivered mail of the tenant led to before today.
 
@@ -147,7 +141,7 @@ def new_hosts(reading: Reading) -> Iterator[Finding]:
     things are linked to every day: it weighs little by itself.
     """
     for host, link in list(find_new_hosts(reading).items())[:MAX_NEW_HOSTS]:
-        yield URL_NEW_HOST.at(link.where, host=host, about=link.url)
+        yield kinds.URL_NEW_HOST.at(link.where, host=host, about=link.url)
 
 
 def find_new_hosts(reading: Reading) -> dict[str, Link]:
@@ -170,7 +164,7 @@ def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     return found
 
 
-@check(URL_FOREIGN_TARGET, needs={"link"})
+@check(kinds.URL_FOREIGN_TARGET, needs={"link"})
 def foreign_target(reading: Reading) -> Iterator[Finding]:
     """Where all links of a mail lead, taken together.
 
@@ -187,15 +181,15 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
     if is_genuine(host) or is_tenant(host) or not senders or is_freemail(normal_domain(senders[0].domain)):
         return
     if link.source != "text":
-        yield URL_FOREIGN_TARGET.at(link.where, about=link.url, host=host, sender=senders[0])
+        yield kinds.URL_FOREIGN_TARGET.at(link.where, about=link.url, host=host, sender=senders[0])
 
 
 MAX_PICTURES = 60
 _ANSWERED = ("in-reply-to", "references", "resent-from", "x-forwarded-message-id")
-(_PICTURE_SIGNED,) = coefficients(URL_PICTURE_HOST, "signed")
+(_PICTURE_SIGNED,) = coefficients(kinds.URL_PICTURE_HOST, "signed")
 
 
-@check(URL_PICTURE_HOST, needs={"link"})
+@check(kinds.URL_PICTURE_HOST, needs={"link"})
 def picture_host(reading: Reading) -> Iterator[Finding]:
     """Pictures that a mail in a company's name fetches from a free image host, or from a collection of logos.
 
@@ -211,7 +205,7 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
     # A host that is also linked to is the sender's choice of a site, as for an album.
     if found and found.host not in reading.sites and org_domain(found.host) not in reading.sender_domains:
         strength = _PICTURE_SIGNED if reading.is_signed_by_sender else 1.0
-        yield URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
+        yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
 _LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "home", "proven_home", "discussion")

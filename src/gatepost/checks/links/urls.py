@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
     BY_LABEL,
@@ -22,25 +23,7 @@ from gatepost.checks.known_names import (
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    TEXT_QR_LURE,
-    URL_BRAND_IN_PATH,
-    URL_DEEP_SUBDOMAIN,
-    URL_DOUBLE_EXTENSION,
-    URL_DOWNLOAD,
-    URL_DRAWN_CODE,
-    URL_MANY_HYPHENS,
-    URL_ODD_PORT,
-    URL_OPEN_REDIRECT,
-    URL_PERSONAL_REDIRECT,
-    URL_QR_CODE,
-    URL_RECIPIENT_ADDRESS,
-    URL_SHORTENED_LINKS,
-    URL_SHORTENER,
-    URL_TEXT_MISMATCH,
-    URL_USERINFO,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.mail.message import Link
 from gatepost.names import is_ip, normal_domain, org_domain, public_suffix
 from gatepost.strengths import coefficients
@@ -51,11 +34,11 @@ _PORT = re.compile(r"[a-z]{2,5}://[^/?#]{0,400}:(\d{1,5})(?=[/?#]|\Z)")
 _TEST_PORTS = frozenset(
     {"8000", "8008", "8080", "8081", "8443", "8888", "3000", "5000", "9000", "9090", "2082", "2083"}
 )
-(_TEST_PORT,) = coefficients(URL_ODD_PORT, "test_port")
-(_PLAIN_USER_NAME,) = coefficients(URL_USERINFO, "plain_name")
+(_TEST_PORT,) = coefficients(kinds.URL_ODD_PORT, "test_port")
+(_PLAIN_USER_NAME,) = coefficients(kinds.URL_USERINFO, "plain_name")
 
 
-@check(URL_ODD_PORT, URL_DEEP_SUBDOMAIN, URL_MANY_HYPHENS, URL_USERINFO, needs={"link"})
+@check(kinds.URL_ODD_PORT, kinds.URL_DEEP_SUBDOMAIN, kinds.URL_MANY_HYPHENS, kinds.URL_USERINFO, needs={"link"})
 def url_form(reading: Reading) -> Iterator[Finding]:
     """URLs in forms that people do not choose: a name before the host, an unusual port, a host many levels deep or
     strung together by hyphens.
@@ -73,9 +56,9 @@ def url_form(reading: Reading) -> Iterator[Finding]:
     for host, link in reading.sites.items():
         depth, hyphens = _measure_host(host)
         if depth >= _DEEP_LEVELS:
-            yield URL_DEEP_SUBDOMAIN.at(link.where, strength=strength, about=link.url, host=host, levels=depth)
+            yield kinds.URL_DEEP_SUBDOMAIN.at(link.where, strength=strength, about=link.url, host=host, levels=depth)
         if hyphens >= _MANY_HYPHENS:
-            yield URL_MANY_HYPHENS.at(link.where, strength=strength, about=link.url, host=host)
+            yield kinds.URL_MANY_HYPHENS.at(link.where, strength=strength, about=link.url, host=host)
 
 
 def _find_port(reading: Reading) -> Iterator[Finding]:
@@ -83,7 +66,7 @@ def _find_port(reading: Reading) -> Iterator[Finding]:
         # A colon after the scheme's own is needed.
         if link.url.find(":", 7) > 0 and (match := _PORT.match(link.url)):
             strength = _TEST_PORT if match[1] in _TEST_PORTS else 1.0
-            yield URL_ODD_PORT.at(link.where, strength=strength, about=link.url, host=link.host, port=match[1])
+            yield kinds.URL_ODD_PORT.at(link.where, strength=strength, about=link.url, host=link.host, port=match[1])
             return
 
 
@@ -94,7 +77,7 @@ def _find_userinfo(reading: Reading) -> Iterator[Finding]:
             user, at, _ = authority.rpartition("@")
             if at:
                 strength = 1.0 if "." in user else _PLAIN_USER_NAME
-                yield URL_USERINFO.at(link.where, strength=strength, about=link.url, host=link.host)
+                yield kinds.URL_USERINFO.at(link.where, strength=strength, about=link.url, host=link.host)
                 return
 
 
@@ -115,7 +98,7 @@ def _measure_host(host: str) -> tuple[int, int]:
 _CLICK_COUNTERS = frozenset({"l.facebook.com", "lm.facebook.com", "l.instagram.com", "awstrack.me"})
 
 
-@check(URL_SHORTENER, URL_OPEN_REDIRECT, needs={"link"})
+@check(kinds.URL_SHORTENER, kinds.URL_OPEN_REDIRECT, needs={"link"})
 def redirects(reading: Reading) -> Iterator[Finding]:
     """Links that do not show where they end: through a shortener, or through a well-known site that redirects.
 
@@ -132,7 +115,7 @@ def _find_shortener(reading: Reading) -> Iterator[Finding]:
     for host, link in reading.sites.items():
         # Twitter's own mail links through t.co.
         if is_shortener(host) and org_domain(host) not in reading.sender_domains:
-            yield URL_SHORTENER.at(link.where, strength=measure_openness(reading), about=link.url, host=host)
+            yield kinds.URL_SHORTENER.at(link.where, strength=measure_openness(reading), about=link.url, host=host)
             return
 
 
@@ -144,7 +127,7 @@ def _find_redirect(reading: Reading) -> Iterator[Finding]:
         if start and is_genuine(start) and not is_genuine(link.host):
             if org_domain(start) in reading.sender_domains or org_domain(start) == org_domain(link.host):
                 continue
-            yield URL_OPEN_REDIRECT.at(link.where, about=link.url, starts=start, leads_to=link.host)
+            yield kinds.URL_OPEN_REDIRECT.at(link.where, about=link.url, starts=start, leads_to=link.host)
             return
 
 
@@ -152,7 +135,7 @@ _SHORT_NOTE = 400
 _SEVERAL_SHORTENED = 2
 
 
-@check(URL_SHORTENED_LINKS, needs={"link"})
+@check(kinds.URL_SHORTENED_LINKS, needs={"link"})
 def shortened_links(reading: Reading) -> Iterator[Finding]:
     """Free mailboxes that send several shortened links and hardly a word, as text or around a picture.
 
@@ -171,7 +154,7 @@ def shortened_links(reading: Reading) -> Iterator[Finding]:
     texts = (text.visible for text in reading.message.texts if not text.attached)
     words = max((sum(len(word) for word in text.split() if "://" not in word) for text in texts), default=0)
     if words <= _SHORT_NOTE:
-        yield URL_SHORTENED_LINKS.at(reading.web_links[0].where, links=len(shortened), letters=words)
+        yield kinds.URL_SHORTENED_LINKS.at(reading.web_links[0].where, links=len(shortened), letters=words)
 
 
 _PROGRAM_ENDINGS = frozenset(
@@ -183,10 +166,10 @@ _LONGEST_ENDINGS = 12
 _QUERY = re.compile(r"[?#]")
 _DOWNLOAD_ENDINGS = _PROGRAM_ENDINGS | _ARCHIVE_ENDINGS | {"htm", "html"}
 _DOCUMENT_ENDINGS = frozenset("pdf doc docx xls xlsx jpg jpeg png txt rtf mp3 mp4".split())
-(_ARCHIVE_DOWNLOAD,) = coefficients(URL_DOWNLOAD, "archive")
+(_ARCHIVE_DOWNLOAD,) = coefficients(kinds.URL_DOWNLOAD, "archive")
 
 
-@check(URL_DOWNLOAD, URL_DOUBLE_EXTENSION, needs={"link"})
+@check(kinds.URL_DOWNLOAD, kinds.URL_DOUBLE_EXTENSION, needs={"link"})
 def download(reading: Reading) -> Iterator[Finding]:
     """Links that download a program, or an archive that may hold one.
 
@@ -204,12 +187,12 @@ def download(reading: Reading) -> Iterator[Finding]:
             continue
         inner, ending = (match[1] or "").lower(), match[2].lower()
         if inner in _DOCUMENT_ENDINGS and (ending in _PROGRAM_ENDINGS or ending in ("htm", "html", "zip")):
-            yield URL_DOUBLE_EXTENSION.at(link.where, about=link.url, ending=f".{inner}.{ending}")
+            yield kinds.URL_DOUBLE_EXTENSION.at(link.where, about=link.url, ending=f".{inner}.{ending}")
         if ending not in _PROGRAM_ENDINGS and ending not in _ARCHIVE_ENDINGS:
             continue
         # A vendor's own programs on its own site are news, not a trick.
         if org_domain(link.host) not in reading.sender_domains:
-            yield URL_DOWNLOAD.at(
+            yield kinds.URL_DOWNLOAD.at(
                 link.where,
                 strength=1.0 if ending in _PROGRAM_ENDINGS else _ARCHIVE_DOWNLOAD,
                 about=link.url,
@@ -234,7 +217,7 @@ _BRAND_LABELS = [
 _BRAND_NAME = re.compile("|".join(map(re.escape, _BRAND_LABELS)))
 
 
-@check(URL_BRAND_IN_PATH, needs={"link"})
+@check(kinds.URL_BRAND_IN_PATH, needs={"link"})
 def brand_in_path(reading: Reading) -> Iterator[Finding]:
     """Links with a trusted site's name in the path of a foreign one:
     `http://broken-into.example/~x/www.paypal.com/login`.
@@ -248,7 +231,7 @@ def brand_in_path(reading: Reading) -> Iterator[Finding]:
         if not _LURE_WORD_OR_DOMAIN.search(path) or link.host in _NAMED_BY_PATH or is_genuine(link.host):
             continue
         if found := _find_brand(path.partition("#")[0]):
-            yield URL_BRAND_IN_PATH.at(link.where, about=link.url, host=link.host, named=found)
+            yield kinds.URL_BRAND_IN_PATH.at(link.where, about=link.url, host=link.host, named=found)
             return
 
 
@@ -274,10 +257,10 @@ _FAREWELLS = (
     "unsub optout opt-out opt_out remove preference abmeld desinscri desabon subscri descadastr cancelar baja disiscri "
     "afmeld profile leave"
 ).split()
-(_RECIPIENT_ELSEWHERE,) = coefficients(URL_RECIPIENT_ADDRESS, "elsewhere")
+(_RECIPIENT_ELSEWHERE,) = coefficients(kinds.URL_RECIPIENT_ADDRESS, "elsewhere")
 
 
-@check(URL_RECIPIENT_ADDRESS, URL_PERSONAL_REDIRECT, needs={"link"})
+@check(kinds.URL_RECIPIENT_ADDRESS, kinds.URL_PERSONAL_REDIRECT, needs={"link"})
 def recipient_in_link(reading: Reading) -> Iterator[Finding]:
     """Links that carry the recipient's address: in the path, the query, the fragment, plain or in base64.
 
@@ -292,24 +275,24 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
         return
     text = "\n".join(link.url for link in reading.web_links)
     needles = [
-        needle for address in _recipient_addresses(reading) for needle in _spell_address(address) if needle in text
+        needle for address in _list_recipient_addresses(reading) for needle in _spell_address(address) if needle in text
     ]
     for link in reading.web_links if needles else ():
         if not any(needle in link.url for needle in needles):
             continue
         if org_domain(link.host) not in reading.sender_domains and not _is_unsubscribe_link(link):
             in_fragment = any(needle in link.url.partition("#")[2] for needle in needles)
-            yield URL_RECIPIENT_ADDRESS.at(
+            yield kinds.URL_RECIPIENT_ADDRESS.at(
                 link.where, strength=1.0 if in_fragment else _RECIPIENT_ELSEWHERE, about=link.url, host=link.host
             )
             redirects = (link for link in reading.web_links if link.source == "refresh")
             redirect = next((each for each in redirects if any(needle in each.url for needle in needles)), None)
             if redirect and org_domain(redirect.host) not in reading.sender_domains:
-                yield URL_PERSONAL_REDIRECT.at(redirect.where, about=redirect.url, host=redirect.host)
+                yield kinds.URL_PERSONAL_REDIRECT.at(redirect.where, about=redirect.url, host=redirect.host)
             return
 
 
-def _recipient_addresses(reading: Reading) -> set[str]:
+def _list_recipient_addresses(reading: Reading) -> set[str]:
     addresses = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
     return {text.strip("<>").casefold() for text in addresses[: 2 * MAX_RECIPIENTS] if "@" in text}
 
@@ -336,11 +319,11 @@ _SHOWN_ADDRESS = re.compile(
 _CLICK_COUNTER = re.compile(r"(?:clicks?|links?|track(?:ing)?|trk|go|e|em|email|mail|news|r|t|url\d*)\d{0,6}[.-]")
 _FILE_ENDINGS = frozenset("html htm php asp aspx jsp pdf doc txt zip jpg png gif exe js css".split())
 _TRUSTED_SITE_COUNTED, _OTHER_SITE, _OTHER_SITE_COUNTED = coefficients(
-    URL_TEXT_MISMATCH, "trusted_counted", "other", "other_counted"
+    kinds.URL_TEXT_MISMATCH, "trusted_counted", "other", "other_counted"
 )
 
 
-@check(URL_TEXT_MISMATCH, needs={"link"})
+@check(kinds.URL_TEXT_MISMATCH, needs={"link"})
 def link_text(reading: Reading) -> Iterator[Finding]:
     """Links whose text is an address of one site and whose target is another.
 
@@ -357,7 +340,9 @@ def link_text(reading: Reading) -> Iterator[Finding]:
             and org_domain(shown) not in {org_domain(host) for host in (link.host, *link.wrapped)}
         ):
             strength = _measure_mismatch(shown, link.host, reading)
-            yield URL_TEXT_MISMATCH.at(link.where, strength=strength, about=link.url, shown=shown, leads_to=link.host)
+            yield kinds.URL_TEXT_MISMATCH.at(
+                link.where, strength=strength, about=link.url, shown=shown, leads_to=link.host
+            )
 
 
 def _measure_mismatch(shown: str, host: str, reading: Reading) -> float:
@@ -383,10 +368,10 @@ def _read_shown_host(text: str) -> str:
 _LONG_TEXT = 8_000
 _MOST_SCAN_REASONS = 3
 _SCAN_REASONS = ("credential", "limitation", "salary", "document", "mailbox", "crypto")
-_SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE = coefficients(TEXT_QR_LURE, "base", "per_reason", "code")
+_SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE = coefficients(kinds.TEXT_QR_LURE, "base", "per_reason", "code")
 
 
-@check(URL_QR_CODE, URL_DRAWN_CODE, TEXT_QR_LURE)
+@check(kinds.URL_QR_CODE, kinds.URL_DRAWN_CODE, kinds.TEXT_QR_LURE)
 def qr_codes(reading: Reading) -> Iterator[Finding]:
     """Links in QR codes, and texts that ask to scan one.
 
@@ -400,10 +385,10 @@ def qr_codes(reading: Reading) -> Iterator[Finding]:
     """
     hosts = {link.host: link for file in reading.files for link in file.links if link.source == "qr" and link.host}
     for host, link in hosts.items():
-        yield URL_QR_CODE.at(link.where, about=link.url, leads_to=host)
+        yield kinds.URL_QR_CODE.at(link.where, about=link.url, leads_to=host)
     for file in reading.files:
         for how in file.seen("drawn-code") if file.traits else ():
-            yield URL_DRAWN_CODE.at(file.path, about=file.document, how=how)
+            yield kinds.URL_DRAWN_CODE.at(file.path, about=file.document, how=how)
     phrases = find_phrases(reading)
     words = phrases.of("scan")
     if not words or phrases.length > _LONG_TEXT:
@@ -411,4 +396,4 @@ def qr_codes(reading: Reading) -> Iterator[Finding]:
     reasons = phrases.of(*_SCAN_REASONS)
     code = any(link.source == "qr" for link in reading.links)
     degree = _SCAN_BASE + _PER_SCAN_REASON * min(_MOST_SCAN_REASONS, len(reasons)) + _SCAN_CODE * code
-    yield TEXT_QR_LURE.at("text", strength=round(min(1.0, degree), 2), words=quote((*words, *reasons)))
+    yield kinds.TEXT_QR_LURE.at("text", strength=round(min(1.0, degree), 2), words=quote((*words, *reasons)))

@@ -4,37 +4,28 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from gatepost import kinds
 from gatepost.checks.known_names import (
     ending_exists,
-    ending_strength,
     is_freemail,
     is_genuine,
     is_hosted_page,
     is_tenant,
-    words_of,
+    list_words,
+    measure_ending,
 )
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    SENDER_FREEMAIL_POSE,
-    SENDER_INVALID_FROM,
-    SENDER_MISSING_FROM,
-    SENDER_RANDOM_DOMAIN,
-    SENDER_RANDOM_MAILBOX,
-    SENDER_REPLY_TO_FREEMAIL,
-    SENDER_REPLY_TO_MISMATCH,
-    SENDER_SEVERAL_FROM,
-    SENDER_THROWAWAY_REPLY_TO,
-    URL_RANDOM_HOST,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import Address, is_ip, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
-_CHEAP_REPLY, _RANDOM_REPLY, _LEAST_REPLY = coefficients(SENDER_THROWAWAY_REPLY_TO, "ending", "random", "least")
+_CHEAP_REPLY, _RANDOM_REPLY, _LEAST_REPLY = coefficients(kinds.SENDER_THROWAWAY_REPLY_TO, "ending", "random", "least")
 
 
-@check(SENDER_REPLY_TO_FREEMAIL, SENDER_REPLY_TO_MISMATCH, SENDER_THROWAWAY_REPLY_TO, needs={"reply-to"})
+@check(
+    kinds.SENDER_REPLY_TO_FREEMAIL, kinds.SENDER_REPLY_TO_MISMATCH, kinds.SENDER_THROWAWAY_REPLY_TO, needs={"reply-to"}
+)
 def reply_to(reading: Reading) -> Iterator[Finding]:
     """Answers that go to another address than the sender's (Reply-To, RFC 5322 section 3.6.2).
 
@@ -57,13 +48,15 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
             continue
         if is_freemail(domain):
             if not _is_same_person(reply, message.senders[0]):
-                yield SENDER_REPLY_TO_FREEMAIL.at("Reply-To", answers=reply, sender=message.senders[0])
+                yield kinds.SENDER_REPLY_TO_FREEMAIL.at("Reply-To", answers=reply, sender=message.senders[0])
             return
         if org_domain(domain) not in owners:
-            yield SENDER_REPLY_TO_MISMATCH.at("Reply-To", answers=reply, sender=message.senders[0])
-            strength = _CHEAP_REPLY * ending_strength(domain) + _RANDOM_REPLY * _has_random_label(domain)
+            yield kinds.SENDER_REPLY_TO_MISMATCH.at("Reply-To", answers=reply, sender=message.senders[0])
+            strength = _CHEAP_REPLY * measure_ending(domain) + _RANDOM_REPLY * _has_random_label(domain)
             if strength >= _LEAST_REPLY:
-                yield SENDER_THROWAWAY_REPLY_TO.at("Reply-To", strength=min(1.0, round(strength, 2)), answers=reply)
+                yield kinds.SENDER_THROWAWAY_REPLY_TO.at(
+                    "Reply-To", strength=min(1.0, round(strength, 2)), answers=reply
+                )
             return
 
 
@@ -91,10 +84,10 @@ _ORGANISATION_WORDS = frozenset(
     "bank fbi imf irs interpol treasury embassy federal nations lottery police court".split()
 )
 _ENOUGH_OFFICE_WORDS = 2
-(_ONE_OFFICE_WORD,) = coefficients(SENDER_FREEMAIL_POSE, "one_word")
+(_ONE_OFFICE_WORD,) = coefficients(kinds.SENDER_FREEMAIL_POSE, "one_word")
 
 
-@check(SENDER_FREEMAIL_POSE)
+@check(kinds.SENDER_FREEMAIL_POSE)
 def freemail_pose(reading: Reading) -> Iterator[Finding]:
     """Companies, banks and authorities that write from a free mailbox.
 
@@ -104,10 +97,10 @@ def freemail_pose(reading: Reading) -> Iterator[Finding]:
     for sender in reading.message.senders[:5]:
         if not is_freemail(normal_domain(sender.domain)):
             continue
-        posing = _OFFICE_WORDS.intersection(words_of(sender.name))
+        posing = _OFFICE_WORDS.intersection(list_words(sender.name))
         # One such word may be a surname or a nickname; two are an office.
         if len(posing) >= _ENOUGH_OFFICE_WORDS or posing & _ORGANISATION_WORDS:
-            yield SENDER_FREEMAIL_POSE.at(
+            yield kinds.SENDER_FREEMAIL_POSE.at(
                 "From",
                 strength=1.0 if len(posing) >= _ENOUGH_OFFICE_WORDS else _ONE_OFFICE_WORD,
                 shown=sender.name,
@@ -132,7 +125,7 @@ _PER_TURN, _PER_CONSONANT, _FEW_VOWELS, _VOWEL_SHARE, _HOPPING_CAPITALS, _RANDOM
 )
 
 
-@check(URL_RANDOM_HOST, SENDER_RANDOM_DOMAIN, SENDER_RANDOM_MAILBOX)
+@check(kinds.URL_RANDOM_HOST, kinds.SENDER_RANDOM_DOMAIN, kinds.SENDER_RANDOM_MAILBOX)
 def random_name(reading: Reading) -> Iterator[Finding]:
     """Domains and mailboxes with names that a machine made up: `zw6ht96`, `bqtirvjmdsvqgksn`, `62nwxj8mam`.
 
@@ -143,13 +136,13 @@ def random_name(reading: Reading) -> Iterator[Finding]:
     """
     for sender in reading.message.senders[:1]:
         if strength := _measure_host(normal_domain(sender.domain)):
-            yield SENDER_RANDOM_DOMAIN.at("From", strength=strength, domain=sender.domain)
+            yield kinds.SENDER_RANDOM_DOMAIN.at("From", strength=strength, domain=sender.domain)
         if strength := _measure_mailbox(sender.local[:64].partition("+")[0]):
-            yield SENDER_RANDOM_MAILBOX.at("From", strength=strength, mailbox=sender)
+            yield kinds.SENDER_RANDOM_MAILBOX.at("From", strength=strength, mailbox=sender)
     for host, link in reading.sites.items():
         if strength := _measure_host(host):
             strength = round(strength * measure_mention(reading), 2)
-            yield URL_RANDOM_HOST.at(link.where, strength=strength, about=link.url, host=host)
+            yield kinds.URL_RANDOM_HOST.at(link.where, strength=strength, about=link.url, host=host)
             return
 
 
@@ -204,10 +197,10 @@ _DOMAIN_FORM = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,10}\Z")
 _LOCAL_ENDINGS = frozenset(
     "localhost localdomain local internal lan intranet corp home invalid test example localnet".split()
 )
-_SPLIT_NAME, _NAME_ALONE = coefficients(SENDER_INVALID_FROM, "split_name", "name_alone")
+_SPLIT_NAME, _NAME_ALONE = coefficients(kinds.SENDER_INVALID_FROM, "split_name", "name_alone")
 
 
-@check(SENDER_MISSING_FROM, SENDER_INVALID_FROM, SENDER_SEVERAL_FROM)
+@check(kinds.SENDER_MISSING_FROM, kinds.SENDER_INVALID_FROM, kinds.SENDER_SEVERAL_FROM)
 def from_field(reading: Reading) -> Iterator[Finding]:
     """From fields that name no sender, or several (RFC 5322 section 3.6.2 asks for at least one address).
 
@@ -219,25 +212,25 @@ def from_field(reading: Reading) -> Iterator[Finding]:
     if _is_from_reporter(reading):
         return
     if not senders:
-        yield SENDER_MISSING_FROM.at("From", field=reading.fields.get("from", ""))
+        yield kinds.SENDER_MISSING_FROM.at("From", field=reading.fields.get("from", ""))
         return
     # A program on the same machine may write as its user alone: `root`.
     if len(senders) == 1 and not senders[0].local and senders[0].name.isalnum() and senders[0].name.islower():
         return
     if not any(sender.local for sender in senders):
-        yield SENDER_INVALID_FROM.at("From", shown=senders[0].name, address=senders[0])
+        yield kinds.SENDER_INVALID_FROM.at("From", shown=senders[0].name, address=senders[0])
         return
     if not senders[0].domain and not senders[0].local:
         # `Doe, Ann <ann@example.com>` without quotes is a common mistake; a name alone and then an address is none.
         strength = _SPLIT_NAME if senders[1].name else _NAME_ALONE
-        yield SENDER_INVALID_FROM.at("From", strength=strength, shown=senders[0].name, address=senders[1])
+        yield kinds.SENDER_INVALID_FROM.at("From", strength=strength, shown=senders[0].name, address=senders[1])
     # Machines inside a network write as root@host, and X.400 gateways as names without a domain: no claim is made.
     for sender in senders[:1]:
         if sender.domain and not _domain_could_exist(sender):
-            yield SENDER_INVALID_FROM.at("From", shown=sender.name, address=sender)
+            yield kinds.SENDER_INVALID_FROM.at("From", shown=sender.name, address=sender)
     owners = {org_domain(sender.domain) for sender in senders if sender.domain}
     if len(owners) > 1:
-        yield SENDER_SEVERAL_FROM.at("From", senders=", ".join(map(str, senders[:5])))
+        yield kinds.SENDER_SEVERAL_FROM.at("From", senders=", ".join(map(str, senders[:5])))
 
 
 def _is_from_reporter(reading: Reading) -> bool:

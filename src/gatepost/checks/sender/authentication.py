@@ -3,45 +3,35 @@
 from collections.abc import Iterator
 from ipaddress import ip_address
 
+from gatepost import kinds
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.known_names import is_freemail, is_tenant, is_under
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    AUTH_DKIM_FAIL,
-    AUTH_DKIM_PARTIAL,
-    AUTH_DKIM_TESTING,
-    AUTH_DKIM_WEAK_KEY,
-    AUTH_DMARC_FAIL,
-    AUTH_DMARC_PASS,
-    AUTH_DMARC_REJECT,
-    AUTH_PERMERROR,
-    AUTH_SPF_FAIL,
-    AUTH_SPF_SOFTFAIL,
-    AUTH_TEMPERROR,
-    SENDER_OWN_DOMAIN_SPOOF,
-    SENDER_RECIPIENT_DOMAIN,
-    SENDER_SELF_SENT,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
 
-_SPF = {"fail": AUTH_SPF_FAIL, "softfail": AUTH_SPF_SOFTFAIL, "permerror": AUTH_PERMERROR, "temperror": AUTH_TEMPERROR}
-_DKIM = {"fail": AUTH_DKIM_FAIL, "permerror": AUTH_PERMERROR, "temperror": AUTH_TEMPERROR}
+_SPF = {
+    "fail": kinds.AUTH_SPF_FAIL,
+    "softfail": kinds.AUTH_SPF_SOFTFAIL,
+    "permerror": kinds.AUTH_PERMERROR,
+    "temperror": kinds.AUTH_TEMPERROR,
+}
+_DKIM = {"fail": kinds.AUTH_DKIM_FAIL, "permerror": kinds.AUTH_PERMERROR, "temperror": kinds.AUTH_TEMPERROR}
 
 
 @check(
-    AUTH_SPF_FAIL,
-    AUTH_SPF_SOFTFAIL,
-    AUTH_DKIM_FAIL,
-    AUTH_PERMERROR,
-    AUTH_TEMPERROR,
-    AUTH_DMARC_REJECT,
-    AUTH_DMARC_FAIL,
-    AUTH_DMARC_PASS,
-    AUTH_DKIM_PARTIAL,
-    AUTH_DKIM_TESTING,
-    AUTH_DKIM_WEAK_KEY,
+    kinds.AUTH_SPF_FAIL,
+    kinds.AUTH_SPF_SOFTFAIL,
+    kinds.AUTH_DKIM_FAIL,
+    kinds.AUTH_PERMERROR,
+    kinds.AUTH_TEMPERROR,
+    kinds.AUTH_DMARC_REJECT,
+    kinds.AUTH_DMARC_FAIL,
+    kinds.AUTH_DMARC_PASS,
+    kinds.AUTH_DKIM_PARTIAL,
+    kinds.AUTH_DKIM_TESTING,
+    kinds.AUTH_DKIM_WEAK_KEY,
 )
 def authentication(reading: Reading) -> Iterator[Finding]:
     """What SPF, DKIM and DMARC say, where it is bad (RFC 7208, RFC 6376, RFC 9989), and that DMARC passed.
@@ -70,25 +60,25 @@ def _check_signatures(signatures: tuple[Dkim, ...]) -> Iterator[Finding]:
             yield _DKIM[signature.result].at(_name(signature), reason=signature.reason)
     if passed and all(each.unsigned_bytes > 0 for each in passed):
         # A list's footer is what l= was made for; it is short.
-        yield AUTH_DKIM_PARTIAL.at(_name(passed[0]), unsigned_bytes=passed[0].unsigned_bytes)
+        yield kinds.AUTH_DKIM_PARTIAL.at(_name(passed[0]), unsigned_bytes=passed[0].unsigned_bytes)
     if passed and all(each.testing for each in passed):
-        yield AUTH_DKIM_TESTING.at(_name(passed[0]))
+        yield kinds.AUTH_DKIM_TESTING.at(_name(passed[0]))
     for each in signatures:
         if each.weak:
-            yield AUTH_DKIM_WEAK_KEY.at(_name(each), result=each.result)
+            yield kinds.AUTH_DKIM_WEAK_KEY.at(_name(each), result=each.result)
             return
 
 
 def _check_dmarc(seen: Authentication) -> Iterator[Finding]:
     dmarc = seen.dmarc
     if dmarc.result == "pass":
-        yield AUTH_DMARC_PASS.at("From", domain=dmarc.domain)
+        yield kinds.AUTH_DMARC_PASS.at("From", domain=dmarc.domain)
     if dmarc.result != "fail":
         return
-    yield AUTH_DMARC_FAIL.at("From", domain=dmarc.domain, policy=dmarc.policy or "none", reason=dmarc.reason)
+    yield kinds.AUTH_DMARC_FAIL.at("From", domain=dmarc.domain, policy=dmarc.policy or "none", reason=dmarc.reason)
     # A trusted chain of custody explains a broken signature: mailing lists do that. It is judged apart.
     if dmarc.policy == "reject" and seen.arc.result != "pass":
-        yield AUTH_DMARC_REJECT.at("From", domain=dmarc.domain, record=dmarc.policy_domain)
+        yield kinds.AUTH_DMARC_REJECT.at("From", domain=dmarc.domain, record=dmarc.policy_domain)
 
 
 def _name(signature: Dkim) -> str:
@@ -96,7 +86,7 @@ def _name(signature: Dkim) -> str:
     return f"DKIM {signature.selector}._domainkey.{signature.domain}"
 
 
-@check(SENDER_OWN_DOMAIN_SPOOF, needs={"protected"})
+@check(kinds.SENDER_OWN_DOMAIN_SPOOF, needs={"protected"})
 def own_domain(reading: Reading) -> Iterator[Finding]:
     """Mail that claims to come from one of the tenant's own domains, and does not.
 
@@ -111,7 +101,7 @@ def own_domain(reading: Reading) -> Iterator[Finding]:
         domain = normal_domain(sender.domain)
         if domain and is_under(domain, own):
             seen = reading.authentication
-            yield SENDER_OWN_DOMAIN_SPOOF.at(
+            yield kinds.SENDER_OWN_DOMAIN_SPOOF.at(
                 "From", sender=sender, host=seen.host, spf=seen.spf.result, dmarc=seen.dmarc.result
             )
             return
@@ -127,7 +117,7 @@ def _fails_authentication(seen: Authentication) -> bool:
     return bool(seen.host) and not open_question and ip_address(seen.host).is_global
 
 
-@check(SENDER_SELF_SENT)
+@check(kinds.SENDER_SELF_SENT)
 def self_sent(reading: Reading) -> Iterator[Finding]:
     """Mail that claims to be from its own recipient's address.
 
@@ -149,16 +139,16 @@ def self_sent(reading: Reading) -> Iterator[Finding]:
         return
     recipients = (*map(str, message.recipients[:20]), *reading.envelope.recipients[:20])
     if str(sender).casefold() in {recipient.strip("<>").casefold() for recipient in recipients}:
-        yield SENDER_SELF_SENT.at("From", address=sender, envelope=reading.envelope.sender)
+        yield kinds.SENDER_SELF_SENT.at("From", address=sender, envelope=reading.envelope.sender)
 
 
 MAX_NAME = 200
 MAX_RECIPIENTS = 20
 _PUNCTUATION = "\"'`<>()[]{},;:|!?."
-(_DOMAIN_BY_SERVICE,) = coefficients(SENDER_RECIPIENT_DOMAIN, "service")
+(_DOMAIN_BY_SERVICE,) = coefficients(kinds.SENDER_RECIPIENT_DOMAIN, "service")
 
 
-@check(SENDER_RECIPIENT_DOMAIN)
+@check(kinds.SENDER_RECIPIENT_DOMAIN)
 def recipient_domain(reading: Reading) -> Iterator[Finding]:
     """Sender names that show the recipient's own domain, written from elsewhere.
 
@@ -171,7 +161,7 @@ def recipient_domain(reading: Reading) -> Iterator[Finding]:
         # A service that says for whom it writes ("house.example via Docs") hides nothing.
         if "." not in name or not sender.domain or " via " in name or reading.is_discussion:
             return
-        own = _recipient_domains(reading)
+        own = _list_recipient_domains(reading)
         # The own domain in the address as well: a colleague, or a forgery that authentication finds.
         if not own or not own.isdisjoint(reading.sender_domains):
             return
@@ -179,11 +169,11 @@ def recipient_domain(reading: Reading) -> Iterator[Finding]:
             shown = word.strip(_PUNCTUATION)
             if "." in shown and "@" not in shown and org_domain(shown) in own:
                 strength = _DOMAIN_BY_SERVICE if is_tenant(normal_domain(sender.domain)) else 1.0
-                yield SENDER_RECIPIENT_DOMAIN.at("From", strength=strength, shown=sender.name, actual=sender)
+                yield kinds.SENDER_RECIPIENT_DOMAIN.at("From", strength=strength, shown=sender.name, actual=sender)
                 return
 
 
-def _recipient_domains(reading: Reading) -> frozenset[str]:
+def _list_recipient_domains(reading: Reading) -> frozenset[str]:
     """Return the registered domains of the recipients, without those of free mail, which no recipient owns."""
     addresses = (*reading.envelope.recipients, *map(str, reading.message.recipients))[:MAX_RECIPIENTS]
     domains = (normal_domain(address.strip("<> ").rpartition("@")[2]) for address in addresses)

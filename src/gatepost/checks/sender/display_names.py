@@ -8,19 +8,10 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from gatepost.checks.known_names import Brand, Mention, find_brands, is_freemail, is_tenant, is_under, owns, words_of
+from gatepost import kinds
+from gatepost.checks.known_names import Brand, Mention, find_brands, is_freemail, is_tenant, is_under, list_words, owns
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    SENDER_BRAND_IMPERSONATION,
-    SENDER_DECORATED_NAME,
-    SENDER_DISGUISED_NAME,
-    SENDER_DISPLAY_NAME_DOMAIN,
-    SENDER_DISPLAY_NAME_SPOOF,
-    SENDER_INVISIBLE_CHARACTERS,
-    SENDER_MIXED_SCRIPT_NAME,
-    SENDER_PROTECTED_PERSON,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import (
     Address,
     addresses_in,
@@ -35,10 +26,10 @@ from gatepost.names import (
 from gatepost.strengths import coefficients
 
 MAX_NAME = 200
-_ADDRESS_BY_SERVICE, _ADDRESS_LINKED = coefficients(SENDER_DISPLAY_NAME_SPOOF, "service", "linked")
+_ADDRESS_BY_SERVICE, _ADDRESS_LINKED = coefficients(kinds.SENDER_DISPLAY_NAME_SPOOF, "service", "linked")
 
 
-@check(SENDER_DISPLAY_NAME_SPOOF)
+@check(kinds.SENDER_DISPLAY_NAME_SPOOF)
 def display_name(reading: Reading) -> Iterator[Finding]:
     """Display names that show an address of another domain.
 
@@ -53,7 +44,7 @@ def display_name(reading: Reading) -> Iterator[Finding]:
             if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
                 strength = _ADDRESS_BY_SERVICE if is_tenant(sender.domain) or reading.is_discussion else 1.0
                 strength *= _ADDRESS_LINKED if _leads_to(shown.domain, reading) else 1.0
-                yield SENDER_DISPLAY_NAME_SPOOF.at("From", strength=strength, shown=shown, actual=sender)
+                yield kinds.SENDER_DISPLAY_NAME_SPOOF.at("From", strength=strength, shown=shown, actual=sender)
 
 
 def _leads_to(domain: str, reading: Reading) -> bool:
@@ -67,11 +58,11 @@ _SHOWN_DOMAIN = re.compile(r"(?<![\w@.-])[A-Za-z][A-Za-z0-9-]{1,40}(?:\.[A-Za-z]
 _NO_SITES = frozenset({"asp.net", "vb.net", "ado.net", "dot.net", "node.js"})
 _SHORTEST_OWNER = 3
 _DOMAIN_BY_SERVICE, _DOMAIN_LINKED, _DOMAIN_IN_MAILBOX, _DOMAIN_OPENLY = coefficients(
-    SENDER_DISPLAY_NAME_DOMAIN, "service", "linked", "mailbox", "unsubscribe"
+    kinds.SENDER_DISPLAY_NAME_DOMAIN, "service", "linked", "mailbox", "unsubscribe"
 )
 
 
-@check(SENDER_DISPLAY_NAME_DOMAIN)
+@check(kinds.SENDER_DISPLAY_NAME_DOMAIN)
 def shown_domain(reading: Reading) -> Iterator[Finding]:
     """Display names that show a domain which is not the sender's: `"Crypto.com" <support@surveys.example>`.
 
@@ -95,7 +86,7 @@ def shown_domain(reading: Reading) -> Iterator[Finding]:
         )
         strength *= _DOMAIN_IN_MAILBOX if name in sender.local.lower() else 1.0
         strength *= _DOMAIN_OPENLY if "list-unsubscribe" in reading.fields else 1.0
-        yield SENDER_DISPLAY_NAME_DOMAIN.at("From", strength=round(strength, 2), shown=domain, actual=sender)
+        yield kinds.SENDER_DISPLAY_NAME_DOMAIN.at("From", strength=round(strength, 2), shown=domain, actual=sender)
 
 
 def _is_named_after(domain: str, name: str) -> bool:
@@ -112,7 +103,7 @@ _SHORTEST_MIXED_NAME = 4
 _NAME_WORD = re.compile(r"[^\W\d_]+")
 
 
-@check(SENDER_INVISIBLE_CHARACTERS, SENDER_DECORATED_NAME, SENDER_MIXED_SCRIPT_NAME)
+@check(kinds.SENDER_INVISIBLE_CHARACTERS, kinds.SENDER_DECORATED_NAME, kinds.SENDER_MIXED_SCRIPT_NAME)
 def decorated_name(reading: Reading) -> Iterator[Finding]:
     """Names dressed up to be seen, or to be read by people only.
 
@@ -127,14 +118,14 @@ def decorated_name(reading: Reading) -> Iterator[Finding]:
         name = sender.name[:MAX_NAME]
         if name.isascii():
             if _FRAMED_NAME.fullmatch(name) and (name[0] != name[-1] or "_" in name):
-                yield SENDER_DECORATED_NAME.at("From", name=name)
+                yield kinds.SENDER_DECORATED_NAME.at("From", name=name)
             return
         if _INVISIBLE_BETWEEN_LETTERS.search(name) or _MATHEMATICAL_LETTERS.search(name):
-            yield SENDER_INVISIBLE_CHARACTERS.at("From", name=ascii(name))
+            yield kinds.SENDER_INVISIBLE_CHARACTERS.at("From", name=ascii(name))
         elif any(unicodedata.category(char) in ("So", "Sm") and char not in _LETTERLIKE for char in name):
-            yield SENDER_DECORATED_NAME.at("From", name=name)
+            yield kinds.SENDER_DECORATED_NAME.at("From", name=name)
         if is_mixed_script(name) and (word := _find_mixed_word(name)):
-            yield SENDER_MIXED_SCRIPT_NAME.at("From", name=ascii(name), word=ascii(word))
+            yield kinds.SENDER_MIXED_SCRIPT_NAME.at("From", name=ascii(name), word=ascii(word))
 
 
 def _find_mixed_word(name: str) -> str:
@@ -168,11 +159,13 @@ OFFICE_WORDS = frozenset(
     "token tokens airdrop nft claims government gov".split()
 )
 _BRAND_FROM_WORD, _BRAND_FEW_WORDS, _BRAND_MANY_WORDS, _BRAND_NO_NAME, _BRAND_BY_SERVICE, _BRAND_OWN_LINKS = (
-    coefficients(SENDER_BRAND_IMPERSONATION, "from_word", "few_words", "many_words", "no_name", "service", "own_links")
+    coefficients(
+        kinds.SENDER_BRAND_IMPERSONATION, "from_word", "few_words", "many_words", "no_name", "service", "own_links"
+    )
 )
 
 
-@check(SENDER_BRAND_IMPERSONATION, SENDER_DISGUISED_NAME)
+@check(kinds.SENDER_BRAND_IMPERSONATION, kinds.SENDER_DISGUISED_NAME)
 def brand_name(reading: Reading) -> Iterator[Finding]:
     """Senders who use the name of a well-known company or office and write from somewhere else.
 
@@ -190,9 +183,11 @@ def brand_name(reading: Reading) -> Iterator[Finding]:
             if _is_brands_own(mention.brand, domain) or _says_on_behalf(shown):
                 continue
             if mention.disguised:
-                yield SENDER_DISGUISED_NAME.at("From", shown=ascii(shown), company=mention.brand.name, domain=domain)
+                yield kinds.SENDER_DISGUISED_NAME.at(
+                    "From", shown=ascii(shown), company=mention.brand.name, domain=domain
+                )
             if strength := _measure_mention(mention) * _measure_brand_doubt(mention.brand, domain, shown, reading):
-                yield SENDER_BRAND_IMPERSONATION.at(
+                yield kinds.SENDER_BRAND_IMPERSONATION.at(
                     "From", strength=strength, shown=shown or sender.local, company=mention.brand.name, domain=domain
                 )
 
@@ -231,7 +226,7 @@ def _measure_mention(mention: Mention) -> float:
     return _BRAND_FEW_WORDS if len(beside) <= 2 else _BRAND_MANY_WORDS
 
 
-@check(SENDER_PROTECTED_PERSON, needs={"protected"})
+@check(kinds.SENDER_PROTECTED_PERSON, needs={"protected"})
 def protected_person(reading: Reading) -> Iterator[Finding]:
     """Outsiders who use the name of a person whom the operator protects.
 
@@ -245,12 +240,12 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
         name = _sort_words(sender.name)
         bearers = [person for person in people if name and _sort_words(person.name) == name]
         if bearers and not _is_insider(sender, bearers, reading):
-            yield SENDER_PROTECTED_PERSON.at("From", person=bearers[0].name, known_as=bearers[0], actual=sender)
+            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearers[0].name, known_as=bearers[0], actual=sender)
 
 
 def _sort_words(name: str) -> tuple[str, ...]:
     """Return the words of a name, sorted: "Director, Ann" is "Ann Director"."""
-    return tuple(sorted(words_of(skeleton(name))))
+    return tuple(sorted(list_words(skeleton(name))))
 
 
 def _is_insider(sender: Address, bearers: list[Address], reading: Reading) -> bool:

@@ -3,17 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_tenant
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    ENVELOPE_MALFORMED_RECIPIENT,
-    ENVELOPE_MALFORMED_SENDER,
-    SENDER_ENVELOPE_FREEMAIL,
-    SENDER_ENVELOPE_SCRIPT,
-    SENDER_NULL_SENDER,
-    SENDER_RETURN_PATH_MISMATCH,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import normal_domain, org_domain
 
 # Addresses that are made for bounces: VERP, SRS and BATV have = or + in them, the others say so.
@@ -63,7 +56,12 @@ def is_report(reading: Reading) -> bool:
     return any(part.content_type in _STATUS_TYPES for part in reading.message.parts)
 
 
-@check(SENDER_ENVELOPE_FREEMAIL, SENDER_ENVELOPE_SCRIPT, SENDER_NULL_SENDER, SENDER_RETURN_PATH_MISMATCH)
+@check(
+    kinds.SENDER_ENVELOPE_FREEMAIL,
+    kinds.SENDER_ENVELOPE_SCRIPT,
+    kinds.SENDER_NULL_SENDER,
+    kinds.SENDER_RETURN_PATH_MISMATCH,
+)
 def envelope(reading: Reading) -> Iterator[Finding]:
     """Envelope senders that have nothing to do with From, or are missing (RFC 5321 section 3.6.3 and 4.5.5).
 
@@ -78,7 +76,7 @@ def envelope(reading: Reading) -> Iterator[Finding]:
         yield from _compare_with_from(reading)
     # Without the border MTA's word the envelope is simply not known.
     elif reading.envelope.remote_address and reading.sites and not _may_be_report(reading):
-        yield SENDER_NULL_SENDER.at("envelope", subject=reading.message.subject)
+        yield kinds.SENDER_NULL_SENDER.at("envelope", subject=reading.message.subject)
 
 
 def _compare_with_from(reading: Reading) -> Iterator[Finding]:
@@ -92,12 +90,12 @@ def _compare_with_from(reading: Reading) -> Iterator[Finding]:
     if is_tenant(envelope) or any(name in reading.fields for name in _LIST_FIELDS):
         return
     if local in _SERVER_ACCOUNTS:
-        kind = SENDER_ENVELOPE_SCRIPT
+        kind = kinds.SENDER_ENVELOPE_SCRIPT
     else:
         kind = (
-            SENDER_ENVELOPE_FREEMAIL
+            kinds.SENDER_ENVELOPE_FREEMAIL
             if is_freemail(envelope) and not is_freemail(shown)
-            else SENDER_RETURN_PATH_MISMATCH
+            else kinds.SENDER_RETURN_PATH_MISMATCH
         )
     yield kind.at("envelope", envelope=reading.envelope.sender, sender=senders[0])
 
@@ -124,7 +122,7 @@ MAX_ADDRESS = 254
 MAX_LOOKED_AT = 100
 
 
-@check(ENVELOPE_MALFORMED_SENDER, ENVELOPE_MALFORMED_RECIPIENT)
+@check(kinds.ENVELOPE_MALFORMED_SENDER, kinds.ENVELOPE_MALFORMED_RECIPIENT)
 def malformed_envelope(reading: Reading) -> Iterator[Finding]:
     """Envelope addresses that are none (RFC 5321 section 4.1.2): `plain`, `a b@example.org`, 300 letters before the @.
 
@@ -135,11 +133,11 @@ def malformed_envelope(reading: Reading) -> Iterator[Finding]:
     # The empty sender is that of reports, and `postmaster` needs no domain (section 4.1.1.3).
     sender = reading.envelope.sender.strip("<> ")
     if sender.lower() not in _EMPTY_SENDERS and _is_malformed(sender):
-        yield ENVELOPE_MALFORMED_SENDER.at("envelope", sender=sender[:MAX_ADDRESS])
+        yield kinds.ENVELOPE_MALFORMED_SENDER.at("envelope", sender=sender[:MAX_ADDRESS])
     for recipient in reading.envelope.recipients[:MAX_LOOKED_AT]:
         address = recipient.strip("<> ")
         if address.lower() != "postmaster" and _is_malformed(address):
-            yield ENVELOPE_MALFORMED_RECIPIENT.at("envelope", recipient=address[:MAX_ADDRESS])
+            yield kinds.ENVELOPE_MALFORMED_RECIPIENT.at("envelope", recipient=address[:MAX_ADDRESS])
             return
 
 

@@ -9,40 +9,20 @@ operator lets it mean.
 
 from collections.abc import Iterator, Mapping
 
+from gatepost import kinds
 from gatepost.auth.results import Authentication
 from gatepost.checks.known_names import is_freemail, is_under
 from gatepost.checks.links.hosts import find_link_away, find_new_hosts
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    REPUTATION_ALLOWED_HOST,
-    REPUTATION_DYNAMIC_HOST,
-    REPUTATION_LISTED_ADDRESS,
-    REPUTATION_LISTED_FILE,
-    REPUTATION_LISTED_HOST,
-    REPUTATION_LISTED_LINK,
-    REPUTATION_LISTED_SENDER,
-    REPUTATION_MALWARE_LINK,
-    REPUTATION_NEW_LINK,
-    REPUTATION_NEW_SENDER,
-    REPUTATION_NO_ANSWER,
-    REPUTATION_PHISHING_LINK,
-    REPUTATION_PHISHING_SENDER,
-    SENDER_BROKEN_HABIT,
-    SENDER_FIRST_CONTACT,
-    SENDER_NEW_REPLY_TO,
-    SENDER_STRANGER_ASKS,
-    URL_NEW_HOST_ASKS,
-    Finding,
-    Kind,
-)
+from gatepost.kinds import Finding, Kind
 from gatepost.names import normal_domain, org_domain
 from gatepost.questions import Listing
 from gatepost.sender_history import Standing
 from gatepost.strengths import coefficients
 
 
-@check(SENDER_FIRST_CONTACT, needs={"remembered"})
+@check(kinds.SENDER_FIRST_CONTACT, needs={"remembered"})
 def first_contact(reading: Reading) -> Iterator[Finding]:
     """Senders from whom the tenant never had mail before today.
 
@@ -52,7 +32,7 @@ def first_contact(reading: Reading) -> Iterator[Finding]:
     discussion lists.
     """
     if is_first_contact(reading):
-        yield SENDER_FIRST_CONTACT.at("From", sender=reading.message.senders[0])
+        yield kinds.SENDER_FIRST_CONTACT.at("From", sender=reading.message.senders[0])
 
 
 def is_first_contact(reading: Reading) -> bool:
@@ -74,11 +54,13 @@ def _is_first_contact(reading: Reading) -> bool:
 _ASKING_LETTER = 3_000
 _MONEY_THEMES = ("payment", "errand", "gift")
 _SECRET_THEMES = ("credential", "limitation", "mailbox", "document", "salary")
-(_PER_MONEY_PHRASE,) = coefficients(SENDER_STRANGER_ASKS, "per_phrase")
-(_PER_SECRET_PHRASE,) = coefficients(URL_NEW_HOST_ASKS, "per_phrase")
+(_PER_MONEY_PHRASE,) = coefficients(kinds.SENDER_STRANGER_ASKS, "per_phrase")
+(_PER_SECRET_PHRASE,) = coefficients(kinds.URL_NEW_HOST_ASKS, "per_phrase")
 
 
-@check(SENDER_STRANGER_ASKS, URL_NEW_HOST_ASKS, needs={"remembered"}, themes={*_MONEY_THEMES, *_SECRET_THEMES})
+@check(
+    kinds.SENDER_STRANGER_ASKS, kinds.URL_NEW_HOST_ASKS, needs={"remembered"}, themes={*_MONEY_THEMES, *_SECRET_THEMES}
+)
 def stranger_asks(reading: Reading) -> Iterator[Finding]:
     """Strangers who ask at once for money or a secret.
 
@@ -93,22 +75,24 @@ def stranger_asks(reading: Reading) -> Iterator[Finding]:
         return
     money = phrases.of(*_MONEY_THEMES)
     if money and is_first_contact(reading):
-        yield SENDER_STRANGER_ASKS.at("text", strength=min(1.0, _PER_MONEY_PHRASE * len(money)), words=quote(money))
+        yield kinds.SENDER_STRANGER_ASKS.at(
+            "text", strength=min(1.0, _PER_MONEY_PHRASE * len(money)), words=quote(money)
+        )
     secrets = phrases.of(*_SECRET_THEMES)
     away = find_link_away(reading) if secrets and find_new_hosts(reading) else None
     if away and org_domain(away.link.host) in find_new_hosts(reading):
         strength = round(min(1.0, _PER_SECRET_PHRASE * len(secrets)) * away.distance, 2)
-        yield URL_NEW_HOST_ASKS.at(away.link.where, strength=strength, about=away.link.url, words=quote(secrets))
+        yield kinds.URL_NEW_HOST_ASKS.at(away.link.where, strength=strength, about=away.link.url, words=quote(secrets))
 
 
 HABIT_DAYS = 5
 HABIT_AGE = 14
 # One day without proof among so many with it does not end a habit.
 HABIT_RATIO = 10
-(_HABIT_VIA_LIST,) = coefficients(SENDER_BROKEN_HABIT, "via_list")
+(_HABIT_VIA_LIST,) = coefficients(kinds.SENDER_BROKEN_HABIT, "via_list")
 
 
-@check(SENDER_BROKEN_HABIT, SENDER_NEW_REPLY_TO, needs={"remembered"})
+@check(kinds.SENDER_BROKEN_HABIT, kinds.SENDER_NEW_REPLY_TO, needs={"remembered"})
 def broken_habit(reading: Reading) -> Iterator[Finding]:
     """Senders who do not behave as they always did.
 
@@ -128,11 +112,11 @@ def broken_habit(reading: Reading) -> Iterator[Finding]:
     if _always_authenticated(met.domain) and _is_unauthenticated(reading.authentication):
         via_list = reading.is_discussion or "list-id" in reading.fields
         strength = _HABIT_VIA_LIST if via_list else 1.0
-        yield SENDER_BROKEN_HABIT.at(
+        yield kinds.SENDER_BROKEN_HABIT.at(
             "From", strength=strength, sender=sender, proven_days=proven.days, since_days=proven.age
         )
     if met.redirection and not met.redirection.days and _is_long_known(met.address) and not reading.is_discussion:
-        yield SENDER_NEW_REPLY_TO.at("Reply-To", answers=reading.message.reply_to[0], sender=sender)
+        yield kinds.SENDER_NEW_REPLY_TO.at("Reply-To", answers=reading.message.reply_to[0], sender=sender)
 
 
 def _always_authenticated(standing: Standing) -> bool:
@@ -153,26 +137,26 @@ def _is_unauthenticated(seen: Authentication) -> bool:
 
 
 _KINDS: Mapping[tuple[str, str], Kind] = {
-    ("host", "listed"): REPUTATION_LISTED_HOST,
-    ("host", "dynamic"): REPUTATION_DYNAMIC_HOST,
-    ("host", "allowed"): REPUTATION_ALLOWED_HOST,
-    ("link", "listed"): REPUTATION_LISTED_LINK,
-    ("link", "phishing"): REPUTATION_PHISHING_LINK,
-    ("link", "malware"): REPUTATION_MALWARE_LINK,
-    ("link", "new"): REPUTATION_NEW_LINK,
-    ("sender", "listed"): REPUTATION_LISTED_SENDER,
-    ("sender", "phishing"): REPUTATION_PHISHING_SENDER,
-    ("sender", "malware"): REPUTATION_PHISHING_SENDER,
-    ("sender", "new"): REPUTATION_NEW_SENDER,
-    ("address", "listed"): REPUTATION_LISTED_ADDRESS,
-    ("file", "listed"): REPUTATION_LISTED_FILE,
-    ("file", "malware"): REPUTATION_LISTED_FILE,
+    ("host", "listed"): kinds.REPUTATION_LISTED_HOST,
+    ("host", "dynamic"): kinds.REPUTATION_DYNAMIC_HOST,
+    ("host", "allowed"): kinds.REPUTATION_ALLOWED_HOST,
+    ("link", "listed"): kinds.REPUTATION_LISTED_LINK,
+    ("link", "phishing"): kinds.REPUTATION_PHISHING_LINK,
+    ("link", "malware"): kinds.REPUTATION_MALWARE_LINK,
+    ("link", "new"): kinds.REPUTATION_NEW_LINK,
+    ("sender", "listed"): kinds.REPUTATION_LISTED_SENDER,
+    ("sender", "phishing"): kinds.REPUTATION_PHISHING_SENDER,
+    ("sender", "malware"): kinds.REPUTATION_PHISHING_SENDER,
+    ("sender", "new"): kinds.REPUTATION_NEW_SENDER,
+    ("address", "listed"): kinds.REPUTATION_LISTED_ADDRESS,
+    ("file", "listed"): kinds.REPUTATION_LISTED_FILE,
+    ("file", "malware"): kinds.REPUTATION_LISTED_FILE,
 }
-_AGAINST_HOST = frozenset({REPUTATION_LISTED_HOST.id, REPUTATION_DYNAMIC_HOST.id})
+_AGAINST_HOST = frozenset({kinds.REPUTATION_LISTED_HOST.id, kinds.REPUTATION_DYNAMIC_HOST.id})
 _WHERE = {"host": "sending host", "sender": "sender", "address": "address", "link": "link", "file": "file"}
 
 
-@check(REPUTATION_NO_ANSWER, *dict.fromkeys(_KINDS.values()), needs={"reputation"})
+@check(kinds.REPUTATION_NO_ANSWER, *dict.fromkeys(_KINDS.values()), needs={"reputation"})
 def reputation(reading: Reading) -> Iterator[Finding]:
     """What the operator's reputation zones list.
 
@@ -182,7 +166,7 @@ def reputation(reading: Reading) -> Iterator[Finding]:
     """
     said = reading.reputation
     for zone, reason in said.silent:
-        yield REPUTATION_NO_ANSWER.at("DNS", zone=zone, reason=reason)
+        yield kinds.REPUTATION_NO_ANSWER.at("DNS", zone=zone, reason=reason)
     allowed = reading.protected.host_trusted or any(listing.means == "allowed" for listing in said.listings)
     for listing in said.listings:
         kind = _KINDS.get((listing.subject, listing.means))

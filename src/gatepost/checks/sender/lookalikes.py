@@ -6,10 +6,11 @@ from functools import lru_cache
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.checks.known_names import BY_LABEL, NEARBY, is_genuine, is_tenant, is_under
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
-from gatepost.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGRAPH, URL_LOOKALIKE_DOMAIN, Finding
+from gatepost.kinds import Finding
 from gatepost.names import is_ip, is_mixed_script, normal_domain, org_domain, skeleton, unicode_domain
 from gatepost.strengths import coefficients
 
@@ -89,7 +90,7 @@ def _index_known() -> _Names:
 _KNOWN = _index_known()
 
 
-@check(SENDER_LOOKALIKE_DOMAIN, URL_LOOKALIKE_DOMAIN)
+@check(kinds.SENDER_LOOKALIKE_DOMAIN, kinds.URL_LOOKALIKE_DOMAIN)
 def lookalike(reading: Reading) -> Iterator[Finding]:
     """Domains that look like, or contain, a domain that people trust.
 
@@ -101,14 +102,16 @@ def lookalike(reading: Reading) -> Iterator[Finding]:
     for sender in reading.message.senders:
         domain = normal_domain(sender.domain)
         if seen := _find_imitation(domain, trusted):
-            yield SENDER_LOOKALIKE_DOMAIN.at(
+            yield kinds.SENDER_LOOKALIKE_DOMAIN.at(
                 "From", strength=seen.strength, domain=domain, imitates=seen.of, trick=seen.trick
             )
     share = measure_mention(reading)
     for host, link in reading.sites.items():
         if seen := _find_imitation(host, trusted):
             facts = {"host": host, "imitates": seen.of, "trick": seen.trick}
-            yield URL_LOOKALIKE_DOMAIN.at(link.where, strength=round(share * seen.strength, 2), about=link.url, **facts)
+            yield kinds.URL_LOOKALIKE_DOMAIN.at(
+                link.where, strength=round(share * seen.strength, 2), about=link.url, **facts
+            )
 
 
 def _find_imitation(host: str, trusted: frozenset[str]) -> Imitation | None:
@@ -133,16 +136,16 @@ def _find_trusted_imitation(host: str, trusted: frozenset[str]) -> Imitation | N
 
 @lru_cache(64)
 def _index_trusted(trusted: frozenset[str]) -> _Names:
-    labels = {_registered_label(domain): domain for domain in trusted}
+    labels = {_find_registered_label(domain): domain for domain in trusted}
     return _index_labels(labels, frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE))
 
 
-def _registered_label(domain: str) -> str:
+def _find_registered_label(domain: str) -> str:
     return org_domain(domain).partition(".")[0]
 
 
 def _compare(host: str, names: _Names) -> Imitation | None:
-    label = _registered_label(host)
+    label = _find_registered_label(host)
     if label in NEARBY:
         return None
     if label in names.labels:
@@ -225,7 +228,7 @@ def _match_below(host: str, label: str, names: _Names) -> Imitation | None:
     return None
 
 
-@check(URL_HOMOGRAPH, SENDER_HOMOGRAPH)
+@check(kinds.URL_HOMOGRAPH, kinds.SENDER_HOMOGRAPH)
 def homograph(reading: Reading) -> Iterator[Finding]:
     """Host names written in look-alike letters.
 
@@ -235,10 +238,10 @@ def homograph(reading: Reading) -> Iterator[Finding]:
     """
     for host, link in {link.host: link for link in reading.links if "xn--" in link.host}.items():
         if imitated := _find_latin_lookalike(host):
-            yield URL_HOMOGRAPH.at(link.where, about=link.url, shown=unicode_domain(host), imitates=imitated)
+            yield kinds.URL_HOMOGRAPH.at(link.where, about=link.url, shown=unicode_domain(host), imitates=imitated)
     for sender in reading.message.senders:
         if imitated := _find_latin_lookalike(sender.domain):
-            yield SENDER_HOMOGRAPH.at("From", shown=unicode_domain(sender.domain), imitates=imitated)
+            yield kinds.SENDER_HOMOGRAPH.at("From", shown=unicode_domain(sender.domain), imitates=imitated)
 
 
 def _find_latin_lookalike(host: str) -> str:

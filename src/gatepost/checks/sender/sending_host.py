@@ -10,27 +10,11 @@ from importlib.resources import files
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.checks.known_names import ending_exists, is_under
 from gatepost.checks.sender.envelope import is_report
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    HELO_BARE_IP,
-    HELO_DYNAMIC_NAME,
-    HELO_FREEMAIL,
-    HELO_LOCAL_NAME,
-    HELO_NO_DOT,
-    HELO_OWN_DOMAIN,
-    HELO_UNKNOWN_ENDING,
-    HOST_DYNAMIC_NAME,
-    HOST_FALSE_NAME,
-    HOST_NO_NAME,
-    HOST_RECORDED_FALSE_NAME,
-    HOST_RECORDED_HELO,
-    HOST_RECORDED_LINE,
-    HOST_RECORDED_NO_NAME,
-    SENDER_PROVIDER_ABSENT,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
@@ -54,20 +38,20 @@ INTERNAL_ENDINGS = frozenset("local localdomain lan internal intranet corp home 
 # For documentation (RFC 2606 section 2): no host has such a name, so none can be suspected.
 DOCUMENTED = "example"
 (_REPORT,) = coefficients("helo", "report")
-(_HOME_LINE_NAME,) = coefficients(HELO_DYNAMIC_NAME, "home_line")
+(_HOME_LINE_NAME,) = coefficients(kinds.HELO_DYNAMIC_NAME, "home_line")
 
 
 @check(
-    HELO_BARE_IP,
-    HELO_NO_DOT,
-    HELO_FREEMAIL,
-    HELO_UNKNOWN_ENDING,
-    HELO_DYNAMIC_NAME,
-    HELO_OWN_DOMAIN,
-    HELO_LOCAL_NAME,
-    HOST_NO_NAME,
-    HOST_FALSE_NAME,
-    HOST_DYNAMIC_NAME,
+    kinds.HELO_BARE_IP,
+    kinds.HELO_NO_DOT,
+    kinds.HELO_FREEMAIL,
+    kinds.HELO_UNKNOWN_ENDING,
+    kinds.HELO_DYNAMIC_NAME,
+    kinds.HELO_OWN_DOMAIN,
+    kinds.HELO_LOCAL_NAME,
+    kinds.HOST_NO_NAME,
+    kinds.HOST_FALSE_NAME,
+    kinds.HOST_DYNAMIC_NAME,
 )
 def host_names(reading: Reading) -> Iterator[Finding]:
     """The names of the sending host: the one that it gives itself (HELO, RFC 5321 section 4.1.1.1) and its name in DNS
@@ -94,25 +78,25 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
     ending = helo.rpartition(".")[2]
     strength = _REPORT if is_report(reading) else 1.0
     if helo == ending:
-        yield HELO_NO_DOT.at("HELO", strength=strength, helo=helo, host=host)
+        yield kinds.HELO_NO_DOT.at("HELO", strength=strength, helo=helo, host=host)
     elif is_ip(helo):
-        yield HELO_BARE_IP.at("HELO", strength=strength, helo=helo, host=host)
+        yield kinds.HELO_BARE_IP.at("HELO", strength=strength, helo=helo, host=host)
     elif ending in INTERNAL_ENDINGS:
-        yield HELO_LOCAL_NAME.at("HELO", strength=strength, helo=helo, host=host)
+        yield kinds.HELO_LOCAL_NAME.at("HELO", strength=strength, helo=helo, host=host)
     elif ending == DOCUMENTED:
         return
     elif helo in _BIG:
         # Their servers have names of their own below the domain.
-        yield HELO_FREEMAIL.at("HELO", helo=helo, host=host)
+        yield kinds.HELO_FREEMAIL.at("HELO", helo=helo, host=host)
     elif not ending_exists(helo):
-        yield HELO_UNKNOWN_ENDING.at("HELO", helo=helo, host=host)
+        yield kinds.HELO_UNKNOWN_ENDING.at("HELO", helo=helo, host=host)
     elif carries_address(helo, host):
         if not is_mail_server(helo):
-            yield HELO_DYNAMIC_NAME.at("HELO", strength=strength, helo=helo, host=host)
+            yield kinds.HELO_DYNAMIC_NAME.at("HELO", strength=strength, helo=helo, host=host)
     elif is_home_line(helo):
-        yield HELO_DYNAMIC_NAME.at("HELO", strength=_HOME_LINE_NAME, helo=helo, host=host)
+        yield kinds.HELO_DYNAMIC_NAME.at("HELO", strength=_HOME_LINE_NAME, helo=helo, host=host)
     elif _is_recipients(helo, reading):
-        yield HELO_OWN_DOMAIN.at("HELO", helo=helo, host=host)
+        yield kinds.HELO_OWN_DOMAIN.at("HELO", helo=helo, host=host)
 
 
 def is_home_line(name: str) -> bool:
@@ -157,11 +141,11 @@ def _check_reverse_name(reading: Reading) -> Iterator[Finding]:
     if not seen.host or seen.host_source != "border":
         return
     if seen.iprev.result == "permerror":
-        yield HOST_NO_NAME.at("DNS", host=seen.host)
+        yield kinds.HOST_NO_NAME.at("DNS", host=seen.host)
     elif seen.iprev.result == "fail":
-        yield HOST_FALSE_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
+        yield kinds.HOST_FALSE_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
     elif seen.iprev.result == "pass" and carries_address(seen.iprev.name, seen.host):
-        yield HOST_DYNAMIC_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
+        yield kinds.HOST_DYNAMIC_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
 
 
 def _is_recipients(helo: str, reading: Reading) -> bool:
@@ -188,7 +172,7 @@ def _load_providers() -> dict[str, tuple[str, ...]]:
 _PROVIDER_HOSTS = _load_providers()
 
 
-@check(SENDER_PROVIDER_ABSENT)
+@check(kinds.SENDER_PROVIDER_ABSENT)
 def provider_absent(reading: Reading) -> Iterator[Finding]:
     """Mail of a large provider's customer that never was on a host of that provider.
 
@@ -209,12 +193,12 @@ def provider_absent(reading: Reading) -> Iterator[Finding]:
         return
     if any(org_domain(each.domain) in hosts and each.result != "fail" for each in reading.authentication.dkim):
         return
-    yield SENDER_PROVIDER_ABSENT.at("Received", sender=message.senders[0], hosts=", ".join(hosts[:3]))
+    yield kinds.SENDER_PROVIDER_ABSENT.at("Received", sender=message.senders[0], hosts=", ".join(hosts[:3]))
 
 
 MAX_HOPS = 8
-(_AT_BORDER,) = coefficients(HOST_RECORDED_LINE, "border")
-(_NAMED,) = coefficients(HOST_RECORDED_HELO, "named")
+(_AT_BORDER,) = coefficients(kinds.HOST_RECORDED_LINE, "border")
+(_NAMED,) = coefficients(kinds.HOST_RECORDED_HELO, "named")
 
 _FROM = re.compile(r"from ([^\s()]{1,255})(?: \(([^)]{0,300}))?")
 _ADDRESS = re.compile(r"[\[(@ ](\d{1,3}(?:\.\d{1,3}){3})[\])]")
@@ -300,7 +284,7 @@ def _read_hop(text: str) -> Hop:
     return Hop(helo, named, unnamed, address, by, owner, inside, text)
 
 
-@check(HOST_RECORDED_LINE, HOST_RECORDED_HELO, HOST_RECORDED_NO_NAME, HOST_RECORDED_FALSE_NAME)
+@check(kinds.HOST_RECORDED_LINE, kinds.HOST_RECORDED_HELO, kinds.HOST_RECORDED_NO_NAME, kinds.HOST_RECORDED_FALSE_NAME)
 def received_host(reading: Reading) -> Iterator[Finding]:
     """Mail that the recipient's own side took from a home line, as its Received fields say (RFC 5321 section 4.4).
 
@@ -319,17 +303,19 @@ def received_host(reading: Reading) -> Iterator[Finding]:
     is_line = _is_line(hop)
     if not at_border and _is_odd_helo(hop.helo):
         strength = 1.0 if is_line or not hop.name else _NAMED
-        yield HOST_RECORDED_HELO.at("Received", strength=strength, helo=hop.helo, host=hop.address, server=hop.server)
+        yield kinds.HOST_RECORDED_HELO.at(
+            "Received", strength=strength, helo=hop.helo, host=hop.address, server=hop.server
+        )
     if at_border and reading.authentication.iprev.result in ("pass", "fail"):
         return
     if is_line:
         strength = _AT_BORDER if at_border else 1.0
         name = hop.name or hop.helo
-        yield HOST_RECORDED_LINE.at("Received", strength=strength, name=name, host=hop.address, server=hop.server)
+        yield kinds.HOST_RECORDED_LINE.at("Received", strength=strength, name=name, host=hop.address, server=hop.server)
     elif hop.has_no_name and not reading.is_signed_by_sender:
-        yield HOST_RECORDED_NO_NAME.at("Received", host=hop.address, server=hop.server)
+        yield kinds.HOST_RECORDED_NO_NAME.at("Received", host=hop.address, server=hop.server)
     if _FORGED in hop.text:
-        yield HOST_RECORDED_FALSE_NAME.at("Received", name=hop.name, host=hop.address, server=hop.server)
+        yield kinds.HOST_RECORDED_FALSE_NAME.at("Received", name=hop.name, host=hop.address, server=hop.server)
 
 
 def is_from_stranger(hop: Hop, reading: Reading) -> bool:

@@ -4,17 +4,10 @@ import re
 from collections.abc import Iterator
 from string import ascii_lowercase, digits
 
+from gatepost import kinds
 from gatepost.checks.phrases import MAX_TEXTS, WARES, find_phrases, quote
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    TEXT_BARE_LINK,
-    TEXT_DISGUISED_WORDS,
-    TEXT_IMAGE_ONLY,
-    TEXT_MIXED_SCRIPT_WORDS,
-    TEXT_PICTURE_FIRST,
-    TEXT_WORD_SALAD,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import skeleton
 from gatepost.strengths import coefficients
 
@@ -22,11 +15,11 @@ MAX_MIXED = 8_000
 MAX_SPELLED = 2_500
 _LEAST_MIXED_WORDS = 3
 _SHORTEST_MIXED_WORD = 5
-(_PER_MIXED_WORD,) = coefficients(TEXT_MIXED_SCRIPT_WORDS, "per_word")
-(_PER_DISGUISED_WORD,) = coefficients(TEXT_DISGUISED_WORDS, "per_word")
+(_PER_MIXED_WORD,) = coefficients(kinds.TEXT_MIXED_SCRIPT_WORDS, "per_word")
+(_PER_DISGUISED_WORD,) = coefficients(kinds.TEXT_DISGUISED_WORDS, "per_word")
 
 
-def _sorts(sorts: dict[str, str]) -> bytes:
+def _make_sort_table(sorts: dict[str, str]) -> bytes:
     """Return a table that turns each byte into its sort, a space for those that have none."""
     table = bytearray(b" " * 256)
     for sort, characters in sorts.items():
@@ -43,8 +36,8 @@ _LEET = re.compile(r"(?<![\w@./:=&?%#$!|-])[a-z]{1,12}[0-9@!$|][a-z0-9@!$|]{0,12
 _SPACED = re.compile(r"(?<![\w.])(?:[a-z0-9][ .\-_*~]{1,2}){4,14}[a-z0-9](?!\w)")
 # A text with every character replaced by its sort is searched many times faster than by the expressions above: `a` for
 # a letter, `m` for a mark, `g` for a gap.
-_LETTERS_AND_MARKS = _sorts({"a": ascii_lowercase, "m": digits + "@!$|"})
-_LETTERS_AND_GAPS = _sorts({"a": ascii_lowercase + digits, "g": " .-_*~"})
+_LETTERS_AND_MARKS = _make_sort_table({"a": ascii_lowercase, "m": digits + "@!$|"})
+_LETTERS_AND_GAPS = _make_sort_table({"a": ascii_lowercase + digits, "g": " .-_*~"})
 # Three single letters with gaps around them: what every spelled word has.
 _GAPS = re.compile(rb"gagg?agg?ag")
 _PLAIN_LETTERS = str.maketrans("0134579@!$|", "oieastgaisl")
@@ -74,7 +67,7 @@ _SMALL_WORDS = frozenset(
 )
 
 
-@check(TEXT_MIXED_SCRIPT_WORDS, TEXT_DISGUISED_WORDS, TEXT_WORD_SALAD)
+@check(kinds.TEXT_MIXED_SCRIPT_WORDS, kinds.TEXT_DISGUISED_WORDS, kinds.TEXT_WORD_SALAD)
 def filter_evasion(reading: Reading) -> Iterator[Finding]:
     """Text made unreadable for filters: look-alike letters, digits for letters, gaps between letters, and word salad.
 
@@ -95,28 +88,28 @@ def filter_evasion(reading: Reading) -> Iterator[Finding]:
 def _find_disguised(reading: Reading) -> Iterator[Finding]:
     subject = reading.message.subject
     texts = [text.visible[:MAX_MIXED] for text in reading.message.texts[:MAX_TEXTS] if not text.attached]
-    mixed = {word for text in (subject, *texts) if not text.isascii() for word in _mixed_words(text)}
+    mixed = {word for text in (subject, *texts) if not text.isascii() for word in _find_mixed_words(text)}
     if len(mixed) >= _LEAST_MIXED_WORDS or any(word in subject for word in mixed):
-        yield TEXT_MIXED_SCRIPT_WORDS.at(
+        yield kinds.TEXT_MIXED_SCRIPT_WORDS.at(
             "text", strength=min(1.0, _PER_MIXED_WORD * len(mixed)), words=ascii(quote(sorted(mixed)))
         )
-    disguised = dict.fromkeys(_spelled_words(find_phrases(reading).text[:MAX_SPELLED]))
+    disguised = dict.fromkeys(_find_spelled_words(find_phrases(reading).text[:MAX_SPELLED]))
     if disguised:
-        yield TEXT_DISGUISED_WORDS.at(
+        yield kinds.TEXT_DISGUISED_WORDS.at(
             "text", strength=min(1.0, _PER_DISGUISED_WORD * len(disguised)), words=quote(disguised)
         )
 
 
-def _mixed_words(text: str) -> Iterator[str]:
+def _find_mixed_words(text: str) -> Iterator[str]:
     if _FOREIGN.search(text):
         for word in _SEAM.findall(text):
             if len(word) >= _SHORTEST_MIXED_WORD and skeleton(word).isascii():
                 yield word
 
 
-def _spelled_words(text: str) -> Iterator[str]:
+def _find_spelled_words(text: str) -> Iterator[str]:
     characters = text.encode("ascii", "replace")
-    for word in _marked_words(text, characters.translate(_LETTERS_AND_MARKS)):
+    for word in _find_marked_words(text, characters.translate(_LETTERS_AND_MARKS)):
         if word.translate(_PLAIN_LETTERS) in _DISGUISED_BOOK:
             yield word
     gaps = characters.translate(_LETTERS_AND_GAPS)
@@ -126,7 +119,7 @@ def _spelled_words(text: str) -> Iterator[str]:
             yield match.group()
 
 
-def _marked_words(text: str, shapes: bytes) -> Iterator[str]:
+def _find_marked_words(text: str, shapes: bytes) -> Iterator[str]:
     """Yield words with a mark right after their first letters."""
     end, at = 0, shapes.find(b"am")
     while at >= 0:
@@ -143,13 +136,13 @@ def _find_salad(reading: Reading) -> Iterator[Finding]:
         if text.attached:
             continue
         for place, words in (("the end", text.visible[-MAX_TAIL:]), ("hidden text", text.hidden[:MAX_TAIL])):
-            found = _first_salad(words)
+            found = _find_first_salad(words)
             if found and _is_known_language(text.visible[:MAX_HEAD]):
-                yield TEXT_WORD_SALAD.at(text.where, place=place, words=found)
+                yield kinds.TEXT_WORD_SALAD.at(text.where, place=place, words=found)
                 return
 
 
-def _first_salad(text: str) -> str:
+def _find_first_salad(text: str) -> str:
     """Return the first run of words without small ones."""
     # One byte for each character: most texts have no run that is long enough.
     if not _has_long_run(text.encode("latin-1", "replace").translate(_BROKEN_RUNS)):
@@ -187,11 +180,11 @@ _LITTLE_TEXT = 300
 _ONE_LINE = 200
 # With written-out links, which are long.
 _MUCH_TEXT = 3_000
-(_PICTURE_WITH_TEXT,) = coefficients(TEXT_IMAGE_ONLY, "some_text")
+(_PICTURE_WITH_TEXT,) = coefficients(kinds.TEXT_IMAGE_ONLY, "some_text")
 (_CAN_UNSUBSCRIBE,) = coefficients("single-link", "unsubscribe")
 
 
-@check(TEXT_IMAGE_ONLY, TEXT_BARE_LINK, needs={"link"})
+@check(kinds.TEXT_IMAGE_ONLY, kinds.TEXT_BARE_LINK, needs={"link"})
 def image_only(reading: Reading) -> Iterator[Finding]:
     """Mail that is a picture, or a line and a link: nothing for a filter to read.
 
@@ -208,16 +201,16 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     size = max(map(_count_letters, texts), default=0)
     if size <= _LITTLE_TEXT and _has_picture(reading):
         strength = 1.0 if size <= _LITTLE_TEXT / 2 else _PICTURE_WITH_TEXT
-        yield TEXT_IMAGE_ONLY.at(
-            "text", strength=strength * _newsletter_factor(reading), letters=size, link=reading.web_links[0].host
+        yield kinds.TEXT_IMAGE_ONLY.at(
+            "text", strength=strength * _weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
     elif size <= _ONE_LINE and len(reading.sites) <= 2 and not message.headers.first("in-reply-to"):
-        yield TEXT_BARE_LINK.at(
-            "text", strength=_newsletter_factor(reading), letters=size, link=reading.web_links[0].host
+        yield kinds.TEXT_BARE_LINK.at(
+            "text", strength=_weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
 
 
-def _newsletter_factor(reading: Reading) -> float:
+def _weigh_newsletter(reading: Reading) -> float:
     """Return the factor for mail that offers to unsubscribe (RFC 2369): it is more likely a newsletter."""
     return _CAN_UNSUBSCRIBE if "list-unsubscribe" in reading.fields else 1.0
 
@@ -248,7 +241,7 @@ _NOT_SHOWN = re.compile(rb"<(style|title|script)\b[^>]{0,1000}>[^<]{0,10000}</\1
 _TAG = re.compile(rb"<[^>]{0,4000}>?|&\w{1,8};?|&#\w{1,8};?")
 
 
-@check(TEXT_PICTURE_FIRST, needs={"attachment"})
+@check(kinds.TEXT_PICTURE_FIRST, needs={"attachment"})
 def picture_first(reading: Reading) -> Iterator[Finding]:
     """Letters without a link that begin with a drawn picture: the advertisement is the picture, the text below it is
     there for filters to read.
@@ -267,5 +260,5 @@ def picture_first(reading: Reading) -> Iterator[Finding]:
             at = part.content[:MAX_BEFORE_PICTURE].lower().find(b"cid:")
             before = part.content[:at].rpartition(b"<")[0]
             if at >= 0 and len(b"".join(_TAG.sub(b"", _NOT_SHOWN.sub(b"", before)).split())) < _FEW_LETTERS_BEFORE:
-                yield TEXT_PICTURE_FIRST.at(part.path)
+                yield kinds.TEXT_PICTURE_FIRST.at(part.path)
             return

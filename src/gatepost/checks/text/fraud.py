@@ -6,25 +6,12 @@ import hashlib
 import re
 from collections.abc import Iterator
 
+from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_genuine, is_under
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    TEXT_ADVANCE_FEE,
-    TEXT_CALL_BACK,
-    TEXT_DISGUISED_NUMBER,
-    TEXT_ERRAND,
-    TEXT_EXTORTION,
-    TEXT_GIFT_CARDS,
-    TEXT_LARGE_SUM,
-    TEXT_OPENING_LETTER,
-    TEXT_PAYMENT_CHANGE,
-    TEXT_PAYROLL_CHANGE,
-    TEXT_SUDDEN_SUM,
-    TEXT_WALLET_ADDRESS,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
 
@@ -57,7 +44,7 @@ _STYLED_DIGIT = re.compile(
 _STYLED_NUMBER = 7
 _STYLED_WITHIN = 60
 _LEAST_REAL_DIGITS = 5
-_WITH_CHARGE, _WITH_CALL, _NUMBER_SITES = coefficients(TEXT_DISGUISED_NUMBER, "charge", "call", "sites")
+_WITH_CHARGE, _WITH_CALL, _NUMBER_SITES = coefficients(kinds.TEXT_DISGUISED_NUMBER, "charge", "call", "sites")
 
 
 def find_phone_number(text: str) -> str:
@@ -77,7 +64,7 @@ def find_disguised_number(text: str) -> str:
     return found.group() if found else ""
 
 
-@check(TEXT_DISGUISED_NUMBER, themes={"charge", "call"})
+@check(kinds.TEXT_DISGUISED_NUMBER, themes={"charge", "call"})
 def disguised_number(reading: Reading) -> Iterator[Finding]:
     """Telephone numbers that filters cannot read: `Call +1 (8O5) 5S5-O1OO`, with letters for digits.
 
@@ -93,7 +80,7 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
     if number:
         degree = _WITH_CHARGE if "charge" in phrases.themes else _WITH_CALL
         degree *= _NUMBER_SITES if len(reading.sites) > 1 else 1.0
-        yield TEXT_DISGUISED_NUMBER.at("text", strength=round(degree, 2), number=ascii(number))
+        yield kinds.TEXT_DISGUISED_NUMBER.at("text", strength=round(degree, 2), number=ascii(number))
 
 
 def _find_styled(reading: Reading) -> str:
@@ -114,11 +101,11 @@ _ENOUGH_FORTUNE = 4
 _MOST_FORTUNE_SITES = 4
 _THREADED = frozenset({"in-reply-to", "references"})
 _PER_FORTUNE_PHRASE, _FORTUNE_FULL_LENGTH, _PER_FORTUNE_SITE, _FORTUNE_POSTED, _LEAST_FORTUNE = coefficients(
-    TEXT_ADVANCE_FEE, "per_phrase", "full_length", "per_site", "posted", "least"
+    kinds.TEXT_ADVANCE_FEE, "per_phrase", "full_length", "per_site", "posted", "least"
 )
 
 
-@check(TEXT_ADVANCE_FEE, themes={"fortune"})
+@check(kinds.TEXT_ADVANCE_FEE, themes={"fortune"})
 def advance_fee(reading: Reading) -> Iterator[Finding]:
     """Advance fee: a fortune waits, and only your help, your data and a small fee are missing.
 
@@ -137,14 +124,14 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
     degree = _PER_FORTUNE_PHRASE * (len(words) - 2) * brevity - _PER_FORTUNE_SITE * further_sites
     degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_discussion else 1.0)
     if degree >= _LEAST_FORTUNE:
-        yield TEXT_ADVANCE_FEE.at("text", strength=round(degree, 2), words=quote(words))
+        yield kinds.TEXT_ADVANCE_FEE.at("text", strength=round(degree, 2), words=quote(words))
 
 
 MAX_WALLET_TEXT = 50_000
 _ENOUGH_THREATS = 3
 _MOST_THREAT_SITES = 3
 _PER_THREAT, _THREAT_WALLET, _PER_THREAT_SITE, _LEAST_THREAT = coefficients(
-    TEXT_EXTORTION, "per_phrase", "wallet", "per_site", "least"
+    kinds.TEXT_EXTORTION, "per_phrase", "wallet", "per_site", "least"
 )
 MAX_WALLETS_TRIED = 50
 _SHORTEST_WALLET = 23
@@ -157,7 +144,7 @@ _BECH32 = {char: value for value, char in enumerate("qpzry9x8gf2tvdw0s3jn54khce6
 _BECH32_GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 
 
-@check(TEXT_EXTORTION, TEXT_WALLET_ADDRESS)
+@check(kinds.TEXT_EXTORTION, kinds.TEXT_WALLET_ADDRESS)
 def extortion(reading: Reading) -> Iterator[Finding]:
     """Extortion: I have filmed you, pay to this wallet.
 
@@ -172,7 +159,7 @@ def extortion(reading: Reading) -> Iterator[Finding]:
     words = phrases.of("extortion")
     found = _find_wallet(reading) if words or "wallet" in phrases.text else ""
     if found:
-        yield TEXT_WALLET_ADDRESS.at("text", wallet=found)
+        yield kinds.TEXT_WALLET_ADDRESS.at("text", wallet=found)
     if len(words) < _ENOUGH_THREATS or reading.is_discussion or phrases.length > 12_000:
         return
     degree = (
@@ -181,7 +168,7 @@ def extortion(reading: Reading) -> Iterator[Finding]:
         - _PER_THREAT_SITE * min(_MOST_THREAT_SITES, len(reading.sites))
     )
     if degree >= _LEAST_THREAT:
-        yield TEXT_EXTORTION.at("text", strength=round(min(1.0, degree), 2), words=quote(words), wallet=found)
+        yield kinds.TEXT_EXTORTION.at("text", strength=round(min(1.0, degree), 2), words=quote(words), wallet=found)
 
 
 def _find_wallet(reading: Reading) -> str:
@@ -232,11 +219,11 @@ def _is_bech32(word: str) -> bool:
 _MOST_CALLS = 2
 _SHORTEST_SELLER = 4
 _PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _LEAST_CALL = coefficients(
-    TEXT_CALL_BACK, "per_charge", "per_call", "site", "seller", "least"
+    kinds.TEXT_CALL_BACK, "per_charge", "per_call", "site", "seller", "least"
 )
 
 
-@check(TEXT_CALL_BACK, themes={"charge", "alarm"})
+@check(kinds.TEXT_CALL_BACK, themes={"charge", "alarm"})
 def call_back(reading: Reading) -> Iterator[Finding]:
     """Call-back scams: a renewal that you never ordered costs $399, or somebody signed in; to stop it, call a number.
 
@@ -257,7 +244,7 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     ) - (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
     if degree >= _LEAST_CALL:
         facts = {"number": number, "words": quote((*charges, *calls))}
-        yield TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
+        yield kinds.TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
 
 
 def _list_sites(reading: Reading) -> tuple[str, ...]:
@@ -281,13 +268,13 @@ _ERRAND_NOTE = 600
 _GIFT_LETTER = 2_500
 _FEW_GIFT_SITES = 2
 _PER_PAYMENT, _PAYMENT_URGENCY, _PAYMENT_ERRAND, _PAYMENT_REPLY, _LEAST_PAYMENT = coefficients(
-    TEXT_PAYMENT_CHANGE, "per_phrase", "urgency", "errand", "reply_elsewhere", "least"
+    kinds.TEXT_PAYMENT_CHANGE, "per_phrase", "urgency", "errand", "reply_elsewhere", "least"
 )
-_PER_ERRAND, _ERRAND_REPLY = coefficients(TEXT_ERRAND, "per_phrase", "reply_elsewhere")
-_PER_GIFT, _GIFT_ERRAND = coefficients(TEXT_GIFT_CARDS, "per_phrase", "per_errand")
+_PER_ERRAND, _ERRAND_REPLY = coefficients(kinds.TEXT_ERRAND, "per_phrase", "reply_elsewhere")
+_PER_GIFT, _GIFT_ERRAND = coefficients(kinds.TEXT_GIFT_CARDS, "per_phrase", "per_errand")
 
 
-@check(TEXT_PAYMENT_CHANGE, TEXT_ERRAND, TEXT_GIFT_CARDS, themes={"payment", "errand", "gift"})
+@check(kinds.TEXT_PAYMENT_CHANGE, kinds.TEXT_ERRAND, kinds.TEXT_GIFT_CARDS, themes={"payment", "errand", "gift"})
 def payment_requests(reading: Reading) -> Iterator[Finding]:
     """Payments led astray: new bank details, a quiet transfer for the boss, gift cards with their codes.
 
@@ -316,9 +303,9 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
         )
         if degree >= _LEAST_PAYMENT:
             strength = round(min(1.0, degree), 2)
-            yield TEXT_PAYMENT_CHANGE.at("text", strength=strength, words=quote((*pays, *errands)))
+            yield kinds.TEXT_PAYMENT_CHANGE.at("text", strength=strength, words=quote((*pays, *errands)))
     if len(errands) >= 2 or (errands and leaves and phrases.length < _ERRAND_NOTE):
-        yield TEXT_ERRAND.at(
+        yield kinds.TEXT_ERRAND.at(
             "text", strength=min(1.0, _PER_ERRAND * len(errands) + _ERRAND_REPLY * leaves), words=quote(errands)
         )
 
@@ -327,7 +314,7 @@ def _find_gift_cards(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
     gifts, errands = phrases.of("gift"), phrases.count_of("errand")
     is_letter = phrases.length < _GIFT_LETTER and len(reading.sites) <= _FEW_GIFT_SITES
     if gifts and is_letter and (len(gifts) >= 2 or errands):
-        yield TEXT_GIFT_CARDS.at(
+        yield kinds.TEXT_GIFT_CARDS.at(
             "text", strength=min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands), words=quote(gifts)
         )
 
@@ -341,11 +328,11 @@ def _replies_leave(reading: Reading) -> bool:
 
 _PAYROLL_LETTER = 1_500
 _PER_PAYROLL, _PAYROLL_FREEMAIL, _PAYROLL_STRANGER, _PAYROLL_REPLY, _PAYROLL_HASTE, _LEAST_PAYROLL = coefficients(
-    TEXT_PAYROLL_CHANGE, "per_phrase", "freemail", "stranger", "reply_elsewhere", "haste", "least"
+    kinds.TEXT_PAYROLL_CHANGE, "per_phrase", "freemail", "stranger", "reply_elsewhere", "haste", "least"
 )
 
 
-@check(TEXT_PAYROLL_CHANGE, themes={"payroll"})
+@check(kinds.TEXT_PAYROLL_CHANGE, themes={"payroll"})
 def payroll_change(reading: Reading) -> Iterator[Finding]:
     """Payroll lures: `I have changed banks. Please update my direct deposit before the next pay run.`
 
@@ -368,7 +355,7 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
         + _PAYROLL_HASTE * (not {"urgency", "errand"}.isdisjoint(phrases.themes))
     )
     if degree >= _LEAST_PAYROLL:
-        yield TEXT_PAYROLL_CHANGE.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
+        yield kinds.TEXT_PAYROLL_CHANGE.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
 
 
 _SUM_NOTE = 350
@@ -379,7 +366,7 @@ _NOTED_SUM = re.compile(
 )
 
 
-@check(TEXT_SUDDEN_SUM, themes={"windfall"})
+@check(kinds.TEXT_SUDDEN_SUM, themes={"windfall"})
 def sudden_sum(reading: Reading) -> Iterator[Finding]:
     """Notes of a line or two that report money: `You are now rich, +28,282$ on your balance`, with a link or a PDF.
 
@@ -394,7 +381,7 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
     has_way = bool(reading.web_links) or "attachment" in reading.signs
     amount = _NOTED_SUM.search(phrases.text.replace("_", " ")[:2_000]) if has_way else None
     if amount and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):
-        yield TEXT_SUDDEN_SUM.at("text", sum=amount.group(), words=quote(words))
+        yield kinds.TEXT_SUDDEN_SUM.at("text", sum=amount.group(), words=quote(words))
 
 
 MAX_OPENING_TEXT = 8_000
@@ -410,7 +397,7 @@ _MOST_OPENING_SITES = 1
     _OPENING_FULL_LENGTH,
     _LEAST_OPENING,
 ) = coefficients(
-    TEXT_OPENING_LETTER, "per_phrase", "sum", "elsewhere", "unnamed", "freemail", "site", "full_length", "least"
+    kinds.TEXT_OPENING_LETTER, "per_phrase", "sum", "elsewhere", "unnamed", "freemail", "site", "full_length", "least"
 )
 # A hundred thousand and more: $1,300,000 and 850.000 EUR; 10.5 million dollars; USD 2.4M.
 _COIN = r"(?:[$€£¥]|us\$|usd|eur|gbp|euros?|dollars?|dolares|pounds?|us-dollar|dollari|долларов|евро)"
@@ -426,7 +413,7 @@ _LARGE_SUM = re.compile(
 )
 
 
-@check(TEXT_OPENING_LETTER, TEXT_LARGE_SUM)
+@check(kinds.TEXT_OPENING_LETTER, kinds.TEXT_LARGE_SUM)
 def opening_letter(reading: Reading) -> Iterator[Finding]:
     """Letters by which a stranger begins a correspondence: an heir, a donation, a loan, or just "did you get my mail?".
 
@@ -448,7 +435,7 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     text = phrases.text[:MAX_OPENING_TEXT]
     large = _LARGE_SUM.search(text) if any(mark in text for mark in _SUM_MARKS) else None
     if large:
-        yield TEXT_LARGE_SUM.at("text", sum=large.group())
+        yield kinds.TEXT_LARGE_SUM.at("text", sum=large.group())
     opens = phrases.of("opening")
     if not opens and not (large and elsewhere):
         return
@@ -461,7 +448,7 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     )
     degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length, 1))
     if degree >= _LEAST_OPENING:
-        yield TEXT_OPENING_LETTER.at("text", strength=round(min(1.0, degree), 2), words=quote(opens))
+        yield kinds.TEXT_OPENING_LETTER.at("text", strength=round(min(1.0, degree), 2), words=quote(opens))
 
 
 def _goes_elsewhere(reading: Reading) -> bool:

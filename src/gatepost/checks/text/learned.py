@@ -4,19 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    CAMPAIGN_BURST,
-    CAMPAIGN_HELD,
-    CAMPAIGN_MARKED,
-    TEXT_LEARNT_UNWANTED,
-    TEXT_LEARNT_WANTED,
-    TEXT_MODEL_FRAUD,
-    TEXT_MODEL_PHISHING,
-    TEXT_MODEL_SPAM,
-    TEXT_MODEL_SURE,
-    Finding,
-)
+from gatepost.kinds import Finding
 from gatepost.names import org_domain
 from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
@@ -27,16 +17,16 @@ from gatepost.textmodel.model import ModelScore, lower_score, sigmoid
 SPEAKS, SAYS_ALL, ENOUGH_WORDS, MANY_WORDS, LEAVABLE, OWN_SITE, SIGNED, LEAST = coefficients(
     "text-model", "speaks", "says_all", "enough_words", "many_words", "leavable", "own_site", "signed", "least"
 )
-(PROVEN,) = coefficients(TEXT_MODEL_SURE, "proven")
-LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
-WANTED_SPEAKS, WANTED_MOST = coefficients(TEXT_LEARNT_WANTED, "speaks", "most")
+(PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
+LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
+WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "most")
 
 _OWN_SITE_MARKS = frozenset({"#own-links all", "#own-links some"})
 _TALK_MARKS = frozenset({"#answers", "#list"})
 _MAIL_SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon", "mdaemon"})
 
 
-@check(TEXT_MODEL_SPAM, TEXT_MODEL_PHISHING, TEXT_MODEL_FRAUD, TEXT_MODEL_SURE)
+@check(kinds.TEXT_MODEL_SPAM, kinds.TEXT_MODEL_PHISHING, kinds.TEXT_MODEL_FRAUD, kinds.TEXT_MODEL_SURE)
 def text_model(reading: Reading) -> Iterator[Finding]:
     """What the text model thinks: mail that reads like unwanted mail, and which kind of it.
 
@@ -65,12 +55,14 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         return
     score, strength = opinion.score, opinion.strength
     probability = f"{score.unwanted:.2f}"
-    yield TEXT_MODEL_SPAM.at("text", strength=strength, probability=probability, weighed=", ".join(opinion.reasons))
-    for kind, share in ((TEXT_MODEL_PHISHING, score.phishing), (TEXT_MODEL_FRAUD, score.fraud)):
+    yield kinds.TEXT_MODEL_SPAM.at(
+        "text", strength=strength, probability=probability, weighed=", ".join(opinion.reasons)
+    )
+    for kind, share in ((kinds.TEXT_MODEL_PHISHING, score.phishing), (kinds.TEXT_MODEL_FRAUD, score.fraud)):
         if share > score.unwanted / 2:
             yield kind.at("text", strength=strength, probability=f"{share:.2f}")
     if is_proven:
-        yield TEXT_MODEL_SURE.at("text", probability=probability)
+        yield kinds.TEXT_MODEL_SURE.at("text", probability=probability)
 
 
 class _Opinion(msgspec.Struct, frozen=True):
@@ -124,7 +116,7 @@ def _is_bounce(reading: Reading) -> bool:
     return not _MAIL_SYSTEMS.isdisjoint(mailboxes)
 
 
-@check(TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED)
+@check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED)
 def learnt_model(reading: Reading) -> Iterator[Finding]:
     """What reports have taught: mail that reads like what people of this tenant or deployment reported.
 
@@ -139,9 +131,11 @@ def learnt_model(reading: Reading) -> Iterator[Finding]:
     by = " and ".join(map(_describe_learnt, speaking))
     strength = min(1.0, max(0.0, (logit - LEARNT_SPEAKS) / (LEARNT_SAYS_ALL - LEARNT_SPEAKS)))
     if strength >= LEARNT_LEAST:
-        yield TEXT_LEARNT_UNWANTED.at("text", strength=strength, probability=f"{sigmoid(logit):.2f}", taught_by=by)
+        yield kinds.TEXT_LEARNT_UNWANTED.at(
+            "text", strength=strength, probability=f"{sigmoid(logit):.2f}", taught_by=by
+        )
     elif lowering := find_lowering(reading):
-        yield TEXT_LEARNT_WANTED.at(
+        yield kinds.TEXT_LEARNT_WANTED.at(
             "text",
             probability=f"{sigmoid(logit):.2f}",
             taught_by=by,
@@ -167,7 +161,7 @@ MANY_RECIPIENTS = 20
 _BULK_FIELDS = frozenset({"list-unsubscribe", "list-id", "list-post"})
 
 
-@check(CAMPAIGN_MARKED, CAMPAIGN_HELD, CAMPAIGN_BURST)
+@check(kinds.CAMPAIGN_MARKED, kinds.CAMPAIGN_HELD, kinds.CAMPAIGN_BURST)
 def campaign(reading: Reading) -> Iterator[Finding]:
     """Near-copies: of mail that people marked as unwanted, that was held as an attack, or that many others got.
 
@@ -180,15 +174,15 @@ def campaign(reading: Reading) -> Iterator[Finding]:
     if said == "wanted":
         return
     if said == "unwanted" or (marked.by_hash and marked.has_near_duplicate(compute_signature(reading.written))):
-        yield CAMPAIGN_MARKED.at("text")
+        yield kinds.CAMPAIGN_MARKED.at("text")
     elif said == "held":
-        yield CAMPAIGN_HELD.at("text")
+        yield kinds.CAMPAIGN_HELD.at("text")
     if (
         reading.campaign.recipients >= MANY_RECIPIENTS
         and _BULK_FIELDS.isdisjoint(reading.fields)
         and not _is_own_campaign(reading)
     ):
-        yield CAMPAIGN_BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)
+        yield kinds.CAMPAIGN_BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)
 
 
 def _is_own_campaign(reading: Reading) -> bool:

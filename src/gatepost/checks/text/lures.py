@@ -5,28 +5,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import Brand, find_brands, owns
 from gatepost.checks.links.hosts import find_link_away
 from gatepost.checks.phrases import Phrases, find_phrases, quote
 from gatepost.findings import Reading, check
-from gatepost.kinds import (
-    TEXT_AUTHORITY_LURE,
-    TEXT_BRAND_WITHOUT_LINK,
-    TEXT_CREDENTIAL_LURE,
-    TEXT_CRYPTO_LURE,
-    TEXT_DOCUMENT_LURE,
-    TEXT_MAILBOX_LURE,
-    TEXT_PARCEL_LURE,
-    TEXT_PLANTED_LINK,
-    TEXT_PLANTED_NAME,
-    TEXT_PRIZE_LURE,
-    TEXT_REFUND_LURE,
-    TEXT_SALARY_LURE,
-    TEXT_URGENCY,
-    Finding,
-    Kind,
-)
+from gatepost.kinds import Finding, Kind
 from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
 
@@ -58,7 +43,7 @@ class Lure(msgspec.Struct, frozen=True):
             return True
         return count > 0 and phrases.length < self.beside_within and not self.beside.isdisjoint(phrases.themes)
 
-    def strength_of(self, phrases: Phrases, distance: float) -> float:
+    def measure_strength(self, phrases: Phrases, distance: float) -> float:
         """Return how strongly these phrases tell the story, beside a link that leads so far away from the sender."""
         per_phrase, full_length, *additions = self.numbers
         degree = per_phrase * phrases.count_of(self.theme)
@@ -74,62 +59,62 @@ _URGENCY_THEMES = frozenset({"urgency"})
 
 LURES = (
     Lure(
-        kind=TEXT_PARCEL_LURE,
+        kind=kinds.TEXT_PARCEL_LURE,
         theme="parcel",
-        numbers=coefficients(TEXT_PARCEL_LURE, "per_phrase", "full_length", "urgency"),
+        numbers=coefficients(kinds.TEXT_PARCEL_LURE, "per_phrase", "full_length", "urgency"),
         raised_by=(_URGENCY_THEMES,),
         beside=frozenset({"follow", "urgency"}),
     ),
     Lure(
-        kind=TEXT_REFUND_LURE,
+        kind=kinds.TEXT_REFUND_LURE,
         theme="refund",
-        numbers=coefficients(TEXT_REFUND_LURE, "per_phrase", "full_length", "urgency"),
+        numbers=coefficients(kinds.TEXT_REFUND_LURE, "per_phrase", "full_length", "urgency"),
         raised_by=(_URGENCY_THEMES,),
         beside=frozenset({"follow", "urgency", "credential", "limitation"}),
         two_phrases=False,
     ),
     Lure(
-        kind=TEXT_PRIZE_LURE,
+        kind=kinds.TEXT_PRIZE_LURE,
         theme="prize",
-        numbers=coefficients(TEXT_PRIZE_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
+        numbers=coefficients(kinds.TEXT_PRIZE_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
         raised_by=(_SUBJECT, _URGENCY_THEMES),
         in_subject=True,
     ),
     Lure(
-        kind=TEXT_SALARY_LURE,
+        kind=kinds.TEXT_SALARY_LURE,
         theme="salary",
-        numbers=coefficients(TEXT_SALARY_LURE, "per_phrase", "full_length", "document"),
+        numbers=coefficients(kinds.TEXT_SALARY_LURE, "per_phrase", "full_length", "document"),
         raised_by=(frozenset({"document", "scan"}),),
         beside=frozenset({"follow", "document", "urgency", "credential", "scan"}),
         two_phrases=False,
     ),
     Lure(
-        kind=TEXT_DOCUMENT_LURE,
+        kind=kinds.TEXT_DOCUMENT_LURE,
         theme="document",
-        numbers=coefficients(TEXT_DOCUMENT_LURE, "per_phrase", "full_length", "follow", "in_subject"),
+        numbers=coefficients(kinds.TEXT_DOCUMENT_LURE, "per_phrase", "full_length", "follow", "in_subject"),
         raised_by=(frozenset({"follow"}), _SUBJECT),
         beside=frozenset({"follow"}),
         beside_within=600,
     ),
     Lure(
-        kind=TEXT_MAILBOX_LURE,
+        kind=kinds.TEXT_MAILBOX_LURE,
         theme="mailbox",
-        numbers=coefficients(TEXT_MAILBOX_LURE, "per_phrase", "full_length", "credential", "urgency"),
+        numbers=coefficients(kinds.TEXT_MAILBOX_LURE, "per_phrase", "full_length", "credential", "urgency"),
         raised_by=(frozenset({"credential"}), _URGENCY_THEMES),
         beside=frozenset({"credential", "limitation", "urgency"}),
     ),
     Lure(
-        kind=TEXT_CRYPTO_LURE,
+        kind=kinds.TEXT_CRYPTO_LURE,
         theme="crypto",
-        numbers=coefficients(TEXT_CRYPTO_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
+        numbers=coefficients(kinds.TEXT_CRYPTO_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
         raised_by=(_SUBJECT, _URGENCY_THEMES),
         beside=frozenset({"follow", "urgency", "credential", "limitation", "document"}),
         in_subject=True,
     ),
     Lure(
-        kind=TEXT_AUTHORITY_LURE,
+        kind=kinds.TEXT_AUTHORITY_LURE,
         theme="authority",
-        numbers=coefficients(TEXT_AUTHORITY_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
+        numbers=coefficients(kinds.TEXT_AUTHORITY_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
         raised_by=(_SUBJECT, _URGENCY_THEMES),
         beside=frozenset({"follow", "urgency", "credential", "document", "limitation"}),
         beside_within=3_000,
@@ -155,7 +140,7 @@ def lures(reading: Reading) -> Iterator[Finding]:
         away = find_link_away(reading)
         if away is None:
             return
-        strength = lure.strength_of(phrases, away.distance)
+        strength = lure.measure_strength(phrases, away.distance)
         if strength >= _LEAST_LURE:
             words = quote(phrases.of(lure.theme))
             yield lure.kind.at(away.link.where, strength=strength, about=away.link.url, words=words)
@@ -164,11 +149,11 @@ def lures(reading: Reading) -> Iterator[Finding]:
 _ALARM_LETTER = 3_000
 _LONG_REQUEST = 6_000
 _PER_REQUEST, _PER_THREAT, _REQUEST_URGENCY, _REQUEST_EXPLAINED, _LEAST_REQUEST = coefficients(
-    TEXT_CREDENTIAL_LURE, "per_request", "per_threat", "urgency", "explained", "least"
+    kinds.TEXT_CREDENTIAL_LURE, "per_request", "per_threat", "urgency", "explained", "least"
 )
 
 
-@check(TEXT_CREDENTIAL_LURE, themes={"credential", "limitation"})
+@check(kinds.TEXT_CREDENTIAL_LURE, themes={"credential", "limitation"})
 def credential_lure(reading: Reading) -> Iterator[Finding]:
     """Lures for passwords: the account is in danger, so prove here that it is yours.
 
@@ -193,16 +178,16 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
         degree *= _REQUEST_EXPLAINED
     strength = round(degree * away.distance, 2)
     if strength >= _LEAST_REQUEST:
-        yield TEXT_CREDENTIAL_LURE.at(
+        yield kinds.TEXT_CREDENTIAL_LURE.at(
             away.link.where, strength=strength, about=away.link.url, words=quote((*asks, *fears))
         )
 
 
 _URGENT_LETTER = 4_000
-_PER_URGENT_PHRASE, _LONG_URGENT = coefficients(TEXT_URGENCY, "per_phrase", "long")
+_PER_URGENT_PHRASE, _LONG_URGENT = coefficients(kinds.TEXT_URGENCY, "per_phrase", "long")
 
 
-@check(TEXT_URGENCY, themes={"urgency"})
+@check(kinds.TEXT_URGENCY, themes={"urgency"})
 def urgency(reading: Reading) -> Iterator[Finding]:
     """Haste: within 24 hours, final notice, or else.
 
@@ -216,16 +201,16 @@ def urgency(reading: Reading) -> Iterator[Finding]:
             _LONG_URGENT if phrases.length > _URGENT_LETTER else 1.0
         )
         strength = round(strength * measure_openness(reading), 2)
-        yield TEXT_URGENCY.at("text", strength=strength, words=quote(words))
+        yield kinds.TEXT_URGENCY.at("text", strength=strength, words=quote(words))
 
 
 _BRAND_THEMES = ("credential", "limitation", "parcel", "refund", "mailbox", "charge")
 _BRAND_OPENING = 200
 _BRAND_LETTER = 5_000
-_BRAND_BASE, _PER_BRAND_PHRASE = coefficients(TEXT_BRAND_WITHOUT_LINK, "base", "per_phrase")
+_BRAND_BASE, _PER_BRAND_PHRASE = coefficients(kinds.TEXT_BRAND_WITHOUT_LINK, "base", "per_phrase")
 
 
-@check(TEXT_BRAND_WITHOUT_LINK, themes=set(_BRAND_THEMES))
+@check(kinds.TEXT_BRAND_WITHOUT_LINK, themes=set(_BRAND_THEMES))
 def brand_mention(reading: Reading) -> Iterator[Finding]:
     """Texts that speak for a well-known company and never lead to it.
 
@@ -241,7 +226,7 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
     for brand in _find_companies(reading):
         if not _is_company_involved(brand, reading):
             strength = min(1.0, _BRAND_BASE + _PER_BRAND_PHRASE * len(words)) * away.distance
-            yield TEXT_BRAND_WITHOUT_LINK.at(
+            yield kinds.TEXT_BRAND_WITHOUT_LINK.at(
                 away.link.where,
                 strength=round(strength, 2),
                 about=away.link.url,
@@ -284,7 +269,7 @@ _PLANTED_ADDRESS_MARKS = ("://", "www.")
 _PLANTED_SUM_MARKS = ("+", "$", "€", "usd", "eur", "btc", "eth")
 
 
-@check(TEXT_PLANTED_LINK, needs={"link"})
+@check(kinds.TEXT_PLANTED_LINK, needs={"link"})
 def planted_link(reading: Reading) -> Iterator[Finding]:
     """Messages that strangers plant in the mail of honest services: a link and a sum where a name should stand.
 
@@ -300,12 +285,12 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
             continue
         bare = _PLANTED_BARE.search(opening)
         if bare and org_domain(bare[1]) not in reading.sender_domains:
-            yield TEXT_PLANTED_LINK.at("text", words=bare.group().strip()[:100])
+            yield kinds.TEXT_PLANTED_LINK.at("text", words=bare.group().strip()[:100])
             return
         if any(mark in opening for mark in _PLANTED_ADDRESS_MARKS) and (match := _PLANTED.search(opening)):
             away = (link for link in reading.web_links[:20] if org_domain(link.host) not in reading.sender_domains)
             if any(link.host and link.host in match.group() for link in away):
-                yield TEXT_PLANTED_LINK.at("text", words=match.group().strip()[:100])
+                yield kinds.TEXT_PLANTED_LINK.at("text", words=match.group().strip()[:100])
             return
 
 
@@ -318,10 +303,10 @@ _NAMED_SUM = re.compile(r"[$€£] ?\d[\d.,]{1,12}|\d[\d.,]{2,12} ?(?:[$€£]|u
 _NAMED_NUMBER = re.compile(r"\d{6,}")
 # "Hello. You …", and no "Dr. Ann" or "No. 4711"
 _NAMED_SENTENCE = re.compile(r"[^\W\d_]{5}[.!?] +[^\W\d_]{2}")
-_SENTENCE_ALONE, _LINK_OR_SUM = coefficients(TEXT_PLANTED_NAME, "sentence", "link_or_sum")
+_SENTENCE_ALONE, _LINK_OR_SUM = coefficients(kinds.TEXT_PLANTED_NAME, "sentence", "link_or_sum")
 
 
-@check(TEXT_PLANTED_NAME)
+@check(kinds.TEXT_PLANTED_NAME)
 def planted_name(reading: Reading) -> Iterator[Finding]:
     """Names of recipients that are a message: `To: "You have a new transaction. Order 2672333" <ann@house.example>`.
 
@@ -336,8 +321,8 @@ def planted_name(reading: Reading) -> Iterator[Finding]:
         if len(name) < _SHORTEST_PLANTED or "@" in name:
             continue
         if _NAMED_LINK.search(name) or _NAMED_SUM.search(name):
-            yield TEXT_PLANTED_NAME.at("To", strength=_LINK_OR_SUM, name=name)
+            yield kinds.TEXT_PLANTED_NAME.at("To", strength=_LINK_OR_SUM, name=name)
             return
         if _NAMED_NUMBER.search(name) and _NAMED_SENTENCE.search(name):
-            yield TEXT_PLANTED_NAME.at("To", strength=_SENTENCE_ALONE, name=name)
+            yield kinds.TEXT_PLANTED_NAME.at("To", strength=_SENTENCE_ALONE, name=name)
             return

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from gatepost import kinds
 from gatepost.checks.phrases import WARES, Phrases, find_phrases, quote
 from gatepost.findings import Reading, check
-from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY, Finding
+from gatepost.kinds import Finding
 from gatepost.strengths import coefficients
 
 _NO_WARE = frozenset({"excuse", "pitch"})
@@ -25,7 +26,7 @@ _GTUBE_TEXTS = 8
     _DISCUSSION,
     _LEAST,
 ) = coefficients(
-    TEXT_SPAM_VOCABULARY,
+    kinds.TEXT_SPAM_VOCABULARY,
     "scale",
     "in_subject",
     "other_ware",
@@ -37,10 +38,10 @@ _GTUBE_TEXTS = 8
     "discussion",
     "least",
 )
-(_PER_EXCUSE,) = coefficients(TEXT_SPAM_EXCUSE, "per_phrase")
+(_PER_EXCUSE,) = coefficients(kinds.TEXT_SPAM_EXCUSE, "per_phrase")
 
 
-@check(TEXT_SPAM_VOCABULARY, TEXT_SPAM_EXCUSE, themes={*_WARES, "excuse"})
+@check(kinds.TEXT_SPAM_VOCABULARY, kinds.TEXT_SPAM_EXCUSE, themes={*_WARES, "excuse"})
 def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
     """The vocabulary of unsolicited advertising: pills, casinos, loans, fake watches, penny stocks, quick money.
 
@@ -52,12 +53,12 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
     ware = max(_WARES, key=phrases.count_of)
     degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_discussion else 1.0)
     if degree >= _LEAST:
-        yield TEXT_SPAM_VOCABULARY.at(
+        yield kinds.TEXT_SPAM_VOCABULARY.at(
             "text", strength=round(min(1.0, degree), 2), ware=ware, words=quote(phrases.of(ware, "pitch"))
         )
     excuses = phrases.of("excuse")
     if len(excuses) >= 2 and not reading.is_discussion:
-        yield TEXT_SPAM_EXCUSE.at("text", strength=min(1.0, _PER_EXCUSE * len(excuses)), words=quote(excuses))
+        yield kinds.TEXT_SPAM_EXCUSE.at("text", strength=min(1.0, _PER_EXCUSE * len(excuses)), words=quote(excuses))
 
 
 def _measure(phrases: Phrases, ware: str) -> float:
@@ -72,7 +73,7 @@ def _measure(phrases: Phrases, ware: str) -> float:
     return _SCALE * (count + min(_MOST_HELP, pitch) - expected)
 
 
-@check(TEXT_GTUBE)
+@check(kinds.TEXT_GTUBE)
 def gtube(reading: Reading) -> Iterator[Finding]:
     """The GTUBE test string: 68 characters that every spam filter has agreed to treat as spam.
 
@@ -82,5 +83,5 @@ def gtube(reading: Reading) -> Iterator[Finding]:
     for text in reading.message.texts[:_GTUBE_TEXTS]:
         # Only where the reader sees it, as other filters do: not in files.
         if not text.attached and text.form != "document" and GTUBE in text.visible:
-            yield TEXT_GTUBE.at(text.where)
+            yield kinds.TEXT_GTUBE.at(text.where)
             return

@@ -232,7 +232,7 @@ def uncompress(data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
         if block and code == _CLEAR:
             del table[257:]
             # A group of eight codes is written out whole before the width changes.
-            place, width, before = _next_group(group, place, width), 9, b""
+            place, width, before = _find_next_group(group, place, width), 9, b""
             group = place
             continue
         if code < len(table):
@@ -248,13 +248,13 @@ def uncompress(data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
             table.append(before + entry[:1])
         before = entry
         if len(table) > (1 << width) - 1 and width < most:
-            place = _next_group(group, place, width)
+            place = _find_next_group(group, place, width)
             group = place
             width += 1
     return bytes(out), None
 
 
-def _next_group(group: int, place: int, width: int) -> int:
+def _find_next_group(group: int, place: int, width: int) -> int:
     size = width * 8
     return group + (place - group + size - 1) // size * size
 

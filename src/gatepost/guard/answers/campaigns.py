@@ -15,8 +15,8 @@ from uuid import uuid4
 from zlib import crc32
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import MAX_COMPARED, Signature, is_near_duplicate
 from gatepost.periodic import PeriodicWork
@@ -40,7 +40,7 @@ MAX_WAITING = 5_000
 # may well be.
 _ATTACKS = frozenset({"malware", "phishing", "fraud"})
 
-log = structlog.get_logger("gatepost.campaigns")
+log = Logger("gatepost.campaigns")
 
 
 class _Sighting(msgspec.Struct, frozen=True, eq=False):

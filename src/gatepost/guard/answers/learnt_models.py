@@ -8,8 +8,8 @@ with the models that are known, or without any: rules, lists and the shipped mod
 from typing import Any
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
 from gatepost.store.learning import Learning
@@ -18,7 +18,7 @@ from gatepost.workers.jobs import EMPTY, Snapshot
 POLL_SECONDS = 2.0
 MAX_CACHED = 200
 
-log = structlog.get_logger("gatepost.learning")
+log = Logger("gatepost.learning")
 
 _MODEL = msgspec.msgpack.Decoder(dict[str, Any])
 

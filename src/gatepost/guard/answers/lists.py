@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
-import structlog
 
 from gatepost.background_work import MAX_REST_SECONDS, REST, background
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
@@ -30,7 +30,7 @@ PURGE_SECONDS = 300.0
 # How many entries' counters are gathered before further ones are dropped: counting must not become the load.
 MAX_COUNTED = 50_000
 
-log = structlog.get_logger("gatepost.lists")
+log = Logger("gatepost.lists")
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):

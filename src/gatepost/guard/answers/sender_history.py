@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskSightings, FacetAge, Sightings
 from gatepost.report import Report
@@ -35,7 +35,7 @@ MAX_GATHERED = 200_000
 _UNKNOWN = FacetAge()
 _NOT_READY = Sightings()
 
-log = structlog.get_logger("gatepost.sender_history")
+log = Logger("gatepost.sender_history")
 
 
 class SenderHistoryCounters(msgspec.Struct, frozen=True):

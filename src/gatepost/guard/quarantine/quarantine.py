@@ -15,13 +15,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-import structlog
-
 from gatepost.events.sources import describe_held
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain
 from gatepost.periodic import PeriodicWork
@@ -88,7 +87,7 @@ NOT_FOR_RECIPIENTS = NotSent(
 )
 DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class Releaser:

@@ -75,7 +75,7 @@ def _open(data: bytes) -> CmsContent:
         return CmsContent("compressed", b"", False)
 
 
-def _head(data: bytes, place: int) -> tuple[int, int, int]:
+def _read_head(data: bytes, place: int) -> tuple[int, int, int]:
     """Return tag, start of the value, and its length; -1 for a length that is not stated."""
     if place + 2 > len(data):
         raise _BrokenError
@@ -91,14 +91,14 @@ def _head(data: bytes, place: int) -> tuple[int, int, int]:
 
 
 def _enter(data: bytes, place: int, tag: int) -> int:
-    found, start, _ = _head(data, place)
+    found, start, _ = _read_head(data, place)
     if found != tag:
         raise _BrokenError
     return start
 
 
 def _read(data: bytes, place: int, tag: int) -> tuple[bytes, int]:
-    found, start, length = _head(data, place)
+    found, start, length = _read_head(data, place)
     if found != tag or length < 0 or start + length > len(data):
         raise _BrokenError
     return data[start : start + length], start + length
@@ -112,7 +112,7 @@ def _skip(data: bytes, place: int) -> int:
             place += 2
             depth -= 1
         else:
-            _, start, length = _head(data, place)
+            _, start, length = _read_head(data, place)
             place = start if length < 0 else start + length
             depth += length < 0
         if not depth:
@@ -134,7 +134,7 @@ def _collect(data: bytes, place: int, pieces: list[bytes]) -> bool:
         elif place + 2 > len(data):
             return False
         else:
-            tag, start, length = _head(data, place)
+            tag, start, length = _read_head(data, place)
             if tag == _OCTETS_IN_PIECES and len(ends) < _MAX_DEPTH:
                 ends.append(start + length if length >= 0 else -1)
                 place = start

@@ -18,21 +18,8 @@ from html import unescape
 
 import msgspec
 
-from gatepost.kinds import (
-    HTML_BLOB_LINK,
-    HTML_CSS_SCRIPT,
-    HTML_DATA_LINK,
-    HTML_EVENT_HANDLER,
-    HTML_FILE_LINK,
-    HTML_LATENT_SCRIPT,
-    HTML_PROTOCOL_LINK,
-    HTML_SCRIPT,
-    HTML_SCRIPT_LINK,
-    HTML_SVG_SCRIPT,
-    HTML_SYSTEM_LINK,
-    HTML_WEBMAIL_ATTACK,
-    Kind,
-)
+from gatepost import kinds
+from gatepost.kinds import Kind
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.message import Defect
 
@@ -128,15 +115,15 @@ _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-am
 _RUNNING = frozenset(
     kind.id
     for kind in (
-        HTML_SCRIPT,
-        HTML_EVENT_HANDLER,
-        HTML_SCRIPT_LINK,
-        HTML_SVG_SCRIPT,
-        HTML_CSS_SCRIPT,
-        HTML_LATENT_SCRIPT,
+        kinds.HTML_SCRIPT,
+        kinds.HTML_EVENT_HANDLER,
+        kinds.HTML_SCRIPT_LINK,
+        kinds.HTML_SVG_SCRIPT,
+        kinds.HTML_CSS_SCRIPT,
+        kinds.HTML_LATENT_SCRIPT,
     )
 )
-_LINKS = {"data": HTML_DATA_LINK, "blob": HTML_BLOB_LINK, "file": HTML_FILE_LINK}
+_LINKS = {"data": kinds.HTML_DATA_LINK, "blob": kinds.HTML_BLOB_LINK, "file": kinds.HTML_FILE_LINK}
 
 
 class _Note(msgspec.Struct):
@@ -177,40 +164,40 @@ class HtmlNotes:
     def note_code(self, code: str) -> None:
         """Note code that attacks webmail."""
         if is_harmful_code(code):
-            self.note(HTML_WEBMAIL_ATTACK, code)
+            self.note(kinds.HTML_WEBMAIL_ATTACK, code)
 
     def note_link(self, scheme: str, target: str, *, in_svg: bool = False) -> None:
         """Note a link that does something else than lead to a page."""
         if is_disguised_scheme(target, scheme) or scheme == "vbscript" or (in_svg and scheme in _SCRIPT_SCHEMES):
-            self.note(HTML_WEBMAIL_ATTACK, target)
+            self.note(kinds.HTML_WEBMAIL_ATTACK, target)
         if scheme in _SCRIPT_SCHEMES:
-            self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT_LINK, target)
+            self.note(kinds.HTML_SVG_SCRIPT if in_svg else kinds.HTML_SCRIPT_LINK, target)
         elif scheme in _LINKS:
             self.note(_LINKS[scheme], target)
         elif scheme in _HANDLERS:
-            self.note(HTML_PROTOCOL_LINK, target)
+            self.note(kinds.HTML_PROTOCOL_LINK, target)
             if scheme in _SYSTEM_PROGRAMS:
-                self.note(HTML_SYSTEM_LINK, target)
+                self.note(kinds.HTML_SYSTEM_LINK, target)
 
     def note_handler(self, name: str, code: str, *, in_svg: bool = False) -> None:
         """Note an event handler attribute."""
         if in_svg or runs_at_once(name, code):
-            self.note(HTML_WEBMAIL_ATTACK, f"{name}={code}")
-        self.note(HTML_SVG_SCRIPT if in_svg else HTML_EVENT_HANDLER, name)
+            self.note(kinds.HTML_WEBMAIL_ATTACK, f"{name}={code}")
+        self.note(kinds.HTML_SVG_SCRIPT if in_svg else kinds.HTML_EVENT_HANDLER, name)
 
     def note_script(self, kind: str, source: str, *, in_svg: bool = False) -> None:
         """Note a script element; data blocks (JSON-LD) are none."""
         if kind.strip().lower() not in _SAFE_SCRIPTS:
-            self.note(HTML_SVG_SCRIPT if in_svg else HTML_SCRIPT, source)
+            self.note(kinds.HTML_SVG_SCRIPT if in_svg else kinds.HTML_SCRIPT, source)
             if in_svg:
-                self.note(HTML_WEBMAIL_ATTACK, source)
+                self.note(kinds.HTML_WEBMAIL_ATTACK, source)
 
     def note_css(self, text: str) -> Iterator[str]:
         """Note code in a style sheet or attribute; yield the URLs that it fetches."""
         low = text.lower()
         if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
-            self.note(HTML_CSS_SCRIPT, script.group())
-            self.note(HTML_WEBMAIL_ATTACK, script.group())
+            self.note(kinds.HTML_CSS_SCRIPT, script.group())
+            self.note(kinds.HTML_WEBMAIL_ATTACK, script.group())
         if "url" in low or "@import" in low:
             for count, match in enumerate(_CSS_URL.finditer(text)):
                 if count >= MAX_CSS_URLS:

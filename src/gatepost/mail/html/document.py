@@ -30,7 +30,7 @@ import msgspec
 from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from gatepost.kinds import HTML_LATENT_SCRIPT, HTML_WEBMAIL_ATTACK
+from gatepost import kinds
 from gatepost.mail.html.active import HtmlNotes, has_hidden_handler, has_latent_script
 from gatepost.mail.html.elements import ATTRIBUTES, BREAK, ELEMENTS, Attributes, Closing, PageBuilder
 from gatepost.mail.html.style import PLAIN, UNKNOWN, Appearance, Style, StyleSheets, parse_colour
@@ -66,7 +66,7 @@ def _is_reliable() -> bool:
 _IS_RELIABLE = _is_reliable()
 
 
-def ordinary_source(parser: LexborHTMLParser) -> str:
+def write_ordinary_source(parser: LexborHTMLParser) -> str:
     """Return a document as lexbor writes it out; "" where that does not say the same as its tree."""
     source = parser.html or ""
     return source if _IS_RELIABLE and not _ODD.search(source) else ""
@@ -188,13 +188,13 @@ class HtmlPage(PageBuilder):
         self._sheet = StyleSheets()
         parser = LexborHTMLParser(html)
         self._read_sheets(parser)
-        source = ordinary_source(parser) if native else ""
+        source = write_ordinary_source(parser) if native else ""
         if not (source and self._walk_source(source)) and parser.root is not None:
             self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
-            notes.note(HTML_LATENT_SCRIPT)
+            notes.note(kinds.HTML_LATENT_SCRIPT)
             if has_hidden_handler(html):
-                notes.note(HTML_WEBMAIL_ATTACK, "a script inside another attribute")
+                notes.note(kinds.HTML_WEBMAIL_ATTACK, "a script inside another attribute")
         self.is_whole = self.is_whole and self._sheet.is_whole
 
     def _read_sheets(self, parser: LexborHTMLParser) -> None:

@@ -11,16 +11,7 @@ from urllib.parse import unquote
 
 from selectolax.lexbor import LexborNode
 
-from gatepost.kinds import (
-    HTML_BASE,
-    HTML_FORM,
-    HTML_FRAME,
-    HTML_META_REFRESH,
-    HTML_OBJECT,
-    HTML_PASSWORD_FIELD,
-    HTML_WEBMAIL_ATTACK,
-    TEXT_BIDI_OVERRIDE,
-)
+from gatepost import kinds
 from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.html.style import Appearance
@@ -79,7 +70,7 @@ class PageBuilder:
         appearance = self.appearance
         if not appearance.unseen:
             if appearance.reversed:
-                self.notes.note(TEXT_BIDI_OVERRIDE, "style")
+                self.notes.note(kinds.TEXT_BIDI_OVERRIDE, "style")
                 text = text[::-1]
             self.visible.append(text)
             if not self.anchors and ("." in text or ":" in text):
@@ -112,7 +103,7 @@ class PageBuilder:
         if source != "css" and (match := _DATA_PAGE.match(target)):
             html = _decode_data_page(target[match.end() :], match.group(1))
             if source not in _PICTURES and "<script" in html.lower():
-                self.notes.note(HTML_WEBMAIL_ATTACK, target)
+                self.notes.note(kinds.HTML_WEBMAIL_ATTACK, target)
             self.add_document(html)
 
     def add_script(self, source: str) -> None:
@@ -157,8 +148,8 @@ def _read_href(page: PageBuilder, tag: str, value: str, attributes: Attributes) 
     elif tag == "link":
         page.add_link(value, "css")
         if "import" in (attributes.get("rel") or "").lower():
-            page.notes.note(HTML_FRAME, value)
-            page.notes.note(HTML_WEBMAIL_ATTACK, f"import {value}")
+            page.notes.note(kinds.HTML_FRAME, value)
+            page.notes.note(kinds.HTML_WEBMAIL_ATTACK, f"import {value}")
     elif tag in {"image", "use", "feImage"}:
         page.add_link(value, "image")
     elif tag == "area":
@@ -171,7 +162,7 @@ def _read_href(page: PageBuilder, tag: str, value: str, attributes: Attributes) 
 def _read_base(page: PageBuilder, value: str) -> None:
     if page.base is NO_URL and (base := parse_url(value)) is not NO_URL:
         page.base = base
-        page.notes.note(HTML_BASE, value)
+        page.notes.note(kinds.HTML_BASE, value)
 
 
 def _read_source(page: PageBuilder, tag: str, value: str, _: Attributes) -> None:
@@ -194,7 +185,7 @@ def _read_content(page: PageBuilder, _tag: str, value: str, attributes: Attribut
     if (attributes.get("http-equiv") or "").strip().lower() != "refresh":
         return
     if (match := _REFRESH.match(value)) and (target := match.group(1).rstrip("\"' ")):
-        page.notes.note(HTML_META_REFRESH, target)
+        page.notes.note(kinds.HTML_META_REFRESH, target)
         page.add_link(target, "refresh")
 
 
@@ -225,21 +216,21 @@ def _read_picture(page: PageBuilder, attributes: Attributes, _: LexborNode | Non
 def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
     kind = (attributes.get("type") or "").strip().lower()
     if kind == "password":
-        page.notes.note(HTML_PASSWORD_FIELD, attributes.get("name") or "")
+        page.notes.note(kinds.HTML_PASSWORD_FIELD, attributes.get("name") or "")
     elif kind in {"submit", "button", "reset"}:
         page.add_text(attributes.get("value") or "")
 
 
 def _read_form(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
-    page.notes.note(HTML_FORM, f"action={attributes.get('action') or ''}")
+    page.notes.note(kinds.HTML_FORM, f"action={attributes.get('action') or ''}")
 
 
 def _read_frame(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
-    page.notes.note(HTML_FRAME, attributes.get("src") or "")
+    page.notes.note(kinds.HTML_FRAME, attributes.get("src") or "")
 
 
 def _read_object(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
-    page.notes.note(HTML_OBJECT, attributes.get("data") or attributes.get("src") or "")
+    page.notes.note(kinds.HTML_OBJECT, attributes.get("data") or attributes.get("src") or "")
 
 
 def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode | None) -> Closing:

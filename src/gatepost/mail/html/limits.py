@@ -13,7 +13,8 @@ from collections import Counter
 
 import msgspec
 
-from gatepost.kinds import LIMIT_HTML_ATTRIBUTES, LIMIT_HTML_DEPTH, LIMIT_HTML_SIZE, Kind
+from gatepost import kinds
+from gatepost.kinds import Kind
 
 MAX_HTML = 16_000_000
 MAX_TAGS = 100_000
@@ -65,7 +66,7 @@ def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> L
         return LimitedHtml(html, (), count)
     limiter = _HtmlLimiter(tags)
     limiter.read(html[:MAX_HTML])
-    limits = limiter.limits | ({LIMIT_HTML_SIZE} if len(html) > MAX_HTML else set())
+    limits = limiter.limits | ({kinds.LIMIT_HTML_SIZE} if len(html) > MAX_HTML else set())
     return LimitedHtml("".join(limiter.out), tuple(sorted(limits, key=lambda kind: kind.id)), limiter.tags)
 
 
@@ -100,7 +101,7 @@ class _HtmlLimiter:
         while token := _TOKEN.search(html, at):
             self.tags += 1
             if self.tags > self._left:
-                self.limits.add(LIMIT_HTML_SIZE)
+                self.limits.add(kinds.LIMIT_HTML_SIZE)
                 return
             self._write_text(html[at : token.start()])
             at = token.end()
@@ -139,7 +140,7 @@ class _HtmlLimiter:
             self._rebuild()
         if name not in _VOID and name not in _UNNESTED:
             if self._depth >= MAX_DEPTH:
-                self.limits.add(LIMIT_HTML_DEPTH)
+                self.limits.add(kinds.LIMIT_HTML_DEPTH)
                 self._dropped[name] += 1
                 self._formatting -= name in _FORMATTING
                 return ""
@@ -164,7 +165,7 @@ class _HtmlLimiter:
         too many."""
         self._rebuilt += self._formatting
         if self._rebuilt >= MAX_REBUILT:
-            self.limits.add(LIMIT_HTML_DEPTH)
+            self.limits.add(kinds.LIMIT_HTML_DEPTH)
             for name in _FORMATTING & self._open.keys():
                 self.out.append(f"</{name}>" * self._open.pop(name))
             self._depth -= self._formatting
@@ -174,7 +175,7 @@ class _HtmlLimiter:
         found: list[str] = []
         for attribute in _EACH_ATTRIBUTE.finditer(attributes):
             if len(found) == MAX_ATTRIBUTES:
-                self.limits.add(LIMIT_HTML_ATTRIBUTES)
+                self.limits.add(kinds.LIMIT_HTML_ATTRIBUTES)
                 break
             found.append(attribute.group())
         return f"<{name} {' '.join(found)} >"

@@ -416,7 +416,7 @@ class ScriptReader:
     def _read_methods(self, value: str, depth: int) -> str:
         """Apply the methods that stand behind a value: `.join('')`, `.split('').reverse()`, `.replace(…)`."""
         for _ in range(MAX_DEPTH):
-            name = self._method_here()
+            name = self._find_method()
             if not name:
                 break
             arguments = self._read_pattern() if name in _REPLACING else []
@@ -445,7 +445,7 @@ class ScriptReader:
         self._pass(",")
         return ["".join(pattern).replace("\\", "").strip("[]")]
 
-    def _method_here(self) -> str:
+    def _find_method(self) -> str:
         """Return the method that is called here, and go behind its bracket."""
         place = self._place
         token = self._tokens[place] if place < len(self._tokens) else None

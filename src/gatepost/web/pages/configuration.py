@@ -12,9 +12,8 @@ from starlette.responses import Response
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import PolicyError
-from gatepost.rejudge.dry_run import try_policy
+from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
-from gatepost.rejudge.replay import Comparison
 from gatepost.settings.faults import ConfigError, Fault
 from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent
 from gatepost.web.configuration import (
@@ -29,9 +28,9 @@ from gatepost.web.configuration import (
     list_settings,
 )
 from gatepost.web.context import WebContext
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_MESSAGES = 1_000
 MAX_FLIPS_SHOWN = 200
@@ -52,12 +51,11 @@ class Running(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
 
 
-class Trial(msgspec.Struct, frozen=True):
-    """What the policies of a draft would have done to the last messages, or what is wrong with them."""
+async def _find_publisher(context: WebContext, _request: SignedInRequest) -> Publisher | Failure:
+    return context.installation.publisher or NOT_HERE
 
-    considered: int = 0
-    flips: tuple[Comparison, ...] = ()
-    mistakes: tuple[str, ...] = ()
+
+for_publisher = about(_find_publisher)
 
 
 async def find_running(context: WebContext, publisher: Publisher) -> Running:
@@ -72,17 +70,15 @@ async def find_running(context: WebContext, publisher: Publisher) -> Running:
         return Running(0, VersionContent({}, {}), fault.faults)
 
 
-async def show_configuration(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def show_configuration(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Show the draft, what it changes, and the versions."""
-    publisher = context.installation.publisher
-    return NOT_HERE if publisher is None else await _render(context, request, publisher)
+    return await _render(context, request, publisher)
 
 
-async def save_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def save_draft(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Save what was typed, right or wrong; only publishing needs it to be right."""
-    publisher = context.installation.publisher
-    if publisher is None:
-        return NOT_HERE
     running, form = await find_running(context, publisher), request.form
     known = {row.name: row.running for row in list_settings(running.content, DraftContent(), ())}
     settings = {
@@ -103,7 +99,7 @@ async def save_draft(context: WebContext, request: SignedInRequest) -> Response 
     return redirect("/configuration", notice="draft-saved")
 
 
-async def try_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def try_draft(context: WebContext, request: SignedInRequest) -> PageResult:
     """Judge the last messages again with the policies of the draft. Nothing is changed."""
     publisher, draft = context.installation.publisher, await context.store.publishing.draft()
     if publisher is None or draft is None:
@@ -114,30 +110,26 @@ async def try_draft(context: WebContext, request: SignedInRequest) -> Response |
     return await _render(context, request, publisher, trial=await _try(context, content))
 
 
-async def _try(context: WebContext, content: VersionContent) -> Trial:
+async def _try(context: WebContext, content: VersionContent) -> PolicyTrial:
     try:
-        # In a thread, one at a time: the text may be hostile, and the event loop has other work.
-        async with context.reading_policy:
-            files = await asyncio.to_thread(build_policies, content)
+        files = await context.read_policy(build_policies, content)
     except PolicyError as fault:
-        return Trial(mistakes=tuple(str(fault).splitlines()[:50]))
+        return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
     other = await with_stored_rules(files, context.store.own_rules)
-    considered, flips = await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
-    return Trial(considered, tuple(flips))
+    return await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
 
 
-async def discard_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def discard_draft(context: WebContext, request: SignedInRequest) -> PageResult:
     """Delete the draft."""
     if not await context.store.publishing.discard_draft(_number(request.form.text("revision")), request.actor):
         return redirect("/configuration", notice="draft-changed")
     return redirect("/configuration", notice="draft-discarded")
 
 
-async def publish_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def publish_draft(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Publish the draft as the next version, if it is right and still what was shown."""
-    publisher, draft = context.installation.publisher, await context.store.publishing.draft()
-    if publisher is None:
-        return NOT_HERE
+    draft = await context.store.publishing.draft()
     running = await find_running(context, publisher)
     shown = (_number(request.form.text("revision")), _number(request.form.text("running")))
     if draft is None or (draft.revision, running.number) != shown:
@@ -156,25 +148,24 @@ async def publish_draft(context: WebContext, request: SignedInRequest) -> Respon
     return redirect("/configuration", notice="published")
 
 
-async def show_rollback(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_rollback(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show what going back to a version would change."""
     publisher, version = context.installation.publisher, await _find_version(context, request)
     if publisher is None or version is None:
         return NO_VERSION
     running = await find_running(context, publisher)
     differences = await asyncio.to_thread(publisher.compare, running.content, version.content)
-    page = await context.renderer.render_in_turns(
-        "rollback.html",
+    return await context.page(
         request,
+        "rollback.html",
         here="/configuration",
         version=version.info,
         running=running,
         differences=differences[:MAX_DIFFERENCES],
     )
-    return html_response(page)
 
 
-async def roll_back(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def roll_back(context: WebContext, request: SignedInRequest) -> PageResult:
     """Publish the content of an earlier version again."""
     publisher, version = context.installation.publisher, await _find_version(context, request)
     if publisher is None or version is None:
@@ -199,7 +190,7 @@ async def _render(
     publisher: Publisher,
     *,
     fault: str = "",
-    trial: Trial | None = None,
+    trial: PolicyTrial | None = None,
 ) -> Response:
     running, draft = await find_running(context, publisher), await context.store.publishing.draft()
     typed = draft.content if draft else DraftContent()
@@ -213,9 +204,9 @@ async def _render(
     moment = context.now()
     nodes = await context.store.publishing.nodes()
     rollout = await context.store.publishing.rollout()
-    page = await context.renderer.render_in_turns(
-        "configuration.html",
+    page = await context.page(
         request,
+        "configuration.html",
         here="/configuration",
         running=running,
         rollout=rollout,
@@ -234,7 +225,7 @@ async def _render(
         nodes=[node for node in nodes if node.health(moment) != "silent"],
         now=moment,
     )
-    return html_response(page, 400 if fault or (trial and trial.mistakes) else 200)
+    return with_status(page, 400 if fault or (trial and trial.mistakes) else 200)
 
 
 async def _policy_names(context: WebContext, running: Running, draft: ConfigDraft | None) -> dict[str, str]:

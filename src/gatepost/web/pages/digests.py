@@ -1,11 +1,12 @@
-"""Digests of a tenant: whether recipients get them, when and in which words, what came of them, and the senders that
-recipients allow and block for themselves.
+"""Digests: the preferences of a tenant, what came of them, and the pages behind the links that recipients get.
 
-The pages behind the links of digests: for recipients, who have no account.
+The preferences say whether recipients get digests, when and in which words; recipients allow and block senders for
+themselves.
 
-Programs that examine mail fetch every link in it, so a GET or a HEAD shows a page and changes nothing; what the
-recipient wants done is sent by the form of that page. A link that is forged, has ended, was used, or leads to nothing
-gets one answer, whatever is wrong with it, and addresses from which forged links come wait longer and longer.
+Recipients have no account. Programs that examine mail fetch every link in it, so a GET or a HEAD of a link shows a page
+and changes nothing; what the recipient wants done is sent by the form of that page. A link that is forged, has ended,
+was used, or leads to nothing gets one answer, whatever is wrong with it, and addresses from which forged links come
+wait longer and longer.
 
 A link is used up by what it has done. It is marked after that: everything that it can do has no other effect when it is
 done twice, and a kill in between loses nothing.
@@ -32,62 +33,23 @@ from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, EntrySays
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import STRANGER, Form, read_form
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import html_response, redirect, with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, PublicRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, PublicRoute, WebRoute, about
 from gatepost.web.time_zones import times_in, zone_names
 
 ENTRIES_ON_A_PAGE = 100
 NO_TENANT = "Mail without a tenant"
 
 
-async def show_digests(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_digests(context: WebContext, request: SignedInRequest) -> PageResult:
     """List the scopes that the user may see, with the state of their digests."""
     scopes = await find_scopes(context, request)
     known = {each.scope: each for each in await context.store.digests.scopes()}
     runs = {run.scope: run for run in await context.store.digests.runs()}
     uids = [*([None] if scopes.has_all_tenants else []), *(tenant.uid for tenant in scopes.tenants)]
     lines = [(uid, _name(scopes.name(uid), uid), known.get(uid), runs.get(uid)) for uid in uids]
-    return html_response(await context.renderer.render_in_turns("digests.html", request, here="/digests", lines=lines))
-
-
-async def show_scope(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Show the preferences of a scope, and the entries of its recipients."""
-    scope = await _find_scope(context, request)
-    if isinstance(scope, Failure):
-        return scope
-    found = await context.store.digests.scope(scope)
-    return html_response(await _render(context, request, found, "\n".join(found.preferences.domains)))
-
-
-async def save_scope(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Save the preferences of a scope."""
-    scope = await _find_scope(context, request)
-    if isinstance(scope, Failure):
-        return scope
-    typed = request.form.raw_text("domains")
-    seen = request.form.text("seen", 18)
-    wanted = _read_preferences(request.form)
-    faults = _find_faults(scope, wanted, typed)
-    if faults:
-        shown = DigestScope(scope, wanted, int(seen) if seen.isdigit() else 0)
-        return html_response(await _render(context, request, shown, typed, faults), 400)
-    saved = await context.store.digests.put_preferences(
-        scope, wanted, int(seen) if seen.isdigit() else -1, request.actor
-    )
-    return redirect(f"/digests/{scope or GLOBAL}", notice="digests-saved" if saved else "digests-changed")
-
-
-async def remove_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Remove an entry of a recipient."""
-    scope = await _find_scope(context, request)
-    if isinstance(scope, Failure):
-        return scope
-    form = request.form
-    removed = await context.store.recipients.delete_entries(
-        scope, form.text("address", 500), [form.text("sender", 500)], request.actor
-    )
-    return redirect(f"/digests/{scope or GLOBAL}", removed, notice="entries-removed")
+    return await context.page(request, "digests.html", here="/digests", lines=lines)
 
 
 async def _find_scope(context: WebContext, request: SignedInRequest) -> str | Failure | None:
@@ -95,6 +57,42 @@ async def _find_scope(context: WebContext, request: SignedInRequest) -> str | Fa
     if isinstance(scope, str) and await context.store.tenants.find(scope) is None:
         return NOT_VISIBLE
     return scope
+
+
+for_scope = about(_find_scope)
+
+
+@for_scope
+async def show_scope(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
+    """Show the preferences of a scope, and the entries of its recipients."""
+    found = await context.store.digests.scope(scope)
+    return await _render(context, request, found, "\n".join(found.preferences.domains))
+
+
+@for_scope
+async def save_scope(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
+    """Save the preferences of a scope."""
+    typed = request.form.raw_text("domains")
+    seen = request.form.text("seen", 18)
+    wanted = _read_preferences(request.form)
+    faults = _find_faults(scope, wanted, typed)
+    if faults:
+        shown = DigestScope(scope, wanted, int(seen) if seen.isdigit() else 0)
+        return with_status(await _render(context, request, shown, typed, faults), 400)
+    saved = await context.store.digests.put_preferences(
+        scope, wanted, int(seen) if seen.isdigit() else -1, request.actor
+    )
+    return redirect(f"/digests/{scope or GLOBAL}", notice="digests-saved" if saved else "digests-changed")
+
+
+@for_scope
+async def remove_entry(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
+    """Remove an entry of a recipient."""
+    form = request.form
+    removed = await context.store.recipients.delete_entries(
+        scope, form.text("address", 500), [form.text("sender", 500)], request.actor
+    )
+    return redirect(f"/digests/{scope or GLOBAL}", removed, notice="entries-removed")
 
 
 def _name(name: str, uid: str | None) -> str:
@@ -138,14 +136,14 @@ def _find_faults(scope: str | None, wanted: DigestPreferences, typed: str) -> li
 
 async def _render(
     context: WebContext, request: SignedInRequest, shown: DigestScope, typed: str, faults: list[str] | None = None
-) -> str:
+) -> Response:
     scopes = await find_scopes(context, request)
     after = (request.query.text("after", 500), request.query.text("sender", 500))
     entries = await context.store.recipients.entries(shown.scope, after, ENTRIES_ON_A_PAGE + 1)
     runs = {run.scope: run for run in await context.store.digests.runs()}
-    return await context.renderer.render_in_turns(
-        "digest-scope.html",
+    return await context.page(
         request,
+        "digest-scope.html",
         here="/digests",
         name=_name(scopes.name(shown.scope), shown.scope),
         path=f"/digests/{shown.scope or GLOBAL}",
@@ -197,7 +195,7 @@ class OpenedLink(msgspec.Struct, frozen=True):
         return bool(self.mail) and self.mail.record.report.verdict in RECIPIENT_VERDICTS  # type: ignore[union-attr]
 
 
-async def show_link(context: WebContext, request: Request) -> Response | Failure:
+async def show_link(context: WebContext, request: Request) -> PageResult:
     """Show what a link is about; nothing else happens."""
     opened = await _open(context, request)
     if isinstance(opened, Failure):
@@ -207,7 +205,7 @@ async def show_link(context: WebContext, request: Request) -> Response | Failure
     return await _render_digest_links(context, opened)
 
 
-async def use_link(context: WebContext, request: Request) -> Response | Failure:
+async def use_link(context: WebContext, request: Request) -> PageResult:
     """Do what the recipient has chosen on the page of a link."""
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):

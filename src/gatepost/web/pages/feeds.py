@@ -16,9 +16,9 @@ from gatepost.store.feeds import FeedDefinition
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import Form
 from gatepost.web.list_access import FeedInScope, find_all_feeds
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import GLOBAL, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 MAX_NAME = 63
 FORMATS: tuple[FeedFormat, ...] = ("plain", "csv", "jsonl", "misp", "stix", "taxii")
@@ -63,12 +63,12 @@ class FeedForm(msgspec.Struct, frozen=True):
         return self.numbers.get(name) or str(getattr(self.feed, name))
 
 
-async def show_feeds(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_feeds(context: WebContext, request: SignedInRequest) -> PageResult:
     """List all feeds."""
-    return html_response(await _render_feeds(context, request))
+    return await _render_feeds(context, request)
 
 
-async def edit_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def edit_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the form of a feed: a new one, or one that there is."""
     name, form = request.query.text("name", MAX_NAME), FeedForm()
     if name:
@@ -76,22 +76,22 @@ async def edit_feed(context: WebContext, request: SignedInRequest) -> Response |
         if isinstance(found, Failure):
             return found
         form = FeedForm(found.name, found.feed, paused=found.paused, seen=found.modified)
-    return html_response(await _render_form(context, request, form))
+    return await _render_form(context, request, form)
 
 
-async def save_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def save_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Check and save a feed."""
     form = _read_form(request.form)
     mistakes = await _find_mistakes(context, request, form)
     if mistakes:
-        return html_response(await _render_form(context, request, form, mistakes), 400)
+        return with_status(await _render_form(context, request, form, mistakes), 400)
     saved = await context.store.feeds.put_definition(form.name, form.feed, form.seen, request.actor, paused=form.paused)
     if isinstance(saved, str):
-        return html_response(await _render_form(context, request, form, fault=REFUSALS[saved]), 409)
+        return with_status(await _render_form(context, request, form, fault=REFUSALS[saved]), 409)
     return redirect("/feeds", notice="feed-saved")
 
 
-async def pause_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def pause_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Pause a feed of the web interface, or resume it."""
     found = await _find_definition(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
@@ -103,7 +103,7 @@ async def pause_feed(context: WebContext, request: SignedInRequest) -> Response 
     return redirect("/feeds", notice="feed-paused" if paused else "feed-resumed")
 
 
-async def delete_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def delete_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Delete a feed of the web interface; its entries stay."""
     found = await _find_definition(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
@@ -112,7 +112,7 @@ async def delete_feed(context: WebContext, request: SignedInRequest) -> Response
     return redirect("/feeds", notice="feed-deleted")
 
 
-async def run_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def run_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Make a feed due, so that a node runs it within seconds."""
     found = await _find_feed(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
@@ -124,7 +124,7 @@ async def run_feed(context: WebContext, request: SignedInRequest) -> Response | 
     return redirect("/feeds", notice="feed-requested")
 
 
-async def try_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def try_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Read a feed without changing anything, and say what would change."""
     found = await _find_feed(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
@@ -138,7 +138,7 @@ async def try_feed(context: WebContext, request: SignedInRequest) -> Response | 
             outcome = json.loads(said)
         except ValueError:
             outcome = {"result": "failed", "message": "what came of it could not be read"}
-    return html_response(await _render_feeds(context, request, tried=(found.line.name, outcome)))
+    return await _render_feeds(context, request, tried=(found.line.name, outcome))
 
 
 async def _find_definition(context: WebContext, name: str) -> FeedDefinition | Failure:
@@ -155,10 +155,10 @@ async def _find_feed(context: WebContext, name: str) -> FeedInScope | Failure:
 
 async def _render_feeds(
     context: WebContext, request: SignedInRequest, tried: tuple[str, dict[str, Any]] | None = None
-) -> str:
-    return await context.renderer.render_in_turns(
-        "feeds.html",
+) -> Response:
+    return await context.page(
         request,
+        "feeds.html",
         here="/feeds",
         feeds=await find_all_feeds(context),
         scopes=await find_scopes(context, request),
@@ -173,12 +173,12 @@ async def _render_form(
     form: FeedForm,
     mistakes: tuple[tuple[str, str], ...] = (),
     fault: str = "",
-) -> str:
+) -> Response:
     scopes: Scopes = await find_scopes(context, request)
     lists = [state.definition for state in await context.store.lists.all(form.feed.tenant)]
-    return await context.renderer.render_in_turns(
-        "feed.html",
+    return await context.page(
         request,
+        "feed.html",
         here="/feeds",
         form=form,
         feed=form.feed,

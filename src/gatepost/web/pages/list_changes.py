@@ -1,12 +1,11 @@
-"""Adding entries that were typed or pasted: first a preview of the effect, then the change.
+"""Adding entries to a list: those that were typed or pasted, after a preview of their effect, and those of a file.
 
-There is one entry in a line, with a comment after a tab, or after ` # ` where no phrase could mean that; a tab is what
-comes from two columns of a spreadsheet. Every line gets its normal form or a reason why it has none, so that the user
-can check them before anything is saved. The second step sends the text again, so nothing waits on the server.
+In a form there is one entry in a line, with a comment after a tab, or after ` # ` where no phrase could mean that; a
+tab is what comes from two columns of a spreadsheet. Every line gets its normal form or a reason why it has none, so
+that the user can check them before anything is saved. The second step sends the text again, so nothing waits on the
+server.
 
-Importing a file into a list.
-
-The file is read from the spool in bounded pieces, never more of it in memory than one call of 500 entries, and in a
+A file is read from the spool in bounded pieces, never more of it in memory than one call of 500 entries, and in a
 thread, so that other requests do not wait. The whole file is checked before its first entry is saved, so an invalid
 line changes nothing; then it is saved in calls of 500, and the answer says how much was applied.
 """
@@ -53,6 +52,7 @@ from gatepost.web.list_access import (
     find_list,
     find_list_of,
     find_warnings,
+    for_list,
 )
 from gatepost.web.page_responses import (
     ProgressResponse,
@@ -61,9 +61,10 @@ from gatepost.web.page_responses import (
     ignore_progress,
     is_progress_wanted,
     redirect,
+    with_status,
 )
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, UploadRoute, WebRoute
 
 MAX_LINES = 10_000
 MAX_ROWS_SHOWN = 200
@@ -162,20 +163,18 @@ class Preview(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-async def show_preview(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def show_preview(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show what adding the entries would do; nothing is saved."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     pasted_form = await _read_pasted(context, request, scoped_list)
-    return html_response(
+    return with_status(
         await _render_preview(context, request, scoped_list, pasted_form), 400 if pasted_form.fault else 200
     )
 
 
 async def preview_senders(
     context: WebContext, request: SignedInRequest, ggrids: Sequence[str], tenant: str | None, back: str
-) -> Response | Failure:
+) -> PageResult:
     """Show what blocking the senders of held messages would do, each with a comment that names its message. The list is
     that of their tenant if they have one in common; `back` is the query of the quarantine."""
     if not request.may("lists.change"):
@@ -204,7 +203,7 @@ async def preview_senders(
     with call:
         filled = msgspec.structs.replace(request, form=typed)
         pasted_form = await _read_pasted(context, filled, scoped_list)
-        return html_response(await _render_preview(context, filled, scoped_list, pasted_form))
+        return await _render_preview(context, filled, scoped_list, pasted_form)
 
 
 def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
@@ -215,17 +214,15 @@ def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
     return f"{address}\t{said}" if address else ""
 
 
-async def add_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def add_entries(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Save the entries. A rejected line stops that, unless the user has seen it and chose to skip it."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     pasted_form = await _read_pasted(context, request, scoped_list)
     if pasted_form.fault or (pasted_form.pasted.faults and not request.form.has("skip")):
-        return html_response(await _render_preview(context, request, scoped_list, pasted_form), 400)
+        return with_status(await _render_preview(context, request, scoped_list, pasted_form), 400)
     applied = await add_all(context, scoped_list, pasted_form.pasted.entries, request.actor)
     if applied.fault:
-        return html_response(
+        return with_status(
             await _render_preview(
                 context, request, scoped_list, PastedForm(pasted_form.pasted, _explain_partial(applied))
             ),
@@ -302,13 +299,13 @@ async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: 
 
 async def _render_preview(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted_form: PastedForm
-) -> str:
+) -> Response:
     preview = Preview() if pasted_form.fault else await _preview_effect(context, scoped_list, pasted_form.pasted)
     keys = tuple(entry.key for entry in pasted_form.pasted.entries)
     scopes, definition = await find_scopes(context, request), scoped_list.definition
-    return await context.renderer.render_in_turns(
-        "lists-preview.html",
+    return await context.page(
         request,
+        "lists-preview.html",
         here="/lists",
         scoped_list=scoped_list,
         pasted=pasted_form.pasted,
@@ -406,7 +403,7 @@ class ImportOutcome(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-async def show_import(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_import(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the form for a file."""
     scoped_list = await find_list(context, request)
     return (
@@ -416,7 +413,7 @@ async def show_import(context: WebContext, request: SignedInRequest) -> Response
     )
 
 
-async def import_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> Response | Failure:
+async def import_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> PageResult:
     """Dry-run a file, or save its entries."""
     scoped_list = await find_list(context, request)
     if isinstance(scoped_list, Failure):

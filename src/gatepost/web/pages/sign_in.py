@@ -1,20 +1,19 @@
-"""Signing in: name and password, then a code or a security key where the user has a second factor.
+"""Signing in: name and password, then a code or a security key where the user has a second factor; or through OpenID.
 
 Guessing is slowed down twice, and both times before anything is checked. Attempts from one address take turns, each
 longer than the last, whether they are right or wrong, and too many of them are refused. Attempts on one account are
-taken from a limit in storage and given back if they are right (see `store.sessions`). A browser in which the
-user has signed in before has limits of its own, so that strangers cannot lock the user out.
+taken from a limit in storage and given back if they are right (see `store.sessions`). A browser in which the user has
+signed in before has limits of its own, so that strangers cannot lock the user out.
 
 Whatever is wrong, the answer is the same sentence, and it takes as long. A session is created anew at each step, so a
 cookie that an attacker planted before is never the one that is signed in. Names that nobody has are not logged: people
 type passwords into the wrong field.
 
-Signing in through an OpenID provider: to it, back from it, and out.
-
-Whatever goes wrong is a page that says what to do, and the log says why. What strangers can cause is bounded: an answer
-whose state is not that of the browser is refused before the provider is asked, answers from one address take turns as
-passwords do, and only so many codes are exchanged at once. The audit trail has what the provider vouched for: sign-ins,
-and people who came with a valid id token and have no access.
+On the way through an OpenID provider, to it, back from it and out, whatever goes wrong is a page that says what to do,
+and the log says why. What strangers can cause is bounded: an answer whose state is not that of the browser is refused
+before the provider is asked, answers from one address take turns as passwords do, and only so many codes are exchanged
+at once. The audit trail has what the provider vouched for: sign-ins, and people who came with a valid id token and have
+no access.
 """
 
 import asyncio
@@ -23,7 +22,6 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,6 +29,7 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import LONGEST_WAIT, address_of
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, OVERLOADED, UNAUTHORIZED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
+from gatepost.logs import Logger
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import Attempt, WebSession, address_source, browser_source
@@ -66,13 +65,14 @@ from gatepost.web.page_responses import (
     set_notice,
 )
 from gatepost.web.request import (
+    COOKIE_NAME,
     SignedInRequest,
     new_session_secret,
+    put_cookie,
     read_browser_cookie,
     set_browser_cookie,
-    set_cookie,
 )
-from gatepost.web.routing import IDLE_MILLISECONDS, PublicRoute, WebRoute, find_session
+from gatepost.web.routing import IDLE_MILLISECONDS, PageResult, PublicRoute, WebRoute, find_session
 from gatepost.web.second_factors import MAX_CODE, SecondFactors, ask_for_key, check_code, check_key, find_second_factors
 
 Shown: TypeAlias = Literal["password", "code", "key"]
@@ -91,7 +91,7 @@ TOO_MANY = Failure(TOO_MANY_ATTEMPTS, "too many attempts to sign in came from yo
 OVER = Failure(UNAUTHORIZED, "this sign-in has taken too long, or you have no key for this address; start over")
 BUSY = Failure(OVERLOADED, "too many people sign in at this moment; try again in a few seconds")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class Origin(msgspec.Struct, frozen=True):
         return browser_source(self.browser) if self.browser else address_source(self.address)
 
 
-async def show_sign_in(context: WebContext, request: Request) -> Response | Failure:
+async def show_sign_in(context: WebContext, request: Request) -> PageResult:
     """Show the form for signing in, or redirect a user who is signed in already."""
     session = await find_session(context, request)
     query = parse_query(request.url.query)
@@ -119,7 +119,7 @@ async def show_sign_in(context: WebContext, request: Request) -> Response | Fail
     return clear_notice(page) if notice else page
 
 
-async def sign_in(context: WebContext, request: Request) -> Response | Failure:
+async def sign_in(context: WebContext, request: Request) -> PageResult:
     """Check name and password, and start a session."""
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
@@ -153,17 +153,17 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
     return answer
 
 
-async def sign_in_with_code(context: WebContext, request: Request) -> Response | Failure:
+async def sign_in_with_code(context: WebContext, request: Request) -> PageResult:
     """Check the code of the second factor, for a session that has only the password."""
     return await _finish_sign_in(context, request, "code")
 
 
-async def sign_in_with_key(context: WebContext, request: Request) -> Response | Failure:
+async def sign_in_with_key(context: WebContext, request: Request) -> PageResult:
     """Check what a security key has signed, for a session that has only the password."""
     return await _finish_sign_in(context, request, "key")
 
 
-async def send_key_options(context: WebContext, request: Request) -> Response | Failure:
+async def send_key_options(context: WebContext, request: Request) -> PageResult:
     """Send the browser what it needs to have a key sign, for a session that has only the password."""
     session = await find_session(context, request)
     if session is None or session.strong:
@@ -172,7 +172,7 @@ async def send_key_options(context: WebContext, request: Request) -> Response | 
     return OVER if options is None else json_response(options)
 
 
-async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -> Response | Failure:
+async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -> PageResult:
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
         return form
@@ -317,7 +317,7 @@ async def _start_session(
         await context.store.sessions.give_back_attempt(attempt)
         second = await find_second_factors(context, request, user)
         page = _render_sign_in(context, form.text("next"), second, unsent=read_unsent(form))
-        return set_cookie(page, secret, seconds)
+        return put_cookie(page, COOKIE_NAME, secret, seconds)
     await context.store.sessions.finish_attempt(attempt, now)
     await context.store.users.note_sign_in(user.uid, now, origin.address, proof)
     await context.store.sessions.purge(now, IDLE_MILLISECONDS)
@@ -327,9 +327,9 @@ async def _start_session(
         resending = await context.renderer.render_in_turns(
             "unsent.html", SignedInRequest(request, session), unsent=unsent
         )
-        answer = set_cookie(html_response(resending), secret, seconds)
+        answer = put_cookie(html_response(resending), COOKIE_NAME, secret, seconds)
     else:
-        answer = set_cookie(redirect(safe_target(form.text("next"))), secret, seconds)
+        answer = put_cookie(redirect(safe_target(form.text("next"))), COOKIE_NAME, secret, seconds)
     return await _mark_browser(context, answer, user.uid, origin)
 
 
@@ -390,7 +390,7 @@ NO_ACCESS = (
 DISABLED = "Your account is disabled. Ask an administrator of Gatepost."
 
 
-async def begin(context: WebContext, request: Request) -> Response | Failure:
+async def begin(context: WebContext, request: Request) -> PageResult:
     """Send the browser to the provider."""
     client = context.openid
     if client is None:
@@ -403,7 +403,7 @@ async def begin(context: WebContext, request: Request) -> Response | Failure:
     return set_flow(redirect(client.authorization_url(endpoints, flow)), flow)
 
 
-async def come_back(context: WebContext, request: Request) -> Response | Failure:
+async def come_back(context: WebContext, request: Request) -> PageResult:
     """Take the answer of the provider, and start a session."""
     client = context.openid
     if client is None:
@@ -495,10 +495,11 @@ async def _admit(
     await context.store.sessions.purge(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
     log.info("user signed in", user=user.name, provider=client.settings.issuer)
-    return set_cookie(redirect(safe_target(flow.target)), secret, max(1, (expires - now) // 1000))
+    seconds = max(1, (expires - now) // 1000)
+    return put_cookie(redirect(safe_target(flow.target)), COOKIE_NAME, secret, seconds)
 
 
-async def sign_out_there(context: WebContext, _request: Request) -> Response | Failure:
+async def sign_out_there(context: WebContext, _request: Request) -> PageResult:
     """Send the browser to where the provider ends its own session."""
     if context.openid is None:
         return NO_PROVIDER
@@ -509,7 +510,7 @@ async def sign_out_there(context: WebContext, _request: Request) -> Response | F
     return redirect(url) if url else redirect("/sign-in")
 
 
-async def end_sessions_of_provider(context: WebContext, request: Request) -> Response | Failure:
+async def end_sessions_of_provider(context: WebContext, request: Request) -> PageResult:
     """End the sessions that the provider names in a logout token, which it sends without a browser."""
     if context.openid is None:
         return NO_PROVIDER

@@ -1,9 +1,8 @@
-"""The cores that abby hands mail to: the guard of this process, and cores over HTTPS.
+"""A core over HTTPS, as abby hands mail to it.
 
-To the guard of this process a message is handed over as it lies, without a second upload. A core over HTTPS gets
-`POST /scan`: a length of four bytes, big-endian, that many bytes of JSON, and the raw message, streamed from where it
-lies. abby proves itself with a shared secret and verifies the core's certificate; neither redirects nor proxies of the
-environment are followed. Orders on held mail go as `scanning.held_mail` says.
+It gets `POST /scan`: a length of four bytes, big-endian, that many bytes of JSON, and the raw message, streamed from
+where it lies. abby proves itself with a shared secret and verifies the core's certificate; neither redirects nor
+proxies of the environment are followed. Orders on held mail go as `scanning.held_mail` says.
 """
 
 import asyncio
@@ -16,12 +15,10 @@ import httpx
 import msgspec
 
 from gatepost.abby.cores import Down
-from gatepost.api.http import ClientLeft, ConnectedClient
+from gatepost.api.http import ConnectedClient
 from gatepost.api.scanning import MAX_BODY
-from gatepost.guard.service import Guard
 from gatepost.scanning.held_mail import (
     MESSAGE,
-    CarriesOutOrders,
     ExportOrder,
     HeldMailOrder,
     NotHeld,
@@ -30,7 +27,6 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import CONTENT_TYPE, STORAGE_FAILED, Full, Load, ScanRequest, ScanResult, frame_request
 from gatepost.scanning.spool import MessageBody
-from gatepost.store.errors import StorageError
 from gatepost.view.values import NotShown
 from gatepost.workers.protocol import Extracted
 
@@ -45,59 +41,6 @@ ORDER_SECONDS = 60.0
 STALL_SECONDS = 2.0
 # How long requests under way may go on with the trust of before.
 FORMER_SECONDS = 300.0
-
-
-class LocalCore:
-    """The guard of this process as one of the cores, with the mail that it holds. `close` does not stop it."""
-
-    name = "local"
-
-    def __init__(self, guard: Guard, quarantine: CarriesOutOrders | None = None) -> None:
-        self._guard, self._quarantine = guard, quarantine
-
-    @property
-    def enabled(self) -> bool:
-        return self._guard.rest_enabled
-
-    async def scan(
-        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
-    ) -> ScanResult | Full | ClientLeft:
-        return await self._guard.scan_in_turn(request, body, client)
-
-    async def read_features(
-        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
-    ) -> Extracted | NotShown | Full | ClientLeft:
-        return await self._guard.read_features(request, body, client)
-
-    async def ask_load(self) -> Load:
-        return self._guard.load()
-
-    def load_now(self) -> Load | None:
-        return self._guard.load()
-
-    @property
-    def waiting(self) -> tuple[int, int]:
-        return self._guard.waiting
-
-    def trust(self, _ca: Path) -> None:
-        """It has no certificate to verify."""
-
-    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
-        """Do what the order says with mail in the quarantine of this process.
-
-        A release raises `StorageError` where the others return `Down`: its caller must learn that storage failed.
-        """
-        if self._quarantine is None:
-            return NotHeld()
-        try:
-            return await self._quarantine.carry_out(order)
-        except StorageError as fault:
-            if isinstance(order, ReleaseOrder):
-                raise
-            return Down(str(fault), answered=True)
-
-    async def close(self) -> None:
-        return None
 
 
 _RESULT = msgspec.json.Decoder(ScanResult)
