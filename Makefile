@@ -1,6 +1,7 @@
 # The two commands are `make serve` and `make test`; everything else is for people who work on Gatepost.
 PYTHON ?= python3
 DATA ?= data
+CORES := $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-variants test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
+.PHONY: help serve test-fast test test-variants test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -20,6 +21,9 @@ serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on
 
 test: $(VENV)/dev.ready ## Set up and run the tests, two workers for each core, since many wait (WORKERS=0 for none, ARGS=… is passed to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+test-fast: $(VENV)/dev.ready ## Run the tests that start nothing: no service, no browser, no PostgreSQL (about a minute on two cores)
+	$(BIN)/python -m pytest -n $(CORES) --fast $(ARGS)
 
 test-variants: $(VENV)/dev.ready ## Run variants of what `make test` shows: the same behaviour on other engines, pages, formats and programs
 	$(BIN)/python -m pytest -n $(WORKERS) -m "variant and not long" $(or $(ARGS),$$(grep -rlE --include='test_*.py' 'mark\.variant|\bVISITS\b' tests))

@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.diagrams import find_catch_rate
 
 from bench import corpus
-from gatepost.cli.evaluation import Rate
+from gatepost.cli.labelled_mail import Rate
 from gatepost.textmodel.training import family_of
 
 ALL = 1_000_000

@@ -17,7 +17,9 @@ import httpx
 
 from bench.ports import free_ports
 from bench.processes import await_output
-from gatepost.cli.nodes import nodes
+from gatepost.cli.config import nodes
+from gatepost.cli.deployment import Deployment as CommandFolders
+from gatepost.cli.printing import Output
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.commands import EXAMPLE
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -190,7 +192,8 @@ class Deployment:
         """The same without a process of its own, for who asks again and again."""
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
-            nodes(config=self.nodes[0].folder, data=self.folder / "cli", json=True)
+            place = CommandFolders(config=self.nodes[0].folder, data=self.folder / "cli")
+            nodes(place=place, output=Output(json=True))
         found: dict[str, Any] = json.loads(told.getvalue())
         return found
 

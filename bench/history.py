@@ -30,12 +30,12 @@ from bench.corpus import NotPresentError, mail
 from bench.equal import judge
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store import messages, open_store, sqlite_file
+from gatepost.store import message_records, open_store, sqlite_file
 from gatepost.store.copy import copy
-from gatepost.store.header_sections import HEAD_BYTES, cut_header
+from gatepost.store.message_index import COLUMNS as SEARCHED
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_search import COLUMNS as SEARCHED
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.record_packing import HEAD_BYTES, cut_header
 from gatepost.store.store import Store
 from gatepost.store.traffic import BUCKET_MILLISECONDS
 from gatepost.store.traffic import COLUMNS as COUNTED
@@ -94,7 +94,7 @@ def _store_seed(data: Path) -> None:
     while some := list(islice(made, 5_000)):
         connection.execute("BEGIN IMMEDIATE")
         for place in range(0, len(some), 500):
-            messages.insert_all(connection, some[place : place + 500])
+            message_records.insert_all(connection, some[place : place + 500])
         connection.execute("COMMIT")
     connection.close()
 
@@ -131,7 +131,7 @@ def _multiply(cluster: Cluster) -> float:
 def _fill(table: str) -> str:
     """Statements that put all copies of the seed into a table, the oldest first."""
     columns = {
-        "messages": ("id", *messages.COLUMNS),
+        "messages": ("id", *message_records.COLUMNS),
         "message_search": SEARCHED,
         "message_recipients": ("address", "completed", "id"),
         "traffic": COUNTED,
@@ -160,10 +160,10 @@ def _describe_sizes(cluster: Cluster, seconds: float) -> str:
 async def _time_calls(cluster: Cluster, data: Path) -> list[str]:
     store = open_store(cluster.url, data)
     # As the service does every hour.
-    await store.purge_messages(0)
+    await store.messages.purge(0)
     now = int(time.time() * 1000)
     day = 86_400_000
-    (newest,) = (await store.search_messages(MessageFilter(), None, 1)).rows
+    (newest,) = (await store.messages.search(MessageFilter(), None, 1)).rows
     searches: dict[str, MessageFilter] = {
         "newest": MessageFilter(),
         "to a recipient": MessageFilter(recipient="user77@example.com"),
@@ -174,12 +174,12 @@ async def _time_calls(cluster: Cluster, data: Path) -> list[str]:
         "by words that no subject has": MessageFilter(subject="never seen"),
         "by an address anywhere": MessageFilter(anywhere="user77@example.com"),
     }
-    calls: dict[str, Callable[[], Awaitable[object]]] = {"one message": lambda: store.message(newest.ggrid)}
+    calls: dict[str, Callable[[], Awaitable[object]]] = {"one message": lambda: store.messages.find(newest.ggrid)}
     for what, wanted in searches.items():
-        calls[f"messages {what}"] = lambda wanted=wanted: store.search_messages(wanted)  # type: ignore[misc]
-        calls[f"messages {what}, counted"] = lambda wanted=wanted: store.count_messages(wanted)  # type: ignore[misc]
-    calls["charts of 30 days"] = lambda: store.traffic(None, now - 30 * day, now, day // 2)
-    calls["most frequent values of 30 days"] = lambda: store.top_values(None, now - 30 * day, now)
+        calls[f"messages {what}"] = lambda wanted=wanted: store.messages.search(wanted)  # type: ignore[misc]
+        calls[f"messages {what}, counted"] = lambda wanted=wanted: store.messages.count(wanted)  # type: ignore[misc]
+    calls["charts of 30 days"] = lambda: store.traffic.buckets(None, now - 30 * day, now, day // 2)
+    calls["most frequent values of 30 days"] = lambda: store.traffic.top_values(None, now - 30 * day, now)
     lines = ["| Call | median, ms | first, ms | CPU of client and server, ms |", "|---|---:|---:|---:|"]
     for what, call in calls.items():
         lines.append(await _time_call(cluster, what, call))
@@ -218,7 +218,7 @@ async def _time_changes(cluster: Cluster, store: Store) -> list[str]:
         cluster.query, f"SELECT completed FROM message_search ORDER BY completed, id OFFSET {DELETED} LIMIT 1"
     )
     before, started = _cpu(cluster), time.perf_counter()
-    purge = asyncio.create_task(store.purge_messages(int(oldest)))
+    purge = asyncio.create_task(store.messages.purge(int(oldest)))
     beside, waits = 0, [0.0]
     while not purge.done():
         waits.append(await _record(store, 16))
@@ -242,7 +242,7 @@ async def _record(store: Store, count: int) -> float:
     made = [_moved(record, now) for record in web.records(count)]
     started = time.perf_counter()
     for place in range(0, count, 16):
-        await asyncio.gather(*map(store.record_message, made[place : place + 16]))
+        await asyncio.gather(*map(store.messages.record, made[place : place + 16]))
     return time.perf_counter() - started
 
 
@@ -298,7 +298,7 @@ def _size_in_sqlite(folder: Path, records: Sequence[MessageRecord]) -> float:
     before = size()
     connection.execute("BEGIN IMMEDIATE")
     for place in range(0, len(records), 500):
-        messages.insert_all(connection, records[place : place + 500])
+        message_records.insert_all(connection, records[place : place + 500])
     connection.execute("COMMIT")
     grown = size() - before
     connection.close()
@@ -308,5 +308,5 @@ def _size_in_sqlite(folder: Path, records: Sequence[MessageRecord]) -> float:
 async def _store_all(url: str, folder: Path, records: Sequence[MessageRecord]) -> None:
     store = open_store(url, folder)
     for place in range(0, len(records), 16):
-        await asyncio.gather(*map(store.record_message, records[place : place + 16]))
+        await asyncio.gather(*map(store.messages.record, records[place : place + 16]))
     await store.close()

@@ -20,8 +20,7 @@ import msgspec
 
 from bench import corpus
 from gatepost.checks.text import learned
-from gatepost.cli.evaluation import NOW
-from gatepost.cli.labelled_mail import LabelledMail, read_labelled, read_samples, train_model
+from gatepost.cli.labelled_mail import NOW, LabelledMail, read_labelled, read_samples, train_model
 from gatepost.cli.sealed_analysis import answer_nothing, start_pool
 from gatepost.ids import new_id
 from gatepost.kinds import Finding

@@ -32,7 +32,7 @@ from bench.scanning import TOKEN, await_port, configure, cpu, pss
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import CLI
-from gatepost.store.entries import BATCH, NewEntry
+from gatepost.store.lists import BATCH, NewEntry
 
 ENTRIES = int(os.environ.get("BENCH_LIST_ENTRIES", "1000000"))
 LONG = int(os.environ.get("BENCH_LONG_LIST", str(ENTRIES)))
@@ -249,5 +249,5 @@ def _scans() -> list[str]:
 async def _filled(folder: Path, size: int) -> None:
     store = open_store("sqlite:gatepost.db", folder)
     for keys in batches(size):
-        await store.add_entries(None, BY_NAME["blocked-urls"], [NewEntry(key, key) for key in keys], CLI)
+        await store.lists.add(None, BY_NAME["blocked-urls"], [NewEntry(key, key) for key in keys], CLI)
     await store.close()

@@ -29,7 +29,7 @@ from gatepost.lists.entries import list_network_keys
 from gatepost.lists.links import list_url_keys
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import Actor
-from gatepost.store.entries import ListEntry, NewEntry
+from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.store.store import Store
 
 ENTRIES = int(os.environ.get("BENCH_ENTRIES", "1000000"))
@@ -145,7 +145,7 @@ def _adder(store: Store, callers: int) -> Add:
 
         async def caller() -> None:
             for keys in source:
-                await store.add_entries(None, URLS, [NewEntry(key, key, "a comment") for key in keys], BY)
+                await store.lists.add(None, URLS, [NewEntry(key, key, "a comment") for key in keys], BY)
 
         await asyncio.gather(*(caller() for _ in range(callers)))
 
@@ -154,7 +154,7 @@ def _adder(store: Store, callers: int) -> Add:
 
 def _streamer(store: Store) -> Stream:
     async def stream() -> None:
-        async with aclosing(store.stream_entries(None, URLS.name)) as found:
+        async with aclosing(store.lists.stream(None, URLS.name)) as found:
             async for batch in found:
                 b"\n".join(map(_encode, batch))
 
@@ -164,7 +164,7 @@ def _streamer(store: Store) -> Stream:
 async def _first_batch(store: Store) -> float:
     spent = []
     for _ in range(20):
-        async with aclosing(store.stream_entries(None, URLS.name)) as found:
+        async with aclosing(store.lists.stream(None, URLS.name)) as found:
             spent.append(await _seconds(anext(found)))
     return statistics.median(spent)
 
@@ -194,7 +194,7 @@ async def _looking_up(*stores: Store) -> list[float]:
     for _ in range(MESSAGES):
         asked = _questions(chance)
         for store, seconds in turns:
-            seconds.append(await _seconds(store.lookup(None, asked)))
+            seconds.append(await _seconds(store.list_lookup.find(None, asked)))
         turns.reverse()
     return [statistics.median(seconds[1_000:]) for seconds in spent]
 

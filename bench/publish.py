@@ -137,14 +137,14 @@ def _publish_faulty(deployment: Deployment) -> str:
 
 
 def _restart_all(deployment: Deployment) -> str:
-    known = len(deployment.log("restart begins")), len(deployment.log("turn ended"))
+    known = len(deployment.log("node restart begins")), len(deployment.log("rollout turn ended"))
     ended = deployment.run("restart", "--all")
     assert ended.returncode == 0, ended.stderr
     deadline = time.monotonic() + 300
-    while len(deployment.log("turn ended")) < known[1] + len(deployment.all_nodes):
+    while len(deployment.log("rollout turn ended")) < known[1] + len(deployment.all_nodes):
         assert time.monotonic() < deadline, "not every node has restarted"
         time.sleep(0.5)
-    begun, done = deployment.log("restart begins")[known[0] :], deployment.log("turn ended")[known[1] :]
+    begun, done = deployment.log("node restart begins")[known[0] :], deployment.log("rollout turn ended")[known[1] :]
     assert [line["of"] for line in begun] == [line["of"] for line in done]
     assert all(end["time"] <= start["time"] for end, start in zip(done[:-1], begun[1:], strict=True))
     return ", ".join(line["of"] for line in begun)

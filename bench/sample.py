@@ -20,11 +20,10 @@ from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.settings.events import WebAlert
 from gatepost.store.audit import Actor
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.digests import DigestRecord
-from gatepost.store.entries import NewEntry
+from gatepost.store.digests import DigestPreferences, DigestRecord
 from gatepost.store.errors import NameTaken, NotFound
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.users import Role
@@ -207,7 +206,7 @@ def fill(service: Service, *, history: int = 0) -> Sample:
         for mail in MAILS
     }
     service.ask(lambda store: _remembered(store, tuple(found.values()), history))
-    users = service.ask(lambda store: store.users())
+    users = service.ask(lambda store: store.users.all())
     return Sample(
         tenant,
         held=found["Are you at your desk?"],
@@ -220,36 +219,36 @@ def fill(service: Service, *, history: int = 0) -> Sample:
 
 async def _ask_and_alert(store: Store, ggrid: str) -> str:
     """A link of a digest, a request of its recipient, an entry and an alert; the path of the link."""
-    link, mail = await open_digest(store, ggrid), await store.held(ggrid)
+    link, mail = await open_digest(store, ggrid), await store.quarantine.find(ggrid)
     assert mail
     scope, address = mail.record.envelope.tenant, mail.record.envelope.recipients[0]
-    await store.ask_for_release(ggrid, scope, address, "I wait for this, please.")
-    await store.put_recipient_entry(scope, address, "news@gardens.example", "allow", Actor("recipient", address))
+    await store.recipients.ask_for_release(ggrid, scope, address, "I wait for this, please.")
+    await store.recipients.put_entry(scope, address, "news@gardens.example", "allow", Actor("recipient", address))
     alert = WebAlert(
         ("health.changed", "node.state"), recipients=("ops@example.com",), url="https://hooks.example.com/x"
     )
-    await store.put_alert_definition("Operations", alert, 0, MARIA)
+    await store.alerts.put("Operations", alert, 0, MARIA)
     return link
 
 
 async def open_digest(store: Store, ggrid: str) -> str:
     """Plan the digest of the first recipient of a message that was just held; the path of its link."""
-    mail = await store.held(ggrid)
+    mail = await store.quarantine.find(ggrid)
     assert mail
     scope, address = mail.record.envelope.tenant, mail.record.envelope.recipients[0].lower()
     domain = address.rpartition("@")[2]
-    seen = (await store.digest_scope(scope)).modified
+    seen = (await store.digests.scope(scope)).modified
     wanted = DigestPreferences(enabled=True, own_entries=True, domains=(domain,))
-    await store.put_digest_preferences(scope, wanted, seen, MARIA)
+    await store.digests.put_preferences(scope, wanted, seen, MARIA)
     now, holder = int(time.time() * 1000), new_id()
-    await store.take_digests(scope, holder, now + DAY)
-    await store.begin_planning(scope, holder, now, now + DAY)
-    while await store.plan_digests(scope, holder, (domain,)):
+    await store.digests.take(scope, holder, now + DAY)
+    await store.digests.begin_planning(scope, holder, now, now + DAY)
+    while await store.digests.plan(scope, holder, (domain,)):
         pass
-    digest = next(each for each in await store.waiting_digests(scope, 1_000) if each.address == address)
-    await store.mark_digest_sent(digest.id, now + DAY)
-    await store.finish_digests(scope, holder, DigestRecord(now, 1))
-    key = await store.current_digest_key(DAY)
+    digest = next(each for each in await store.digests.waiting(scope, 1_000) if each.address == address)
+    await store.digests.mark_sent(digest.id, now + DAY)
+    await store.digests.finish(scope, holder, DigestRecord(now, 1))
+    key = await store.digests.current_key(DAY)
     return f"/digest/{sign_link(DigestLink(digest.id, mail.record.ggrid, now + DAY), key)}"
 
 
@@ -259,21 +258,21 @@ async def _deployment(store: Store) -> str:
     await _tenant(store, "Northwind School", ("northwind-school.example",))
     for name, entries in ENTRIES.items():
         definition = BY_NAME[name]
-        await store.add_entries(None, definition, [_entry(definition, *each) for each in entries], MARIA)
+        await store.lists.add(None, definition, [_entry(definition, *each) for each in entries], MARIA)
     senders = BY_NAME["blocked-senders"]
-    await store.add_entries(clinic, senders, [_entry(senders, "results.example", "Fake laboratory")], MARIA)
-    await store.create_api_key("playbook", None, False, None, MARIA)
-    await store.create_api_key("clinic dashboard", clinic, True, int(time.time() * 1000) + 90 * DAY, MARIA)
-    old = await store.create_api_key("old feed", None, False, None, MARIA)
+    await store.lists.add(clinic, senders, [_entry(senders, "results.example", "Fake laboratory")], MARIA)
+    await store.api_keys.create("playbook", None, False, None, MARIA)
+    await store.api_keys.create("clinic dashboard", clinic, True, int(time.time() * 1000) + 90 * DAY, MARIA)
+    old = await store.api_keys.create("old feed", None, False, None, MARIA)
     if isinstance(old, tuple):
-        await store.revoke_api_key(old[1].id, MARIA)
+        await store.api_keys.revoke(old[1].id, MARIA)
     return clinic
 
 
 async def _tenant(store: Store, name: str, domains: Sequence[str]) -> str:
-    made = await store.create_tenant(name)
+    made = await store.tenants.create(name)
     assert isinstance(made, Tenant)
-    given = await store.set_tenant_domains(made.uid, domains)
+    given = await store.tenants.set_domains(made.uid, domains)
     assert not isinstance(given, NotFound | NameTaken)
     return made.uid
 
@@ -286,13 +285,13 @@ def _entry(definition: ListDefinition, text: str, comment: str) -> NewEntry:
 
 async def _remembered(store: Store, ggrids: Sequence[str], count: int) -> None:
     """Results of the last day, more of them by day than by night, most of them innocent."""
-    records = [record for ggrid in ggrids if (record := await store.message(ggrid))]
+    records = [record for ggrid in ggrids if (record := await store.messages.find(ggrid))]
     weights = [12 if record.report.decision == "deliver" else 1 for record in records]
     chance = random.Random(7)
     now = int(time.time() * 1000)
     for _ in range(count):
         hours = chance.triangular(0.2, 23.8, 9)
-        await store.record_message(_earlier(chance.choices(records, weights)[0], now - int(hours * 3_600_000), chance))
+        await store.messages.record(_earlier(chance.choices(records, weights)[0], now - int(hours * 3_600_000), chance))
 
 
 def _earlier(record: MessageRecord, then: int, chance: random.Random) -> MessageRecord:

@@ -41,7 +41,9 @@ async def _measured(mail: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store("sqlite:bench.db", Path(folder))
         day = 20_000
-        memory = SenderHistories(store, SenderHistorySettings(min_days=1, min_messages=1), lambda: day * DAY_SECONDS)
+        memory = SenderHistories(
+            store.sightings, SenderHistorySettings(min_days=1, min_messages=1), lambda: day * DAY_SECONDS
+        )
         chance = random.Random(1)
         every = [_facets(500 if mail == "known" else MESSAGES, number, chance) for number in range(MESSAGES)]
         if mail != "young":
@@ -76,7 +78,7 @@ async def _large() -> str:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store("sqlite:bench.db", Path(folder))
         for day in range(DAYS):
-            await store.record_sightings([SightingBatch(None, day, dict.fromkeys(_keys(chance, ROWS // DAYS), 1))])
+            await store.sightings.record([SightingBatch(None, day, dict.fromkeys(_keys(chance, ROWS // DAYS), 1))])
         times = sorted([await _looked(store, chance) for _ in range(LOOKS)])
         await store.close()
         size = (Path(folder) / "bench.db").stat().st_size / ROWS
@@ -86,7 +88,7 @@ async def _large() -> str:
 
 async def _looked(store: Store, chance: random.Random) -> float:
     keys, started = _keys(chance, 8), time.perf_counter()
-    await store.sightings(None, keys)
+    await store.sightings.find(None, keys)
     return time.perf_counter() - started
 
 

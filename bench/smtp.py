@@ -131,7 +131,6 @@ def pass_through(port: int, next_hop: int) -> None:
     from gatepost.report import Report
     from gatepost.scanning.request import ScanRequest, ScanResult
     from gatepost.scanning.spool import Spool
-    from gatepost.settings.keys import LogSettings
     from gatepost.smtp.client import Tenancy
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.relay import Relay
@@ -154,13 +153,13 @@ def pass_through(port: int, next_hop: int) -> None:
             guard=yes,
             handler=MessageHandler(yes, yes),
             routing=Routing.through(Relay(f"smtp://127.0.0.1:{next_hop}", "off", "gate.example")),
-            tenancy=Tenancy({}, yes),
+            tenancy=Tenancy({}, yes.tenant_of),
             spool=Spool(folder),
             hostname="gate.example",
         )
         await Intake(services, [socket.create_server(("127.0.0.1", port))], 100).run_here()
 
-    configure(LogSettings(level="warning"))
+    configure("warning")
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(Path(folder)))
 

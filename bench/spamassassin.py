@@ -19,8 +19,7 @@ from tools.diagrams import find_catch_rate
 
 from bench import corpus, peers
 from bench.learning import find_folder, judge_mail, unwatched
-from gatepost.cli.evaluation import score_report
-from gatepost.cli.labelled_mail import LabelledMail, read_labelled, read_samples, train_model
+from gatepost.cli.labelled_mail import LabelledMail, read_labelled, read_samples, score_report, train_model
 from gatepost.textmodel.training import UNWANTED, family_of
 
 SAMPLE = 150

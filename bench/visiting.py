@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from bench.ports import free_ports
 from bench.processes import await_output
-from gatepost.cli.options import with_store
+from gatepost.cli.deployment import Deployment
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store.audit import CLI
 from gatepost.store.store import Store
@@ -118,18 +118,18 @@ class Service:
     def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Have the store of the running service do something, in a thread: here a browser may have the event loop."""
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(with_store, None, self.data, work).result()
+            return thread.submit(Deployment(data=self.data).with_store, work).result()
 
     def user(self, name: str, role: Role, tenant: str | None = None, password: str = PASSWORD) -> str:
         """Somebody who can sign in; the password."""
-        self.ask(lambda store: store.create_user(name, role, tenant, _hash(password), CLI))
+        self.ask(lambda store: store.users.create(name, role, tenant, _hash(password), CLI))
         return password
 
     def _set_password(self, name: str, password: str) -> None:
         async def change(store: Store) -> None:
-            found = await store.credentials(name)
+            found = await store.users.credentials(name)
             assert found
-            await store.set_password(found.user.uid, _hash(password), CLI)
+            await store.users.set_password(found.user.uid, _hash(password), CLI)
 
         self.ask(change)
 

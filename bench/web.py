@@ -36,11 +36,11 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.report import Line, Report
-from gatepost.store import messages, open_store, sqlite_file
+from gatepost.store import message_records, open_store, sqlite_file
 from gatepost.store.audit import CLI
 from gatepost.store.copy import copy
-from gatepost.store.entries import NewEntry
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 
 POSTGRES = os.environ.get("BENCH_WEB_STORAGE", "") == "postgresql"
 MESSAGES = int(os.environ.get("BENCH_WEB_MESSAGES", "1000000"))
@@ -86,7 +86,7 @@ def _stored(data: Path) -> str:
     while some := list(islice(made, TRANSACTION)):
         connection.execute("BEGIN IMMEDIATE")
         for place in range(0, len(some), STATEMENT):
-            messages.insert_all(connection, some[place : place + STATEMENT])
+            message_records.insert_all(connection, some[place : place + STATEMENT])
         connection.execute("COMMIT")
         last = some[-1]
     connection.close()
@@ -103,11 +103,11 @@ async def _filled(data: Path, last: MessageRecord) -> None:
         NewEntry(f"host{number:07d}.example", f"host{number:07d}.example", "a feed") for number in range(ENTRIES)
     )
     while some := list(islice(entries, TRANSACTION)):
-        await store.add_entries(None, URLS, some, CLI)
+        await store.lists.add(None, URLS, some, CLI)
     held = [last, *islice(records(HELD * 4), HELD)]
     for place in range(0, len(held), 500):
-        await asyncio.gather(*map(store.hold, held[place : place + 500]))
-    await store.purge_messages(0)
+        await asyncio.gather(*map(store.quarantine.hold, held[place : place + 500]))
+    await store.messages.purge(0)
     await store.close()
 
 

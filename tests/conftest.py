@@ -3,7 +3,6 @@ server that only takes mail."""
 
 import fcntl
 import gc
-import logging
 import os
 import socketserver
 import sys
@@ -19,24 +18,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
 from tests.lasting_loader import LastingLoader, end_loaders
 from tests.postgres_database import PostgresDatabase, execute
+from tests.started_processes import ProcessWatch, starts_process
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from gatepost.logs import Bridge
+from gatepost import logs
 from gatepost.service.certificates import sign_certificate
 from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
 
 _FAILED = pytest.StashKey[bool]()
-# How many tests were left to `make test-variants` and `make test-long`; a worker of a parallel run tells it to the
-# process that sums up.
+# How many tests were left to other targets; a worker of a parallel run tells it to the process that sums up.
 _LEFT = pytest.StashKey[dict[str, int]]()
-_LEFT_OUT = {"variant": "make test-variants", "long": "make test-long"}
-_LOGGING = structlog.get_config()
+_LEFT_OUT = {"process": "make test", "variant": "make test-variants", "long": "make test-long"}
+_WATCH = ProcessWatch()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
 FIRST = tuple(f"tests/{name}/" for name in "browser blackbox service workers guard store web abby".split())
@@ -55,6 +53,7 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regold", action="store_true", help="write the golden ledgers anew")
+    parser.addoption("--fast", action="store_true", help="leave out the tests that start a process or a server")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -103,7 +102,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place)
     if config.option.markexpr or any("::" in argument for argument in config.args):
         return
-    left = {item: name for name in _LEFT_OUT for item in items if item.get_closest_marker(name)}
+    left = {item: name for name in ("variant", "long") for item in items if item.get_closest_marker(name)}
+    if config.option.fast:
+        left = {item: "process" for item in items if starts_process(item)} | left
     config.stash[_LEFT] = dict(Counter(left.values()))
     if left:
         items[:] = [item for item in items if item not in left]
@@ -128,6 +129,22 @@ class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return next((name for name, starts in TOGETHER.items() if file.startswith(starts)), file)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    _WATCH.started.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that starts a process or a server and is none of those that `make test-fast` leaves out. What
+    fixtures start to end what others have started does not count: those of the last test may be of the session."""
+    started = bool(_WATCH.started)
+    yield
+    if started and not starts_process(item):
+        pytest.fail(f"it counts as fast and started {_WATCH.started[0]}: give it the marker `process`", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -195,16 +212,9 @@ def own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_logging() -> Iterator[None]:
     """What a test or a fixture that several share sets up for logging ends where the next test begins: a level that is
     left behind would hide what is looked for."""
-    _reset_logging()
+    logs.reset()
     yield
-    _reset_logging()
-
-
-def _reset_logging() -> None:
-    structlog.configure(**_LOGGING)
-    root = logging.getLogger()
-    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, Bridge)]
-    root.setLevel(logging.WARNING)
+    logs.reset()
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from gatepost.abby import authenticator, cores, upload
 from gatepost.abby import lists as list_calls
 from gatepost.api import http, lists, scanning, server
 from gatepost.api.errors import ERRORS
-from gatepost.cli.app import app
+from gatepost.cli.app import COMMANDS
 from gatepost.service.listeners import HANDSHAKE_SECONDS
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.smtp import replies
@@ -102,6 +102,7 @@ ABBY_KEYS = ("signIn", "publicUrl", "serviceProviders", "staticApiTokens", "list
 CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("block", blocks_of("yaml"), ids=lambda block: block.name)
 def test_configuration_is_taken_by_the_reader(
     block: CodeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -133,7 +134,7 @@ def test_configuration_is_taken_by_the_reader(
         load_guard(tmp_path)
 
 
-whole_command = cache(lambda: get_command(app))
+whole_command = cache(lambda: get_command(COMMANDS.build_typer()))
 
 
 def find_command(words: list[str]) -> tuple[Any, list[str]]:

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,10 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import structlog
 
-from gatepost.logs import LogOutput, configure
-from gatepost.settings.keys import LogSettings
+from gatepost import logs
+from gatepost.logs import Logger, LogOutput, configure
 
 Logged = Callable[[], list[str]]
 Start = Callable[..., Logged]
@@ -39,11 +39,11 @@ def start() -> Iterator[Start]:
     ) -> Logged:
         written = io.BytesIO()
         streams.append(Terminal(written) if terminal else io.TextIOWrapper(written))
-        configure(LogSettings(level=level, format=form), streams[-1])
+        configure(level, form, streams[-1])
         return lambda: written.getvalue().decode().splitlines()
 
     yield begin
-    structlog.reset_defaults()
+    logs.reset()
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -55,7 +55,7 @@ def events(lines: Logged) -> list[dict[str, Any]]:
 
 def test_json(start: Start) -> None:
     lines = start()
-    structlog.get_logger("gatepost.guard").info("scanned", ggrid="g", size=3, odd=object)
+    Logger("gatepost.guard").info("scanned", ggrid="g", size=3, odd=object)
     (event,) = events(lines)
     assert list(event)[:4] == ["time", "level", "event", "logger"]
     assert (event["level"], event["event"], event["logger"]) == ("info", "scanned", "gatepost.guard")
@@ -68,14 +68,14 @@ def test_json(start: Start) -> None:
 @pytest.mark.parametrize("form", ["json", "human"])
 def test_what_is_in_the_mail_is_not_logged(start: Start, form: str) -> None:
     lines = start(form=form)
-    structlog.get_logger().warning("x", subject="private", token="private", sender="private", recipients=["private"])
+    Logger("gatepost").warning("x", subject="private", token="private", sender="private", recipients=["private"])
     assert "private" not in "".join(lines())
     assert "subject" in "".join(lines())
 
 
 def test_levels(start: Start) -> None:
     lines = start(level="warning")
-    log = structlog.get_logger()
+    log = Logger("gatepost")
     log.info("no")
     log.warning("yes")
     assert [event["event"] for event in events(lines)] == ["yes"]
@@ -87,7 +87,7 @@ def test_levels(start: Start) -> None:
 )
 def test_the_form_follows_the_terminal_unless_told(start: Start, form: str, terminal: bool, human: bool) -> None:
     lines = start(form=form, terminal=terminal)
-    structlog.get_logger().info("hello")
+    Logger("gatepost").info("hello")
     (line,) = lines()
     assert line.startswith("{") != human
     assert ("\x1b[" in line) == (human and terminal)
@@ -95,13 +95,13 @@ def test_the_form_follows_the_terminal_unless_told(start: Start, form: str, term
 
 def test_a_stranger_cannot_fake_a_line(start: Start) -> None:
     lines = start(form="human")
-    structlog.get_logger("a\nb").error("evil\nline", path="/\x1b[2J\r\nfake", empty="", two="a b", bad="\ud800")
+    Logger("a\nb").error("evil\nline", path="/\x1b[2J\r\nfake", empty="", two="a b", bad="\ud800")
     (line,) = lines()
     assert "\x1b" not in line
     assert "path='/\\x1b[2J\\r\\nfake'" in line
     assert "two='a b'" in line
     start()
-    structlog.get_logger().info("\ud800 as JSON too")
+    Logger("gatepost").info("\ud800 as JSON too")
 
 
 def test_libraries_and_warnings_come_through_the_same_pipe(start: Start) -> None:
@@ -127,8 +127,8 @@ def test_a_traceback_has_no_values_of_variables(start: Start, form: str) -> None
     try:
         raise ValueError(len(mail_text))
     except ValueError as fault:
-        structlog.get_logger().error("broke", exc_info=fault)
-        structlog.get_logger().exception("again")
+        Logger("gatepost").error("broke", exc_info=fault)
+        Logger("gatepost").exception("again")
         logging.getLogger("library").exception("theirs")
     text = "\n".join(lines())
     assert text.count("ValueError: 8") == 3
@@ -137,7 +137,7 @@ def test_a_traceback_has_no_values_of_variables(start: Start, form: str) -> None
 
 def test_an_exception_without_one_is_no_trouble(start: Start) -> None:
     lines = start()
-    structlog.get_logger().error("nothing is being handled", exc_info=True)
+    Logger("gatepost").error("nothing is being handled", exc_info=True)
     assert events(lines)[0]["event"] == "nothing is being handled"
 
 
@@ -147,8 +147,8 @@ def test_a_full_disk_costs_lines_and_nothing_else(start: Start, tmp_path: Path) 
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
     with path.open("w") as stream:
-        configure(LogSettings(format="json"), stream)
-        log = structlog.get_logger()
+        configure(form="json", stream=stream)
+        log = Logger("gatepost")
         lost = LogOutput.lost
         log.info("one")
         log.warning("two")
@@ -171,8 +171,8 @@ def test_a_log_reader_that_has_ended_or_sleeps_breaks_nothing(form: Literal["jso
     start()
     ours, theirs = os.pipe()
     with os.fdopen(theirs, "w") as stream:
-        configure(LogSettings(format=form), stream)
-        log = structlog.get_logger()
+        configure(form=form, stream=stream)
+        log = Logger("gatepost")
         log.info("read")
         assert b"read" in os.read(ours, 1 << 16)
         os.set_blocking(theirs, False)
@@ -184,3 +184,11 @@ def test_a_log_reader_that_has_ended_or_sleeps_breaks_nothing(form: Literal["jso
         os.close(ours)
         log.info("to nobody")
     log.info("to a closed file")
+
+
+def test_every_module_logs_through_this_one() -> None:
+    """Nothing else is configured, so whatever logged by itself would write to another place, or nothing at all."""
+    for file in Path(logs.__file__).parent.rglob("*.py"):
+        text = file.read_text("utf-8")
+        assert "structlog" not in text, file
+        assert not re.search(r"^\w+ = logging\.getLogger", text, re.MULTILINE), file

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.settings.events import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section, is_local, needs_restart
+from gatepost.settings.section import Section, find_section, is_local, needs_restart
 from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
 
 
@@ -38,36 +38,25 @@ def render_configuration() -> Iterator[str]:
         file, _, rest = title.partition(": ")
         yield from ("", f"## {file}", "", rest.capitalize(), "", *_render_example(model), "")
         yield from ("| Key | Default | Unit | Range | Change | Meaning |", "|---|---|---|---|---|---|")
-        yield from _render_keys(model, "", file.strip("`").rpartition("/")[2])
+        yield from _render_keys(model, "", model)
 
 
-def _render_keys(model: type[Section], above: str, file: str) -> Iterator[str]:
+def _render_keys(model: type[Section], above: str, root: type[Section]) -> Iterator[str]:
     for field in model.model_fields.values():
         key = f"{above}{field.alias}"
         inner, many = find_section(field.annotation)
         meaning = render_cell(field.description or "") + _render_choices(field.annotation)
         unit, bounds = _render_unit(field), _render_range(field)
-        restart = "" if inner else _render_change(file, key)
+        restart = "" if inner else _render_change(root, key)
         yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {restart} | {meaning} |"
         if inner:
-            yield from _render_keys(inner, f"{key}[]." if many else f"{key}.", file)
+            yield from _render_keys(inner, f"{key}[]." if many else f"{key}.", root)
 
 
-def _render_change(file: str, key: str) -> str:
+def _render_change(root: type[Section], key: str) -> str:
     """Return what a change of a key needs, and whether the key holds for one machine alone."""
-    words = ["restart" if needs_restart(file, key) else "live"]
-    return ", ".join([*words, *(["local"] if is_local(file, key) else [])])
-
-
-def find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
-    """Return the section class inside an annotation, and whether the annotation is a list of them."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation, False
-    for inner in get_args(annotation):
-        found, _ = find_section(inner)
-        if found:
-            return found, getattr(annotation, "__origin__", None) is list
-    return None, False
+    words = ["restart" if needs_restart(root, key) else "live"]
+    return ", ".join([*words, *(["local"] if is_local(root, key) else [])])
 
 
 def _render_default(field: Any, inner: type[Section] | None) -> str:

@@ -25,8 +25,18 @@ from zlib import crc32
 
 import msgspec
 
-from gatepost.cli.evaluation import Judged, Rate, judge_mail
-from gatepost.cli.labelled_mail import LabelledMail, Sample, Step, read_labelled, read_samples, show_steps, train_model
+from gatepost.cli.labelled_mail import (
+    Judged,
+    LabelledMail,
+    Rate,
+    Sample,
+    Step,
+    judge_mail,
+    read_labelled,
+    read_samples,
+    show_steps,
+    train_model,
+)
 from gatepost.near_duplicates import smallest_hashes
 from gatepost.textmodel.features import SUBJECT, Features
 from gatepost.textmodel.model import Model, load_model, load_shipped_model

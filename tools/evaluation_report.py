@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gatepost.cli.evaluation import (
+from gatepost.cli.labelled_mail import (
     FEW,
     HELD,
     MISSED,

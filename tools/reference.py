@@ -238,12 +238,12 @@ def render_commands() -> Iterator[str]:
     """Yield the lines of the page on the command line: every command with its arguments and options."""
     import typer.main
 
-    from gatepost.cli.app import app
+    from gatepost.cli.app import COMMANDS
 
     yield from ("# Command line", "")
     yield "A command that fails for a reason that you can mend says so in one sentence and exits with 1; a wrong"
     yield "argument exits with 2. `--config` and `--data` mean the same on every command; `--json` is for programs."
-    yield from _render_command("gatepost", typer.main.get_command(app))
+    yield from _render_command("gatepost", typer.main.get_command(COMMANDS.build_typer()))
 
 
 def _render_command(name: str, command: Any) -> Iterator[str]:

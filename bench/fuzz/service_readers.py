@@ -10,7 +10,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from bench.fuzz.readers import NOW, Run, decode_text
-from gatepost.abby import list_bodies, message_bodies
+from gatepost.abby import lists, message_bodies
 from gatepost.abby.scan import read_parameters
 from gatepost.feeds.indicators import TaxiiPage, read_bundle, read_event, read_misp, read_taxii
 from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
@@ -18,8 +18,8 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.sign_in import OpenidConnectSettings
-from gatepost.store.message_terms import match_rows, parse_term
-from gatepost.store.security_keys import SecurityKey
+from gatepost.store.message_index import match_rows, parse_term
+from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
 from gatepost.web.openid import (
     SigningKey,
@@ -121,7 +121,7 @@ def read_search(data: bytes) -> object:
 
 def read_bodies(data: bytes) -> object:
     """A body of each operation of the APIs, and the parameters of a scan."""
-    readers = (list_bodies.ADD, list_bodies.DELETE, list_bodies.LIST)
+    readers = (lists.ADD, lists.DELETE, lists.LIST)
     others = (message_bodies.SEARCH, message_bodies.SEARCH_HELD, message_bodies.REPORT, message_bodies.ACT)
     return [*(each.decode(data) for each in readers), *(each.decode(data) for each in others), read_parameters(data)]
 

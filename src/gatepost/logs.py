@@ -5,20 +5,22 @@ hold them are blanked here. Values may come from strangers, so text for a termin
 log line cannot move the cursor or fake another line.
 
 Nothing fails because a line cannot be written: a full disk or a log reader that has ended costs lines, not mail.
+
+Every module has a `Logger` of its part; where the lines go is configured once for the process. Before that, warnings
+and errors go to standard error.
 """
 
 import json
 import logging
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, MutableMapping
-from typing import Any, BinaryIO, ClassVar, TextIO, cast
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO, ClassVar, Literal, TextIO
 
 import msgspec
-import structlog
-
-from gatepost.settings.keys import LogSettings
 
 BLANKED = frozenset(
     {
@@ -41,24 +43,87 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 _COLOURS = {"debug": "\x1b[2m", "info": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
+Level = Literal["debug", "info", "warning", "error"]
+Form = Literal["auto", "json", "human"]
 Event = MutableMapping[str, Any]
-Renderer = Callable[[Any, str, Event], bytes]
+Renderer = Callable[[Event], bytes]
 
 
-def configure(log: LogSettings, stream: TextIO | None = None) -> None:
+class Logger:
+    """Logs what happens in one part of the program. The fields of an event are keyword arguments; `exc_info` is an
+    exception, or True for the one that is being handled."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def debug(self, event: str, /, **fields: Any) -> None:
+        """Log an event that only the search for a fault needs."""
+        self.log(logging.DEBUG, event, **fields)
+
+    def info(self, event: str, /, **fields: Any) -> None:
+        """Log an ordinary event."""
+        self.log(logging.INFO, event, **fields)
+
+    def warning(self, event: str, /, **fields: Any) -> None:
+        """Log an event that somebody may have to do something about."""
+        self.log(logging.WARNING, event, **fields)
+
+    def error(self, event: str, /, **fields: Any) -> None:
+        """Log an event that cost something."""
+        self.log(logging.ERROR, event, **fields)
+
+    def exception(self, event: str, /, **fields: Any) -> None:
+        """Log an error with the exception that is being handled."""
+        self.log(logging.ERROR, event, **{"exc_info": True, **fields})
+
+    def log(self, level: int, event: str, /, **fields: Any) -> None:
+        """Log an event of any level."""
+        if level >= _process.level:
+            _process.write(_complete(self.name, logging.getLevelName(level).lower(), event, fields))
+
+
+def _write_to_standard_error(event: Event) -> None:
+    LogOutput(sys.stderr.buffer, TextRenderer(colours=False)).write_event(event)
+
+
+class _Process:
+    """What is configured for the process: the lowest level that is logged, and what writes an event."""
+
+    def __init__(self) -> None:
+        self.level = logging.WARNING
+        self.write: Callable[[Event], None] = _write_to_standard_error
+
+
+_process = _Process()
+
+
+def configure(level: Level = "info", form: Form = "auto", stream: TextIO | None = None) -> None:
     """Configure logging for the whole process; the default stream is standard error."""
     stream = sys.stderr if stream is None else stream
-    human = log.format == "human" or (log.format == "auto" and stream.isatty())
+    human = form == "human" or (form == "auto" and stream.isatty())
     render = TextRenderer(colours=stream.isatty()) if human else render_json
-    output = LogOutput(stream.buffer, render)
-    structlog.configure(
-        processors=[_complete_event, render],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log.level]),
-        context_class=dict,
-        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", output)),
-        cache_logger_on_first_use=False,
-    )
-    _redirect_standard_logging(log.level)
+    _process.level, _process.write = LEVELS[level], LogOutput(stream.buffer, render).write_event
+    _redirect_standard_logging(level)
+
+
+def reset() -> None:
+    """Log as a process does that has configured nothing."""
+    vars(_process).update(vars(_Process()))
+    root = logging.getLogger()
+    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, Bridge)]
+    root.setLevel(logging.WARNING)
+
+
+@contextmanager
+def capture() -> Iterator[list[Event]]:
+    """Collect events of every level instead of writing them."""
+    captured: list[Event] = []
+    before = _process.level, _process.write
+    _process.level, _process.write = logging.DEBUG, captured.append
+    try:
+        yield captured
+    finally:
+        _process.level, _process.write = before
 
 
 class LogOutput:
@@ -67,18 +132,22 @@ class LogOutput:
 
     # Of the whole process, for the metrics.
     lost: ClassVar[int] = 0
-    name = "gatepost"
 
     def __init__(self, stream: BinaryIO, render: Renderer) -> None:
         # Not through Python's buffer: it would keep the line that failed, and fail again with every later one.
         self._stream: BinaryIO = getattr(stream, "raw", stream)
-        self._render, self._untold = render, 0
+        self._render, self._untold, self._turn = render, 0, threading.Lock()
 
-    def write(self, line: bytes) -> None:
-        """Write a line and, where it is the first after some that were lost, their number before it."""
+    def write_event(self, event: Event) -> None:
+        """Write the line of an event and, where it is the first after some that were lost, their number before it."""
+        line = self._render(event) + b"\n"
+        with self._turn:
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
         if self._untold:
-            event = _complete_event(self, "warning", {"event": "log lines lost", "lines": self._untold})
-            line = self._render(self, "warning", event) + b"\n" + line
+            lost = _complete("gatepost", "warning", "log lines lost", {"lines": self._untold})
+            line = self._render(lost) + b"\n" + line
         try:
             self._write_whole(line)
         except (OSError, ValueError):  # ValueError: somebody has closed it
@@ -96,22 +165,18 @@ class LogOutput:
                 raise BlockingIOError
             rest = rest[taken:]
 
-    def flush(self) -> None:
-        """Do nothing: no line waits here."""
-
 
 class Bridge(logging.Handler):
     """Hands what libraries log the standard way to our pipe."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            logger = structlog.get_logger(record.name)
-            logger.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+            Logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
         except Exception:  # noqa: BLE001  as the standard library has it: a log line must not break its caller
             self.handleError(record)
 
 
-def render_json(_logger: object, _method: str, event: Event) -> bytes:
+def render_json(event: Event) -> bytes:
     """Render an event as one JSON object."""
     try:
         return _ENCODER.encode(event)
@@ -125,7 +190,7 @@ class TextRenderer:
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
 
-    def __call__(self, _logger: object, _method: str, event: Event) -> bytes:
+    def __call__(self, event: Event) -> bytes:
         moment, level, logger = event.pop("time"), event.pop("level"), event.pop("logger", "")
         what, trace = event.pop("event"), event.pop("exception", "")
         start, end = (_COLOURS.get(level, ""), "\x1b[0m") if self._colours else ("", "")
@@ -137,14 +202,13 @@ class TextRenderer:
         return "\n".join(lines).encode("utf-8", "backslashreplace")
 
 
-def _complete_event(logger: Any, method: str, event: Event) -> Event:
-    """Return the event with time, level and logger first, private fields blanked, and a traceback as text."""
-    fault = event.pop("exc_info", None)
+def _complete(name: str, level: str, event: str, fields: dict[str, Any]) -> Event:
+    """Return an event with time, level and logger first, private fields blanked, and a traceback as text."""
+    fault = fields.pop("exc_info", None)
     seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1_000)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    complete: Event = {"time": f"{moment}.{milliseconds:03}Z", "level": method, "event": event.pop("event", "")}
-    complete["logger"] = logger.name or "gatepost"
-    for key, value in event.items():
+    complete: Event = {"time": f"{moment}.{milliseconds:03}Z", "level": level, "event": event, "logger": name}
+    for key, value in fields.items():
         complete[key] = "(not logged)" if key in BLANKED else value
     if fault:
         complete["exception"] = _format_traceback(fault)

@@ -1,11 +1,21 @@
-"""Metrics for Prometheus that cost little per message: a dictionary and a list are incremented, and the metric families
-are built when Prometheus asks for them."""
+"""Metrics for Prometheus: families that say how those of several processes become one, and figures that cost little.
+
+A node can have several front processes, and whichever is asked answers for all. So a gauge says where it is made how
+those of all fronts become one figure of the node: the sum, the least, the most, or the own one, where each process
+knows it for the whole node. Counters and histograms are added up.
+
+Settings that are read again replace what counts (see `service.generation`). What a counter had counted before is added
+to what its successor counts, unless it is `of_process`: then it counts something that stays, and all tell the same.
+"""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add
+from typing import Literal, TypeAlias
 
+import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -13,9 +23,44 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds: real mail takes milliseconds, hostile mail up to the time limit.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
+Merged: TypeAlias = Literal["sum", "least", "most", "own"]
+
+
+class _Marked(Metric):
+    """A metric that says how it is merged."""
+
+    merged: Merged = "sum"
+    of_process = False
+
+
+class _Gauge(_Marked, GaugeMetricFamily):
+    pass
+
+
+class _Counter(_Marked, CounterMetricFamily):
+    pass
+
+
+def gauge(
+    name: str, documentation: str, merged: Merged, value: float | None = None, *, labels: Sequence[str] = ()
+) -> GaugeMetricFamily:
+    """A figure that rises and falls; with labels, values are added to it."""
+    family = _Gauge(name, documentation, value, labels or None)
+    family.merged = merged
+    return family
+
+
+def counter(
+    name: str, documentation: str, value: float | None = None, *, labels: Sequence[str] = (), of_process: bool = False
+) -> CounterMetricFamily:
+    """A figure that only rises; with labels, values are added to it."""
+    family = _Counter(name, documentation, value, labels or None)
+    family.of_process = of_process
+    return family
+
 
 class Timed(Collector):
-    """Counts events by label, and their durations in one histogram."""
+    """Counts events by label, and their durations in one histogram; to count is to change a dictionary and a list."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str]) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
@@ -30,10 +75,10 @@ class Timed(Collector):
         self._seconds += seconds
 
     def collect(self) -> Iterator[Metric]:
-        counter = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+        counted = counter(self._name, self._documentation, labels=self._labels)
         for labels, count in self._counts.items():
-            counter.add_metric(labels, count)
-        yield counter
+            counted.add_metric(labels, count)
+        yield counted
         yield HistogramMetricFamily(
             f"{self._name}_seconds", f"{self._documentation}: seconds taken", self._cumulative(), self._seconds
         )
@@ -49,3 +94,75 @@ class Timed(Collector):
 def exposition(registry: CollectorRegistry) -> bytes:
     """Return the text of `/metrics`."""
     return generate_latest(registry)
+
+
+class _Sample(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
+class Family(msgspec.Struct, frozen=True, array_like=True):
+    """One metric as plain data, with its samples, as it travels between processes."""
+
+    name: str
+    documentation: str
+    kind: str
+    samples: tuple[_Sample, ...]
+    merged: Merged = "sum"
+    of_process: bool = False
+
+    @property
+    def outlasts_settings(self) -> bool:
+        """Whether what it has counted is kept when its owner is replaced."""
+        return self.kind != "gauge" and not self.of_process
+
+
+def flatten(families: Iterable[Metric]) -> tuple[Family, ...]:
+    """Return metrics as plain data."""
+    return tuple(
+        Family(
+            family.name,
+            family.documentation,
+            family.type,
+            tuple(_Sample(each.name, tuple(each.labels.items()), float(each.value)) for each in family.samples),
+            family.merged if isinstance(family, _Marked) else "sum",
+            isinstance(family, _Marked) and family.of_process,
+        )
+        for family in families
+    )
+
+
+def unflatten(family: Family) -> Metric:
+    """Return the metric that plain data describes."""
+    metric = _Marked(family.name, family.documentation, family.kind)
+    metric.merged, metric.of_process = family.merged, family.of_process
+    for sample in family.samples:
+        metric.add_sample(sample.name, dict(sample.labels), sample.value)
+    return metric
+
+
+_CHOICES: dict[Merged, Callable[[float, float], float]] = {
+    "sum": add,
+    "least": min,
+    "most": max,
+    "own": lambda own, _other: own,
+}
+
+
+def merge(parts: Sequence[tuple[Family, ...]]) -> tuple[Family, ...]:
+    """Put the figures of several processes together, those of the process that is asked first."""
+    families: dict[str, Family] = {}
+    values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
+    for family in (each for part in parts for each in part):
+        families.setdefault(family.name, family)
+        known, choose = values.setdefault(family.name, {}), _CHOICES[family.merged]
+        for sample in family.samples:
+            key = (sample.name, sample.labels)
+            known[key] = choose(known[key], sample.value) if key in known else sample.value
+    return tuple(
+        msgspec.structs.replace(
+            family, samples=tuple(_Sample(name, labels, value) for (name, labels), value in values[family.name].items())
+        )
+        for family in families.values()
+    )

@@ -8,9 +8,8 @@ usual in both cases.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from structlog.typing import FilteringBoundLogger
-
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.store.errors import StorageError
 
 
@@ -24,7 +23,7 @@ class PeriodicWork:
         work: Callable[[], Awaitable[object]],
         seconds: float | Callable[[], float],
         failed: str,
-        log: FilteringBoundLogger,
+        log: Logger,
         *,
         waits_first: bool = False,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

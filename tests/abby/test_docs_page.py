@@ -1,4 +1,4 @@
-from gatepost.abby.docs_page import render_docs
+from gatepost.abby.app import render_docs
 from gatepost.api.openapi import SCANNING, document
 
 DOCUMENT = document(SCANNING)

@@ -16,9 +16,9 @@ from PIL import Image
 from tests.idle_guard import IdleGuard
 
 from gatepost.abby import held_mail
-from gatepost.abby.core_clients import LocalCore, RemoteCore
-from gatepost.abby.cores import Down
+from gatepost.abby.cores import Down, LocalCore
 from gatepost.abby.held_mail import HeldMailOnCores
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.quarantine.quarantine import Quarantine
@@ -87,7 +87,7 @@ class Deployment:
         self.core: LocalCore | RemoteCore = LocalCore(self.guard, self.quarantine)
 
     def room(self, *cores: Any) -> HeldMailOnCores:
-        return HeldMailOnCores(self.store, cores or (self.empty, self.core))
+        return HeldMailOnCores(self.store.quarantine, cores or (self.empty, self.core))
 
     async def hold(self, raw: bytes = RAW, tenant: str | None = OURS) -> str:
         envelope = Envelope("ann@x.example", ("bob@y.example",), tenant=tenant)
@@ -99,7 +99,7 @@ class Deployment:
         return asked.ggrid
 
     async def actions(self) -> list[str]:
-        return [f"{each.actor.label} {each.action}" for each in (await self.store.audit_page(AuditFilter())).rows]
+        return [f"{each.actor.label} {each.action}" for each in (await self.store.audit.page(AuditFilter())).rows]
 
 
 async def from_zone(_job: Job[Any], questions: Questions) -> Answers:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from gatepost.abby import list_bodies
+from gatepost.abby import lists
 from gatepost.abby.json_bodies import LARGE_BODY, MAX_FAULTS_COUNTED, MAX_FAULTS_SHOWN, list_faults
 from gatepost.api.errors import INVALID_REQUEST, Failure
 
@@ -36,7 +36,7 @@ def test_a_large_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch, si
     """8 MiB of numbers where objects should be took twelve seconds of the event loop."""
     body = b'{"listName": "blocked-urls", "entries": [1' + b",1" * (size // 2) + b"]}"
     threads: list[int] = []
-    decode = list_bodies.ADD.decode
+    decode = lists.ADD.decode
 
     def noted(data: bytes) -> Any:
         threads.append(threading.get_ident())
@@ -46,8 +46,8 @@ def test_a_large_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch, si
         return {"type": "http.request", "body": body, "more_body": False}
 
     scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
-    monkeypatch.setattr(list_bodies.ADD, "decode", noted)
-    found = asyncio.run(list_bodies.ADD.read(Request(scope, receive)))
+    monkeypatch.setattr(lists.ADD, "decode", noted)
+    found = asyncio.run(lists.ADD.read(Request(scope, receive)))
     assert isinstance(found, Failure)
     assert found.error is INVALID_REQUEST
     assert (threads != [threading.get_ident()]) == in_thread

@@ -6,8 +6,7 @@ from pathlib import Path
 from tests.guard.test_service import Deployment, until
 from tests.waiting_client import WaitingClient
 
-from gatepost.abby.core_clients import LocalCore
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, LocalCore
 from gatepost.api.errors import Failure
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.guard.service import Guard

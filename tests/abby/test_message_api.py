@@ -13,8 +13,7 @@ from tests.files.compound_files import make_compound
 from tests.idle_guard import IdleGuard
 
 from gatepost.abby.app import ApiServices, create_app, create_services
-from gatepost.abby.core_clients import LocalCore
-from gatepost.abby.cores import Cores, Down
+from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.client.exchange import build_multipart
@@ -33,7 +32,7 @@ from gatepost.settings.keys import GuardSettings, StaticApiTokenSettings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.times import now
@@ -70,9 +69,9 @@ class Holder:
         if isinstance(answer := self.answers.get(order.ggrid), Down | NotSent | NotShown):
             return answer
         if isinstance(order, DeleteOrder):
-            return Deleted() if await self.store.delete_held(order.ggrid, order.by, order.tenant) else NotHeld()
+            return Deleted() if await self.store.quarantine.delete(order.ggrid, order.by, order.tenant) else NotHeld()
         if isinstance(order, ReleaseOrder):
-            release = await self.store.mark_released(order.ggrid, ("bob@y.example",), order.by)
+            release = await self.store.quarantine.mark_released(order.ggrid, ("bob@y.example",), order.by)
             return msgspec.convert(
                 {"type": "released", "ggrid": order.ggrid, **msgspec.structs.asdict(release)}, type(order).answer
             )
@@ -106,9 +105,9 @@ class Api:
         report = Report("spam", "quarantine", ("text:lure",), 730, "it adds up", subject="Win a prize")
         envelope = Envelope("ann@x.example", ("bob@y.example",), tenant=tenant)
         record = MessageRecord(new_id(), completed - 10, completed, envelope, 9, "ab" * 32, report)
-        await self.store.record_message(record)
+        await self.store.messages.record(record)
         if held:
-            await self.store.hold(record)
+            await self.store.quarantine.hold(record)
         return record.ggrid
 
 
@@ -176,7 +175,7 @@ def test_each_operation_needs_its_permission(use: Use) -> None:
             assert permission in refused.json()["message"]
             unknown = await api.call(method, path, body, "ff" * 32)
             assert unknown.status_code == 401, path
-        assert (await api.store.held(ggrid)) is not None
+        assert (await api.store.quarantine.find(ggrid)) is not None
         for _, method, path, body in operations[:5]:
             assert (await api.call(method, path, body)).status_code == 200, path
 
@@ -272,7 +271,7 @@ def test_a_strange_filter_finds_nothing_and_breaks_nothing(use: Use, hostile: di
 
 def test_a_tenant_is_a_wall(use: Use) -> None:
     async def scenario(api: Api) -> None:
-        mine, theirs = [(await api.store.create_tenant(name)) for name in ("mine", "theirs")]
+        mine, theirs = [(await api.store.tenants.create(name)) for name in ("mine", "theirs")]
         own, other = await api.add(mine.uid), await api.add(theirs.uid)  # type: ignore[union-attr]
         uid = mine.uid  # type: ignore[union-attr]
         for where in ("messages", "heldMessages"):
@@ -284,7 +283,7 @@ def test_a_tenant_is_a_wall(use: Use) -> None:
             body = {"ggrids": [other], "tenantUid": uid}
             (result,) = (await api.call("POST", f"/v1/heldMessages/{action}", body)).json()["results"]
             assert (result["outcome"], result["error"]) == ("failed", "message_not_found")
-        kept = await api.store.held(other)
+        kept = await api.store.quarantine.find(other)
         assert kept is not None
         assert kept.state == "held"
 
@@ -364,7 +363,7 @@ def test_text_is_plain_and_on_the_audit_trail(use: Use) -> None:
         ):
             answer = await api.call("GET", f"/v1/messages/{name}/text")
             assert (answer.status_code, answer.json()["error"]) == (status, code)
-        trail = await api.store.audit_page(AuditFilter())
+        trail = await api.store.audit.page(AuditFilter())
         assert [(each.action, each.actor.label, each.sample) for each in trail.rows] == [
             ("quarantine.view", "token:soar", (ggrid,))
         ]
@@ -395,7 +394,7 @@ def test_many_at_once_have_a_result_each(use: Use) -> None:
         third = await api.add()
         deleted = await api.call("POST", f"/v1/messages/{third}/delete")
         assert deleted.json()["ggrid"] == third
-        actions = [each.action for each in (await api.store.audit_page(AuditFilter())).rows]
+        actions = [each.action for each in (await api.store.audit.page(AuditFilter())).rows]
         assert actions == ["quarantine.delete", "quarantine.delete", "quarantine.release"]
 
     use(scenario)
@@ -453,13 +452,13 @@ def test_what_a_search_answers(use: Use) -> None:
 
 def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
     async def scenario(api: Api) -> None:
-        created = await api.store.create_tenant("ours")
+        created = await api.store.tenants.create("ours")
         assert isinstance(created, Tenant)
         tenant = created.uid
         report = Report("clean", "deliver", (), 0, "", signature=tuple(range(1, 9)))
         envelope = Envelope("ann@x.example", ("bob@y.example",), tenant=tenant)
         record = MessageRecord(new_id(), 10, 20, envelope, 9, "ab" * 32, report)
-        await api.store.record_message(record)
+        await api.store.messages.record(record)
         path = f"/v1/messages/{record.ggrid.upper()}/report"
         answer = await api.call("POST", path, {"shouldHaveBeen": "held", "tenantUid": tenant})
         assert answer.status_code == 200
@@ -469,12 +468,12 @@ def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
             "reported": "",
             "learns": False,
         }
-        (mark,) = await api.store.campaign_marks(0)
+        (mark,) = await api.store.campaigns.marks(0)
         assert (mark.tenant, mark.says, mark.signature) == (tenant, "unwanted", report.signature)
-        (said,) = await api.store.feedback()
+        (said,) = await api.store.feedback.reports()
         assert (said.ggrid, said.says, said.by) == (record.ggrid, "should have been held", "token:soar")
         assert (await api.call("POST", path, {"shouldHaveBeen": "delivered"})).status_code == 200
-        assert [each.says for each in await api.store.campaign_marks(mark.id)] == ["wanted"]
+        assert [each.says for each in await api.store.campaigns.marks(mark.id)] == ["wanted"]
 
     use(scenario)
 
@@ -495,7 +494,7 @@ def test_what_is_no_report_is_refused(use: Use, body: Any, code: str) -> None:
     async def scenario(api: Api) -> None:
         answer = await api.call("POST", f"/v1/messages/{new_id()}/report", body)
         assert answer.json()["error"] == code
-        assert await api.store.feedback() == ()
+        assert await api.store.feedback.reports() == ()
 
     use(scenario)
 
@@ -544,9 +543,9 @@ def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
         answer = await api.call("POST", path, body, **header)
         assert (answer.status_code, answer.json()["learns"]) == (200, True)
         assert core.read == [b"Subject: x\r\n\r\ny"]
-        (row,) = await store.pool_reports(None)
+        (row,) = await store.learning.pool_reports(None)
         assert (row.features, row.unwanted, row.reporter) == (found.row, True, "token:soar")
-        (mark,) = await store.campaign_marks(0)
+        (mark,) = await store.campaigns.marks(0)
         assert mark.signature == found.signature
         # Faults change nothing, and what is not on record is read by nobody.
         lone, header = parts(("parameters", "application/json", said))
@@ -560,7 +559,7 @@ def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
         answer = await api.call("POST", path, body, **header)
         assert answer.json()["error"] == "message_not_shown"
         assert len(core.read) == 2
-        assert len(await store.pool_reports(None)) == 1
+        assert len(await store.learning.pool_reports(None)) == 1
         await cores.stop()
         await api.http.aclose()
         await store.close()
@@ -601,9 +600,9 @@ def test_a_report_may_carry_a_message_as_outlook_saved_it(tmp_path: Path) -> Non
             )
             answer = await api.call("POST", path, body, **header)
             assert answer.json().get("learns"), answer.text
-        as_saved, as_mail, _ = await store.pool_reports(None)
+        as_saved, as_mail, _ = await store.learning.pool_reports(None)
         assert as_saved.features == as_mail.features
-        (signature,) = {mark.signature for mark in await store.campaign_marks(0)}
+        (signature,) = {mark.signature for mark in await store.campaigns.marks(0)}
         assert signature
         await cores.stop()
         await guard.stop()

@@ -9,7 +9,7 @@ from gatepost.api.scanning import AnalysedMessage, encode_scanning
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, Line, Outcome, Report
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 
 
 def record(report: Report) -> MessageRecord:

@@ -12,8 +12,7 @@ from tests.idle_guard import IdleGuard
 
 from gatepost.abby import held_mail
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_clients import LocalCore
-from gatepost.abby.cores import Cores, Down
+from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
@@ -27,7 +26,7 @@ from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 
 RELEASER, READER, BARE, TRUSTED = "aa" * 32, "bb" * 32, "cc" * 32, "dd" * 32
@@ -66,7 +65,7 @@ class Deployment:
             body.finish()
             asked = ScanRequest(new_id(), 1_000, ENVELOPE)
             record = MessageRecord(asked.ggrid, 1_000, 2_000, ENVELOPE, body.size, body.sha256, report)
-            await self.store.record_message(record)
+            await self.store.messages.record(record)
             await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, report), body)
         return asked.ggrid
 
@@ -135,7 +134,7 @@ def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
             assert after == {**before, "release": body}
             assert after["decision"] == "quarantine"
         assert [recipients for _, recipients, _ in next_hop.mail] == [("bob@y.example",)]
-        assert [each.actor for each in (await deployment.store.audit_page(AuditFilter())).rows] == [
+        assert [each.actor for each in (await deployment.store.audit.page(AuditFilter())).rows] == [
             Actor("token", "desk")
         ]
 
@@ -175,7 +174,7 @@ def test_what_is_not_held_is_not_found(use: Use, ggrid: str) -> None:
 def test_a_result_without_its_mail_is_not_found(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         record = MessageRecord(new_id(), 1, 2, ENVELOPE, 3, "", REPORT)
-        await deployment.store.record_message(record)
+        await deployment.store.messages.record(record)
         async with deployment.client() as client:
             assert error(await post(client, record.ggrid)) == (404, "message_not_found")
 
@@ -244,11 +243,11 @@ def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.
 
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold()
-        await deployment.store.claim_release(ggrid, "somebody who died", 1, 1 << 50)
+        await deployment.store.quarantine.claim(ggrid, "somebody who died", 1, 1 << 50)
         async with deployment.client() as client:
             assert error(await post(client, ggrid)) == (503, "delivery_failed")
         async with deployment.client(Elsewhere(Busy())) as client:
-            await deployment.store.give_back(ggrid, "somebody who died")
+            await deployment.store.quarantine.give_back(ggrid, "somebody who died")
             assert error(await post(client, ggrid)) == (503, "delivery_failed")
             await deployment.quarantine.delete(DeleteOrder(ggrid, by=Actor("cli")))
             assert error(await post(client, ggrid)) == (404, "message_not_found")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.abby import list_bodies
+from gatepost.abby import lists
 from gatepost.abby.scan import read_parameters
 from gatepost.api.errors import MALFORMED_REQUEST, Failure
 from gatepost.api.lists import AddEntriesRequest
@@ -26,7 +26,7 @@ BORDER = '"borderMtaData":{"envelopeFrom":"a@b.example","envelopeRecipients":["c
     ],
 )
 def test_list_bodies(body: str) -> None:
-    refused = list_bodies.ADD.decode(body.encode())
+    refused = lists.ADD.decode(body.encode())
     assert isinstance(refused, Failure)
     assert refused.error == MALFORMED_REQUEST
     assert "twice" in refused.message
@@ -34,7 +34,7 @@ def test_list_bodies(body: str) -> None:
 
 def test_list_bodies_without() -> None:
     body = {"listName": "x", "entries": [{"entry": "a", "comment": "b"}, {"entry": "a", "comment": "b"}]}
-    assert isinstance(list_bodies.ADD.decode(json.dumps(body).encode()), AddEntriesRequest)
+    assert isinstance(lists.ADD.decode(json.dumps(body).encode()), AddEntriesRequest)
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def test_dry_runs_of_one_key_do_not_fill_the_queue(tmp_path: Path, monkeypatch: 
     """With the real API: two dry runs of a key wait for their turn, the third is told to come back."""
 
     async def key_of(store: Store, name: str) -> tuple[str, str]:
-        tenant = await store.create_tenant(name)
+        tenant = await store.tenants.create(name)
         assert isinstance(tenant, Tenant)
-        made: Any = await store.create_api_key(name, tenant.uid, False, None)
+        made: Any = await store.api_keys.create(name, tenant.uid, False, None)
         return tenant.uid, made[0]
 
     async def run() -> None:

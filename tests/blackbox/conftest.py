@@ -33,7 +33,7 @@ from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store import open_store
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.tenants import Tenant
 from gatepost.view.values import NotShown
 from gatepost.web.registry import build_site
@@ -133,20 +133,30 @@ class FakeCore:
         return Load(self.in_processing, self.threshold, self.maximum, waiting=self.queued)
 
 
-class FakeStore:
-    """One tenant and one record: all that these endpoints ask for."""
-
-    async def message(self, ggrid: str) -> MessageRecord | None:
+class OneMessage:
+    async def find(self, ggrid: str) -> MessageRecord | None:
         envelope = Envelope("a@example.org", ("b@example.net",), "192.0.2.1", "mx.example.org", TENANT)
         return MessageRecord(RECORD, 1, 8, envelope, 10, "0" * 64, REPORT) if ggrid == RECORD else None
 
-    async def held(self, ggrid: str, tenant: str | None = None) -> None:
+
+class EmptyQuarantine:
+    async def find(self, ggrid: str, tenant: str | None = None) -> None:
         return None
 
-    async def tenant(self, uid: str) -> Tenant | None:
+
+class OneTenant:
+    async def find(self, uid: str) -> Tenant | None:
         return Tenant(TENANT, "tenant", 1) if uid == TENANT else None
 
+
+class NoApiKeys:
     def note_token_use(self, name: str, address: str) -> None: ...
+
+
+class FakeStore:
+    """One tenant and one record: all that these endpoints ask for. Of own rules there are none to ask for."""
+
+    messages, quarantine, tenants, api_keys, own_rules = OneMessage(), EmptyQuarantine(), OneTenant(), NoApiKeys(), None
 
 
 class Service:
@@ -337,11 +347,11 @@ class Lists:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(180)
 
     def new_tenant(self) -> str:
-        uid: str = self.run(self.store.create_tenant(f"tenant {new_id()}")).uid
+        uid: str = self.run(self.store.tenants.create(f"tenant {new_id()}")).uid
         return uid
 
     def new_key(self, tenant: str | None = None, read_only: bool = False, expires: int | None = None) -> str:
-        secret: str = self.run(self.store.create_api_key("test", tenant, read_only, expires))[0]
+        secret: str = self.run(self.store.api_keys.create("test", tenant, read_only, expires))[0]
         return secret
 
     def call(self, operation: str, body: Any, key: str = "", **options: Any) -> httpx.Response:

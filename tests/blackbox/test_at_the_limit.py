@@ -19,8 +19,8 @@ import uvicorn
 
 from gatepost.abby import cores as abby_cores
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_clients import LocalCore, RemoteCore
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, LocalCore
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.server import server_config
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
@@ -87,7 +87,7 @@ class Gate:
             guard=self.guard,
             handler=MessageHandler(self.guard, holding),
             routing=None,
-            tenancy=Tenancy({}, self.store),
+            tenancy=Tenancy({}, self.store.tenants.of_domain),
             spool=self.spool,
             hostname="gate.example",
             limits=SmtpLimits(greeting_pause=0.0),

@@ -10,7 +10,7 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, ListNote, Report
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 
 BLOCKED = ListNote("blocked-senders", "tenant", "bad.example", "blocked", "From")
 
@@ -29,7 +29,7 @@ def keep(lists: Any, tenant: str, sender: str, link: str = "", notes: tuple[List
         lists=notes,
     )
     record = MessageRecord(new_id(), 1, 2, Envelope(sender, ("b@x.example",), tenant=tenant), 1, "00" * 32, report)
-    lists.run(lists.store.record_message(record))
+    lists.run(lists.store.messages.record(record))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_what_an_addition_would_have_done(lists: Any, tenant: str) -> None:
     assert lists.entries("blocked-urls", tenant) == []
     assert not [
         record
-        for record in lists.run(lists.store.audit_page(AuditFilter(scope=tenant))).rows
+        for record in lists.run(lists.store.audit.page(AuditFilter(scope=tenant))).rows
         if record.action == "entries.add"
     ]
 
@@ -137,7 +137,7 @@ def test_a_scope_considers_its_own_messages(lists: Any, tenant: str) -> None:
 
 def test_custom_lists_are_tried_and_remembered(lists: Any, tenant: str) -> None:
     feed = make_custom_list("feed", "url", "block", "Feed", "", 10)
-    lists.run(lists.store.create_list(tenant, feed, CLI))
+    lists.run(lists.store.lists.create(tenant, feed, CLI))
     keep(
         lists,
         tenant,

@@ -173,7 +173,7 @@ def test_get_lists_has_every_list_of_the_table(lists: Any, tenant: str) -> None:
 
 def test_a_custom_list_is_its_scopes_own(lists: Any, tenant: str) -> None:
     small = make_custom_list("ioc-feed", "url", "block", "IOC feed", "From the feed", 3)
-    lists.run(lists.store.create_list(tenant, small, CLI))
+    lists.run(lists.store.lists.create(tenant, small, CLI))
     assert added(lists, "ioc-feed", "a.example", "b.example", tenantUid=tenant) == 2
     infos = lists.call("getLists", {"tenantUid": tenant}).json()["listFileInfos"]
     about = {"displayName": "IOC feed", "category": "block", "description": "From the feed", "maxSize": 3}
@@ -254,11 +254,11 @@ def test_the_scheme_is_written_in_any_case(lists: Any, scheme: str) -> None:
 def test_credentials_that_open_nothing(lists: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gatepost.abby.authenticator.FREE_GUESSES", 1_000_000)
     revoked = lists.new_key()
-    (key_id,) = [key.id for key in lists.run(lists.store.api_keys()) if key.id][-1:]
-    lists.run(lists.store.revoke_api_key(key_id))
+    (key_id,) = [key.id for key in lists.run(lists.store.api_keys.all()) if key.id][-1:]
+    lists.run(lists.store.api_keys.revoke(key_id))
     gone = lists.new_tenant()
     orphaned = lists.new_key(gone)
-    lists.run(lists.store.delete_tenant(gone))
+    lists.run(lists.store.tenants.delete(gone))
     presented = [lists.key, f"Bearer {lists.key}", "apikey", f"apikey {lists.key}x", "apikey \xff\xfe"]
     presented += [f"apikey {key}" for key in (revoked, lists.new_key(expires=now() - 1), orphaned)]
     for operation in OPERATIONS:
@@ -522,7 +522,7 @@ def test_lists_that_there_are_not(lists: Any, name: str) -> None:
 
 
 def test_tenants_that_there_are_not(lists: Any, tenant: str) -> None:
-    lists.run(lists.store.delete_tenant(tenant))
+    lists.run(lists.store.tenants.delete(tenant))
     for operation in OPERATIONS:
         for uid in (NOBODY, tenant):
             assert error(lists.call(operation, sound(operation, uid))) == (404, "tenant_not_found")
@@ -565,7 +565,7 @@ def test_two_clients_at_once_break_no_count_and_no_call(lists: Any, tenant: str)
         changes, looks = pool.map(change, range(60)), pool.map(look, range(20))
         assert set(changes) <= {("addEntries", 40), ("deleteEntries", 40), ("deleteEntries", 0)}
         assert set(looks) <= {0, 40}
-    (state,) = [each for each in lists.run(lists.store.lists(tenant)) if each.definition.name == "blocked-urls"]
+    (state,) = [each for each in lists.run(lists.store.lists.all(tenant)) if each.definition.name == "blocked-urls"]
     assert state.size == len(names(lists, "blocked-urls", tenant))
 
 
@@ -591,7 +591,7 @@ def test_a_stream_that_breaks_has_no_end(lists: Any, tenant: str, monkeypatch: p
         yield made([("a.example", "a.example", "", 1, 1, "key:x", None, 0, None)])
         raise StorageError("the disk is gone")
 
-    monkeypatch.setattr(lists.store, "stream_rows", broken)
+    monkeypatch.setattr(lists.store.lists, "stream_rows", broken)
     body = json.dumps({"listName": "blocked-urls", "tenantUid": tenant}).encode()
     head = f"POST {BASE}/listEntries HTTP/1.1\r\nHost: x\r\nAuthorization: apikey {lists.key}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -617,7 +617,7 @@ def test_storage_that_fails_is_said_and_can_be_tried_again(
             raise StorageError("secret detail")
         yield b""
 
-    monkeypatch.setattr(lists.store, "stream_rows", broken)
+    monkeypatch.setattr(lists.store.lists, "stream_rows", broken)
     monkeypatch.setitem(LIMITS, "stream", CallLimit(1, 1, 1))
     for _ in range(2):
         response = lists.call("listEntries", {"listName": "blocked-urls", "tenantUid": tenant})

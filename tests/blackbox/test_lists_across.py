@@ -62,8 +62,8 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def _prepared(url: str) -> tuple[str, str]:
     store = open_store(url, Path("/"))
-    tenant: Any = await store.create_tenant("Acme")
-    secret: Any = await store.create_api_key("test", None, read_only=False, expires=None)
+    tenant: Any = await store.tenants.create("Acme")
+    secret: Any = await store.api_keys.create("test", None, read_only=False, expires=None)
     await store.close()
     return tenant.uid, secret[0]
 

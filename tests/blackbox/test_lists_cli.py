@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from gatepost.cli import main
+from gatepost.cli.deployment import Deployment
 from gatepost.cli.look_back import run_waiting_look_backs
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 
 # The service runs in this very process, and writes to the same place.
@@ -187,14 +188,18 @@ def test_entries_of_the_api_wait_for_a_look_back(run: Run, lists: Any, tenant: s
     report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=(Subject("link", "https://q.example/", "1"),))
     envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
     record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    lists.run(lists.store.record_message(record))
+    lists.run(lists.store.messages.record(record))
     for name, entry in (("blocked-urls", "q.example"), ("blocked-urls", "r.example"), ("allowed-urls", "s.example")):
         assert run("add", name, entry)[0] == 0
-    found = [each for each in run_waiting_look_backs(tmp_path, lists.folder) if each["tenantUid"] == tenant]
+    found = [
+        each
+        for each in run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder))
+        if each["tenantUid"] == tenant
+    ]
     assert found == [{"list": "blocked-urls", "tenantUid": tenant, "entries": 2, "considered": 1, "found": 1}]
-    (kept,) = lists.run(lists.store.look_backs(tenant, "blocked-urls"))
+    (kept,) = lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))
     assert kept.hits == ((record.ggrid, "q.example"),)
-    assert run_waiting_look_backs(tmp_path, lists.folder) == []
+    assert run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder)) == []
 
 
 def test_a_look_back_of_the_command_line_is_the_only_one(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
@@ -206,14 +211,18 @@ def test_a_look_back_of_the_command_line_is_the_only_one(run: Run, lists: Any, t
     links = tuple(Subject("link", f"https://{name}.example/", "1") for name in ("once", "far"))
     envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
     report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=links)
-    lists.run(lists.store.record_message(MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)))
+    lists.run(lists.store.messages.record(MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)))
     folders = ("--config", tmp_path, "--data", lists.folder)
 
     def waiting() -> list[Any]:
-        return [each for each in run_waiting_look_backs(tmp_path, lists.folder) if each["tenantUid"] == tenant]
+        return [
+            each
+            for each in run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder))
+            if each["tenantUid"] == tenant
+        ]
 
     def kept() -> list[str]:
-        return [each.actor for each in lists.run(lists.store.look_backs(tenant, "blocked-urls"))]
+        return [each.actor for each in lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))]
 
     assert run("add", "blocked-urls", "once.example", "--look-back", 3, *folders)[0] == 0
     assert (waiting(), kept()) == ([], ["cli"])
@@ -230,7 +239,7 @@ def test_looking_back_lists_what_was_delivered(run: Run, lists: Any, tenant: str
     report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=(Subject("link", "https://a.example/", "1"),))
     envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
     record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    lists.run(lists.store.record_message(record))
+    lists.run(lists.store.messages.record(record))
     options = ("--look-back", 3, "--config", tmp_path, "--data", lists.folder)
     code, printed, _ = run("add", "blocked-urls", "A.example", "--json", "--dry-run", *options)
     assert (code, json.loads(printed)["lookBack"]["found"]) == (0, 1)
@@ -238,7 +247,7 @@ def test_looking_back_lists_what_was_delivered(run: Run, lists: Any, tenant: str
     assert code == 0
     assert "would have held 1 of the 1 messages delivered in the last 3 days" in printed
     assert "bob@rcpt.example" in printed
-    (kept,) = lists.run(lists.store.look_backs(tenant, "blocked-urls"))
+    (kept,) = lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))
     assert kept.hits == ((record.ggrid, "a.example"),)
     code, _, fault = run("add", "allowed-urls", "a.example", *options)
     assert code == 1

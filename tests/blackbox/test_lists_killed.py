@@ -98,7 +98,7 @@ def keep_calling(abby: Abby, tally: Tally) -> None:
 
 async def _prepared(url: str) -> str:
     store = open_store(url, Path("/"))
-    made: Any = await store.create_api_key("test", None, read_only=False, expires=None)
+    made: Any = await store.api_keys.create("test", None, read_only=False, expires=None)
     await store.close()
     return str(made[0])
 
@@ -106,14 +106,14 @@ async def _prepared(url: str) -> str:
 async def _kept(url: str) -> tuple[list[str], int, int]:
     """The entries of the list, how many it says it has, and how many the audit trail has counted."""
     store = open_store(url, Path("/"))
-    async with aclosing(store.stream_entries(None, "blocked-urls")) as batches:
+    async with aclosing(store.lists.stream(None, "blocked-urls")) as batches:
         found = [entry.key async for batch in batches for entry in batch]
-    size = next(state.size for state in await store.lists(None) if state.definition.name == "blocked-urls")
-    total, page = 0, await store.audit_page(AuditFilter(), limit=1_000)
+    size = next(state.size for state in await store.lists.all(None) if state.definition.name == "blocked-urls")
+    total, page = 0, await store.audit.page(AuditFilter(), limit=1_000)
     while page.rows:
         total += sum(record.count for record in page.rows if record.action == "entries.add")
         total -= sum(record.count for record in page.rows if record.action == "entries.delete")
-        page = await store.audit_page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
+        page = await store.audit.page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
     await store.close()
     return found, size, total
 

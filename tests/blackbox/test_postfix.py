@@ -17,7 +17,7 @@ from bench.ports import free_port, free_ports
 from tests.command_line import run_command
 
 from gatepost.store import open_store
-from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_index import Evidence
 from gatepost.store.message_plans import MessageFilter
 
 pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")
@@ -79,6 +79,7 @@ def arrived(sink: Sink, identity: str, seconds: float = 180.0) -> bytes:
     raise AssertionError(f"{identity} did not arrive")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["before", "after"])
 def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str, request: pytest.FixtureRequest) -> None:
     port, sink, gateway, log = request.getfixturevalue(kind)
@@ -112,8 +113,8 @@ async def _find_queue_ids(gateway: Gateway, identity: str) -> tuple[str, str]:
         async with asyncio.timeout(180):
             while True:
                 wanted = MessageFilter(evidence=Evidence(message_id=identity))
-                for row in (await store.search_messages(wanted)).rows:
-                    found = await store.message_timeline(row.ggrid)
+                for row in (await store.messages.search(wanted)).rows:
+                    found = await store.messages.timeline(row.ggrid)
                     if found and found.deliveries:
                         return found.record.queue_id, found.deliveries[0].queue_id
                 await asyncio.sleep(0.1)

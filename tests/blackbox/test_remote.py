@@ -13,8 +13,8 @@ import uvicorn
 from tests.idle_guard import IdleGuard
 from tests.waiting_client import WaitingClient
 
-from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.cores import Down
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app

@@ -253,7 +253,7 @@ def test_a_fault_of_ours_has_a_reference_that_is_logged(service: Any, capfd: Any
     message = response.json()["message"]
     assert "secret detail" not in message
     reference = message.rsplit(" ", 1)[1]
-    assert reference in capfd.readouterr().out
+    assert reference in capfd.readouterr().err
 
 
 def sized(size: int) -> bytes:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 
 # Marks the window if it runs, asks another host if it is loaded, and closes what it may stand in.
 RUNS = "window.marked=1"
@@ -89,7 +89,7 @@ def test_what_is_looked_for_would_be_found(browser: Any) -> None:
 def test_markup_in_every_field(browser: Any, service: Any, number: int) -> None:
     markup = MARKUP[number]
     comment = NewEntry(f"m{number}@hostile.example", f"m{number}@hostile.example", markup)
-    service.ask(lambda store: store.add_entries(None, BY_NAME["blocked-senders"], [comment], CLI))
+    service.ask(lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [comment], CLI))
     found = service.scan(
         hostile(markup),
         f"m{number}@hostile.example",
@@ -120,8 +120,8 @@ def test_markup_in_every_field(browser: Any, service: Any, number: int) -> None:
 def test_markup_in_names_and_addresses(browser: Any, service: Any) -> None:
     markup = MARKUP[0] + MARKUP[1]
     page = browser.page()
-    service.ask(lambda store: store.create_tenant(markup))
-    service.ask(lambda store: store.create_api_key(markup, None, False, None, CLI))
+    service.ask(lambda store: store.tenants.create(markup))
+    service.ask(lambda store: store.api_keys.create(markup, None, False, None, CLI))
     service.user(markup, "auditor")
     for path in ("/tenants", "/keys", "/users", "/audit", "/lists", "/messages", "/policy", "/scan"):
         innocent(page, path)
@@ -146,7 +146,7 @@ def test_the_messages_of_the_attack_suite_run_nothing(
     assert len(messages) == 96 // step
     sender = f"attacker{step}@suite.example"
     entry = NewEntry(sender, sender, "All of it is held")
-    service.ask(lambda store: store.add_entries(None, BY_NAME["blocked-senders"], [entry], CLI))
+    service.ask(lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
     found = [service.scan(each.read_bytes(), sender)["ggrid"] for each in messages]
     page = browser.page()
     shown = 0

@@ -17,7 +17,7 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.training_pools import TaughtMessage
+from gatepost.store.learning import TaughtMessage
 
 
 def test_a_tenant_from_its_first_day_to_its_last(browser: Any) -> None:
@@ -182,7 +182,7 @@ def test_the_password_is_changed_and_other_sessions_end(browser: Any, service: A
 
 
 def test_who_has_one_tenant_sees_only_it(browser: Any, service: Any, mail: Any) -> None:
-    tenant = service.ask(lambda store: store.create_tenant("A world of its own"))
+    tenant = service.ask(lambda store: store.tenants.create("A world of its own"))
     service.scan(mail("For the tenant"), tenant=tenant.uid)
     service.scan(mail("For nobody else's eyes"))
     password = service.user("of one tenant", "administrator", tenant.uid)
@@ -222,8 +222,8 @@ def test_a_learnt_model_is_looked_at_and_rolled_back(browser: Any, service: Any)
     async def fill() -> int:
         store = open_store("sqlite:gatepost.db", service.data)
         try:
-            await store.add_reports(None, CLI, [TaughtMessage("m", b"\x01\x00")], unwanted=True)
-            return await store.keep_model(None, msgspec.json.encode(figures), b"x", CLI)
+            await store.learning.add_reports(None, CLI, [TaughtMessage("m", b"\x01\x00")], unwanted=True)
+            return await store.learning.keep_model(None, msgspec.json.encode(figures), b"x", CLI)
         finally:
             await store.close()
 
@@ -257,7 +257,9 @@ def test_a_draft_is_published_and_taken_back(browser: Any, service: Any) -> None
     page.get_by_label("Reason").fill("more time to restore")
     page.get_by_role("button", name="Publish for all nodes").click()
     expect(page.get_by_text("Published. The nodes take it over")).to_be_visible()
-    number = service.ask(lambda store: store.rollout()).wanted
-    eventually(lambda: all(each.detail.version == number for each in service.ask(lambda store: store.node_records())))
+    number = service.ask(lambda store: store.publishing.rollout()).wanted
+    eventually(
+        lambda: all(each.detail.version == number for each in service.ask(lambda store: store.publishing.nodes()))
+    )
     page.goto("/system")
     expect(page.locator("tr", has_text="quarantine.deletedRetention")).to_contain_text("9")

@@ -231,17 +231,17 @@ def test_two_hundred_held_messages_with_the_keyboard_and_no_lost_place(browser: 
     page.keyboard.press("Enter")
     page.wait_for_url(lambda url: "/work/" not in url or "back" in url)
     expect(page.get_by_text("190 deleted.").or_(page.get_by_text("190 of 190 deleted"))).to_be_visible(timeout=120_000)
-    held = service.ask(lambda store: store.search_held(HeldFilter(subject="Monday"), None, 500))
+    held = service.ask(lambda store: store.quarantine.search(HeldFilter(subject="Monday"), None, 500))
     assert held.rows == ()
 
 
 async def hold_copies(store: Store, ggrid: str, count: int) -> None:
     """Hold a message as often as that, under subjects of their own."""
-    mail = await store.held(ggrid)
+    mail = await store.quarantine.find(ggrid)
     assert mail
     for number in range(1, count):
         report = msgspec.structs.replace(mail.record.report, subject=f"Monday {number}")
-        await store.hold(msgspec.structs.replace(mail.record, ggrid=new_id(), report=report))
+        await store.quarantine.hold(msgspec.structs.replace(mail.record, ggrid=new_id(), report=report))
 
 
 def boxes_of(page: Page) -> list[Any]:

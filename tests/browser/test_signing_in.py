@@ -161,7 +161,7 @@ def test_no_page_can_be_framed(browser: Any, service: Any) -> None:
 
 
 def test_another_site_cannot_sign_a_form_with_the_session(browser: Any, service: Any) -> None:
-    before = service.ask(lambda store: store.api_keys())
+    before = service.ask(lambda store: store.api_keys.all())
     page = browser.page()
     page.goto("about:blank")
     planted = '<input name="name" value="planted"><input name="scope" value="global"><button>Win</button>'
@@ -170,7 +170,7 @@ def test_another_site_cannot_sign_a_form_with_the_session(browser: Any, service:
     # The cookie stays away from what another site sends, and nothing of the form is kept for after a sign-in.
     expect(page.get_by_role("heading", name="Forbidden")).to_be_visible()
     browser.faults.clear()
-    assert service.ask(lambda store: store.api_keys()) == before
+    assert service.ask(lambda store: store.api_keys.all()) == before
 
 
 def test_signing_in_through_a_provider_on_another_site(browser: Any, service: Any) -> None:

@@ -61,7 +61,7 @@ def places(service: Any) -> dict[str, str]:
     agent = {"User-Agent": f"<b>{MARKUP[1]}</b>"}
     form = {"name": "admin", "password": service.password}
     assert service.client.post("/sign-in", data=form, headers=agent).status_code == 303
-    (admin,) = [each for each in service.ask(lambda store: store.users()) if each.name == "admin"]
+    (admin,) = [each for each in service.ask(lambda store: store.users.all()) if each.name == "admin"]
     found: dict[str, str] = service.ask(lambda store: fill_with_hostile_text(store, TEXT, admin.uid))
     scanned = service.scan(hostile(TEXT), "m@hostile.example")
     assert scanned["decision"] == "quarantine"

@@ -81,6 +81,7 @@ def test_commands_on_storage_load_no_check_no_parser_and_no_model(data: Path) ->
     assert ended.stderr == "[]\n"
 
 
+@pytest.mark.process
 def test_a_scan_shows_verdict_and_ledger(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "bad.eml"
     file.write_text(BAD)
@@ -91,6 +92,7 @@ def test_a_scan_shows_verdict_and_ledger(run: Run, tmp_path: Path) -> None:
     assert "DNS was not asked" in out
 
 
+@pytest.mark.process
 def test_a_message_cannot_act_on_the_terminal(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "bad.eml"
     file.write_text(BAD)
@@ -99,6 +101,7 @@ def test_a_message_cannot_act_on_the_terminal(run: Run, tmp_path: Path) -> None:
     assert "\u202e" not in out
 
 
+@pytest.mark.process
 def test_json_is_the_shape_of_the_api(run: Run, mail: Path) -> None:
     code, out, _ = run("scan", mail, mail, "--json", "--from", "a@b.example", "--to", "c@d.example")
     lines = [json.loads(line) for line in out.splitlines()]
@@ -108,6 +111,7 @@ def test_json_is_the_shape_of_the_api(run: Run, mail: Path) -> None:
     assert sum(finding["counted"] for finding in lines[0]["ledger"]["findings"]) == lines[0]["ledger"]["score"]
 
 
+@pytest.mark.process
 def test_standard_input_and_mailbox(run: Run, tmp_path: Path) -> None:
     assert run("scan", "-", stdin=EXAMPLE.encode())[1].startswith("-: clean")
     box = tmp_path / "box"
@@ -117,6 +121,7 @@ def test_standard_input_and_mailbox(run: Run, tmp_path: Path) -> None:
     assert [line.split()[:2] for line in out.splitlines()[-4:-1]] == [["malware", "1"], ["clean", "2"], ["all", "3"]]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("verdicts", "code"), [([], 0), (["malware"], 3), (["spam"], 0), (["spam", "malware"], 3)])
 def test_fail_on(run: Run, tmp_path: Path, verdicts: list[str], code: int) -> None:
     file = tmp_path / "bad.eml"
@@ -125,6 +130,7 @@ def test_fail_on(run: Run, tmp_path: Path, verdicts: list[str], code: int) -> No
     assert run("scan", file, *options)[0] == code
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

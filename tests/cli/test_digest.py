@@ -18,8 +18,8 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import GUARD_FILE
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.messages import MessageRecord
+from gatepost.store.digests import DigestPreferences
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -47,7 +47,7 @@ def data(tmp_path: Path, next_hop: Any) -> Path:
     report = Report("spam", "quarantine", (), 700, "it adds up", subject="Offer", senders=("ann@x.example",))
     envelope = Envelope("ann@x.example", ("bob@example.com",))
     record = MessageRecord(new_id(), now(), now(), envelope, 9, "ab" * 32, report)
-    ask(folder, lambda store: store.hold(record))
+    ask(folder, lambda store: store.quarantine.hold(record))
     return folder
 
 
@@ -63,14 +63,14 @@ def test_from_preview_to_a_new_key(data: Path, next_hop: Any) -> None:
     assert "No tenant has switched digests on." in run("status")[1]
     assert "switched off" in run("send")[2]
     wanted = DigestPreferences(enabled=True, domains=("example.com",))
-    assert ask(data, lambda store: store.put_digest_preferences(None, wanted, 0, CLI))
+    assert ask(data, lambda store: store.digests.put_preferences(None, wanted, 0, CLI))
     assert "1 digests sent, 0 not." in run("send")[1]
     assert [recipients for _, recipients, _ in next_hop.mail] == [("bob@example.com",)]
     (row,) = json.loads(run("status", "--json")[1])["scopes"]
     assert (row["enabled"], row["sent"], row["waiting"]) == (True, 1, 0)
     assert "key 2" in run("rotate-key")[1]
     assert "revoked" in run("rotate-key", "--revoke")[1]
-    assert len(ask(data, lambda store: store.digest_keys())) == 1
+    assert len(ask(data, lambda store: store.digests.keys())) == 1
 
 
 def test_what_is_missing_is_said(data: Path) -> None:

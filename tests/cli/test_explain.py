@@ -4,9 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from typer.testing import CliRunner
-
-from gatepost.cli.policy import app
+from tests.command_line import run_command
 
 Explain = Callable[..., str]
 
@@ -14,9 +12,9 @@ Explain = Callable[..., str]
 @pytest.fixture
 def explain() -> Explain:
     def run(*arguments: str) -> str:
-        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", *arguments])
-        assert result.exit_code == 0, result.output
-        return result.output
+        code, said, fault = run_command("policy", "explain", *arguments)
+        assert code == 0, fault
+        return said
 
     return run
 

@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 from gatepost.cli import main
-from gatepost.cli.app import app
+from gatepost.cli.app import COMMANDS
 from gatepost.cli.serve import greet, render_exports
 from gatepost.service.commands import Started, prepare
 from gatepost.service.data_folder import DataFolder
@@ -32,7 +32,7 @@ def commands(group: Any, above: str = "") -> Iterator[tuple[str, click.Command]]
             yield f"{above}{name}", command
 
 
-@pytest.mark.parametrize(("name", "command"), [*commands(typer.main.get_command(app))])
+@pytest.mark.parametrize(("name", "command"), [*commands(typer.main.get_command(COMMANDS.build_typer()))])
 def test_every_command_has_it(name: str, command: click.Command) -> None:
     options = {option for parameter in command.params for option in parameter.opts}
     assert ("--json" in options) is (name not in SERVICES)

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.command_line import run_command
 
 from gatepost.cli import learn
-from gatepost.cli.app import app
 from gatepost.learning import run
 from gatepost.learning.proof import Proof, Side
 from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder
@@ -15,7 +14,6 @@ from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.textmodel.learnt import LearntModel
 
-RUNNER = CliRunner()
 MODEL = LearntModel(b"\x01\x00", b"\x00\x3c", reports=2)
 
 
@@ -25,24 +23,25 @@ def data(tmp_path: Path) -> list[str]:
     return ["--data", str(tmp_path)]
 
 
+@pytest.mark.process
 def test_files_are_reported_and_pools_listed(data: list[str], tmp_path: Path) -> None:
     mailbox = tmp_path / "offers.mbox"
     head = "From a@x Sun Nov 15 10:00:00 2026\nFrom: a@x.example\n"
     one = head + "Subject: Offer {0}\n\nKettles by the ton, {0} of them.\n\n"
     mailbox.write_text("".join(one.format(number) for number in range(3)))
-    done = RUNNER.invoke(app, ["learn", "mail", "--unwanted", str(mailbox), *data, "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.output) == {"read": 3, "taken": 3, "unread": 0, "tenantUid": None}
+    code, said, fault = run_command("learn", "mail", "--unwanted", mailbox, *data, "--json")
+    assert code == 0, fault
+    assert json.loads(said) == {"read": 3, "taken": 3, "unread": 0, "tenantUid": None}
     # The same files again replace what was said before.
-    done = RUNNER.invoke(app, ["learn", "mail", "--wanted", str(mailbox), *data])
-    assert "3 of 3 messages reported as wanted to the pool of the deployment." in done.output
-    (pool,) = json.loads(RUNNER.invoke(app, ["learn", "list", *data, "--json"]).output)["pools"]
+    _, said, _ = run_command("learn", "mail", "--wanted", mailbox, *data)
+    assert "3 of 3 messages reported as wanted to the pool of the deployment." in said
+    (pool,) = json.loads(run_command("learn", "list", *data, "--json")[1])["pools"]
     assert (pool["unwanted"], pool["wanted"]) == (0, 3)
-    done = RUNNER.invoke(app, ["learn", "now", *data])
-    assert done.exit_code == learn.REFUSED
-    assert "does not take part: there are fewer than 20 reports" in done.output
+    code, said, _ = run_command("learn", "now", *data)
+    assert code == learn.REFUSED
+    assert "does not take part: there are fewer than 20 reports" in said
     for wrong in (["mail", str(mailbox)], ["mail", "--wanted", "--unwanted", str(mailbox)]):
-        assert RUNNER.invoke(app, ["learn", *wrong, *data]).exit_code == 2
+        assert run_command("learn", *wrong, *data)[0] == 2
 
 
 def test_models_are_taken_shown_and_rolled_back(data: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,15 +51,15 @@ def test_models_are_taken_shown_and_rolled_back(data: list[str], monkeypatch: py
         return Trained(MODEL.to_bytes(), proof)
 
     monkeypatch.setattr(run.learn_pool, "__kwdefaults__", {"only_due": False, "trainer": train})
-    done = RUNNER.invoke(app, ["learn", "now", *data, "--json"])
-    assert done.exit_code == 0, done.output
-    version = json.loads(done.output)["version"]
-    assert RUNNER.invoke(app, ["learn", "now", "--scheduled", *data]).output == "", "it is not due"
-    shown = RUNNER.invoke(app, ["learn", "show", str(version), *data])
-    assert "names 18 of 20 unwanted, 0 of 20 wanted; loss 0.300" in shown.output
-    described = json.loads(RUNNER.invoke(app, ["learn", "show", str(version), *data, "--json"]).output)
+    code, said, fault = run_command("learn", "now", *data, "--json")
+    assert code == 0, fault
+    version = json.loads(said)["version"]
+    assert run_command("learn", "now", "--scheduled", *data)[1] == "", "it is not due"
+    _, shown, _ = run_command("learn", "show", version, *data)
+    assert "names 18 of 20 unwanted, 0 of 20 wanted; loss 0.300" in shown
+    described = json.loads(run_command("learn", "show", str(version), *data, "--json")[1])
     assert (described["state"], described["figures"]["reports"], described["messages"]) == ("current", 200, [])
-    assert "current" in RUNNER.invoke(app, ["learn", "list", *data]).output
-    assert f"Model {version} is withdrawn" in RUNNER.invoke(app, ["learn", "rollback", *data]).output
-    assert RUNNER.invoke(app, ["learn", "rollback", *data]).exit_code == 1
-    assert RUNNER.invoke(app, ["learn", "show", "99", *data]).exit_code == 1
+    assert "current" in run_command("learn", "list", *data)[1]
+    assert f"Model {version} is withdrawn" in run_command("learn", "rollback", *data)[1]
+    assert run_command("learn", "rollback", *data)[0] == 1
+    assert run_command("learn", "show", "99", *data)[0] == 1

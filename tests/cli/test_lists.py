@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gatepost.api.lists import FileRecord, ListChange, ListFileFormat, NewListEntry, PublicListsEntry
+from gatepost.api.lists import FileRecord, ListChange, ListFileFormat, NewListEntry, PublicListsEntry, format_of
 from gatepost.cli import list_changes, main
-from gatepost.cli.list_files import format_of, read_records, render_entries
+from gatepost.cli.list_changes import read_records, render_entries
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder, StartError
 
@@ -152,7 +152,7 @@ def test_formats() -> None:
         (1, 1, "a", None, "2030-01-01T00:00:00Z"),
         (3, 3, "b", None, None),
     ]
-    assert [format_of(Path(name)) for name in ("a.CSV", "b.jsonl", "c.txt", "-")] == ["csv", "ndjson", "plain", "plain"]
+    assert [format_of(name) for name in ("a.CSV", "b.jsonl", "c.txt", "-")] == ["csv", "ndjson", "plain", "plain"]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.command_line import run_command
 
-from gatepost.cli.app import app
-from gatepost.cli.evaluation import Rate
-from gatepost.cli.labelled_mail import read_labelled, read_samples
+from gatepost.cli.labelled_mail import Rate, read_labelled, read_samples
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read
@@ -46,11 +44,12 @@ def mail(tmp_path: Path) -> list[Path]:
 
 
 def run(*arguments: object, fails: bool = False) -> str:
-    result = CliRunner().invoke(app, ["model", *map(str, arguments)], catch_exceptions=fails)
-    assert (result.exit_code != 0) == fails, result.output
-    return result.output
+    code, said, fault = run_command("model", *arguments)
+    assert (code != 0) == fails, said + fault
+    return said
 
 
+@pytest.mark.process
 def test_a_model_is_trained_into_the_data_folder_and_blends(mail: list[Path], tmp_path: Path) -> None:
     said = run("train", "--corpus", mail[0], "--corpus", mail[1], "--data", tmp_path / "data")
     assert "from 80 messages" in said
@@ -60,6 +59,7 @@ def test_a_model_is_trained_into_the_data_folder_and_blends(mail: list[Path], tm
     assert "## Sources and licences" in (tmp_path / "data" / "models" / "own.md").read_text("utf-8")
 
 
+@pytest.mark.process
 def test_a_corpus_is_left_out(mail: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "m.npz"
     run(
@@ -68,6 +68,7 @@ def test_a_corpus_is_left_out(mail: list[Path], tmp_path: Path) -> None:
     assert list(load_model(out).about["sources"]) == ["one"]
 
 
+@pytest.mark.process
 def test_feedback_is_learnt(mail: list[Path], tmp_path: Path) -> None:
     data = tmp_path / "data"
     wrong = next((mail[0] / "spam").iterdir())
@@ -78,6 +79,7 @@ def test_feedback_is_learnt(mail: list[Path], tmp_path: Path) -> None:
     assert load_model(data / "models" / "own.npz").about["sources"]["feedback"] == {"ham": 1}
 
 
+@pytest.mark.process
 def test_feedback_marks_near_copies(tmp_path: Path) -> None:
     words = " ".join(first + second + third for first in "abcd" for second in "efgh" for third in "ijkl")
     wrong = tmp_path / "wrong.eml"
@@ -94,6 +96,7 @@ def test_feedback_says_what_it_was(mail: list[Path], tmp_path: Path) -> None:
     run("feedback", mail[0], "--ham", "--spam", "--data", tmp_path, fails=True)
 
 
+@pytest.mark.process
 def test_an_evaluation_counts_every_message(mail: list[Path], tmp_path: Path) -> None:
     said = run("evaluate", "--corpus", mail[0], "--corpus", mail[1])
     assert "| ham | all | 40 * |" in said
@@ -102,6 +105,7 @@ def test_an_evaluation_counts_every_message(mail: list[Path], tmp_path: Path) ->
     assert "| ham | all | 20 * |" in left
 
 
+@pytest.mark.process
 def test_an_evaluation_uses_the_model_that_is_named(mail: list[Path], tmp_path: Path) -> None:
     """A model that was taught the wrong way round names the wanted mail."""
     for corpus in mail:
@@ -133,6 +137,7 @@ def test_nothing_tells_nothing() -> None:
     assert Rate(0, 0).bounds == (0.0, 1.0)
 
 
+@pytest.mark.process
 def test_mail_is_read_in_sealed_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +154,7 @@ def test_mail_is_read_in_sealed_workers(
     assert "1 messages could not be read" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_an_evaluation_is_written_for_programs(tmp_path: Path) -> None:
     """A stranger's subject does not turn what follows around."""
     folder = tmp_path / "mine"
@@ -177,5 +183,6 @@ def test_an_index_without_envelope_senders_has_those_of_from(tmp_path: Path) -> 
     assert [(mail.label, mail.envelope.sender) for mail in found] == [("ham", "ann@b.example"), ("bounce", "")]
 
 
+@pytest.mark.process
 def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
     run("train", "--corpus", tmp_path, "--data", tmp_path, fails=True)

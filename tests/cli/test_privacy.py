@@ -20,9 +20,9 @@ from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.store import open_store, privacy
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
 from gatepost.store.flow_counts import FlowCount
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.personal_data import Person
 from gatepost.store.store import Store
 from gatepost.textmodel.model import save_feedback
@@ -51,16 +51,16 @@ def data(tmp_path: Path) -> Path:
         for sender, recipients in (("bob@x.example", (ANN,)), (ANN, ("carol@x.example",))):
             report = Report("spam", "quarantine", (), 700, "it adds up", senders=(sender,))
             record = MessageRecord(new_id(), 1, 2, Envelope(sender, recipients), 5, "ab" * 32, report)
-            await store.record_message(record)
-            await store.hold(record)
-        await store.add_entries(None, BY_NAME["blocked-senders"], [NewEntry(ANN, ANN, f"asked by {ANN}")], CLI)
-        await store.create_user(ANN, "analyst", None, "hash", CLI)
-        await store.save_search("somebody", "/messages", "hers", "q=ann%40example.org")
-        work = await store.create_bulk_action("somebody", "release", [new_id()])
-        await store.add_bulk_results(work.id, [f"550 {ANN}: no such user"])
+            await store.messages.record(record)
+            await store.quarantine.hold(record)
+        await store.lists.add(None, BY_NAME["blocked-senders"], [NewEntry(ANN, ANN, f"asked by {ANN}")], CLI)
+        await store.users.create(ANN, "analyst", None, "hash", CLI)
+        await store.users.save_search("somebody", "/messages", "hers", "q=ann%40example.org")
+        work = await store.bulk_actions.create("somebody", "release", [new_id()])
+        await store.bulk_actions.add_results(work.id, [f"550 {ANN}: no such user"])
         limits = [f"sender {ANN}: 5 messages in 60 minutes", f"sender jo{ANN}: 5 messages in 60 minutes"]
         counts = [FlowCount(number, 0, 5, 1 << 50, label) for number, label in enumerate(limits)]
-        await store.add_flow_counts(counts, [])
+        await store.flow_counts.add_counts(counts, [])
 
     with_store(folder, fill)
     save_feedback(folder, b"To: Ann@example.org\r\n\r\nx\r\n", wanted=True)
@@ -124,7 +124,7 @@ def _read_rows(data: Path) -> bytes:
 
     async def dump(store: Store) -> bytes:
         trail = [record async for record in _trail(store)]
-        return repr((trail, await store.users())).encode()
+        return repr((trail, await store.users.all())).encode()
 
     content: bytes = with_store(data, dump)
     return content
@@ -133,7 +133,7 @@ def _read_rows(data: Path) -> bytes:
 async def _trail(store: Store) -> Any:
     from gatepost.store.audit import AuditFilter
 
-    for record in (await store.audit_page(AuditFilter(), limit=1_000)).rows:
+    for record in (await store.audit.page(AuditFilter(), limit=1_000)).rows:
         yield record
 
 

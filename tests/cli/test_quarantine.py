@@ -3,18 +3,16 @@
 import asyncio
 import io
 import json
-import logging
 import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import uvicorn
 from tests.idle_guard import IdleGuard
 
@@ -42,14 +40,6 @@ RAW = (
 )
 Run = Callable[..., tuple[int, str, str]]
 Hold = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """What is held for a test is no output of the command, and what a command sets up ends with the test."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.stages import Context
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ def used(data: Path, use: Callable[[Store], Awaitable[T]]) -> T:
 def stored(data: Path, raw: bytes) -> str:
     ggrid = new_id()
     record = MessageRecord(ggrid, 1_000, 2_000, Envelope("desk@lure.example"), len(raw), "ab" * 32, report(raw))
-    used(data, lambda store: store.record_message(record))
+    used(data, lambda store: store.messages.record(record))
     return ggrid
 
 
@@ -132,19 +132,20 @@ def test_lists_of_today_count(run: Run, data: Path) -> None:
     ggrid = stored(data, LETTER)
     assert json.loads(run("replay", ggrid, "--data", data, "--json")[1])["now"]["decision"] == "deliver"
     entry = NewEntry("partner.example", "partner.example")
-    used(data, lambda store: store.add_entries(None, BY_NAME["blocked-senders"], [entry], CLI))
+    used(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
     shown = json.loads(run("replay", ggrid, "--data", data, "--json")[1])
     assert shown["now"]["verdict"] == "policy"
     (new,) = [line for line in shown["lines"] if line["tag"] == "list:blocked-senders"]
     assert new["weight"][0] is None
 
 
+@pytest.mark.process
 def test_a_file_is_analysed_anew_with_the_lists_of_the_store(run: Run, data: Path, tmp_path: Path) -> None:
     file = tmp_path / "letter.eml"
     file.write_bytes(LETTER)
     assert json.loads(run("replay", file, "--data", tmp_path / "none", "--json")[1])["verdict"] == "clean"
     entry = NewEntry("partner.example", "partner.example")
-    used(data, lambda store: store.add_entries(None, BY_NAME["blocked-senders"], [entry], CLI))
+    used(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
     assert json.loads(run("replay", file, "--data", data, "--json")[1])["verdict"] == "policy"
 
 

@@ -70,8 +70,10 @@ def test_no_message_and_no_question(client: Client) -> None:
 def test_what_is_limited_now(tmp_path: Path) -> None:
     async def limit() -> None:
         store = open_store("sqlite:gatepost.db", tmp_path)
-        await store.add_flow_counts([FlowCount(1, 0, 7, now() + 60_000, "host 192.0.2.1\x1b[2J: 5 messages")], [])
-        await store.record_greylist({1: (1, now() + 60_000)}, {})
+        await store.flow_counts.add_counts(
+            [FlowCount(1, 0, 7, now() + 60_000, "host 192.0.2.1\x1b[2J: 5 messages")], []
+        )
+        await store.flow_counts.record_greylist({1: (1, now() + 60_000)}, {})
         await store.close()
 
     (tmp_path / "guard/core").mkdir(parents=True)

@@ -14,10 +14,9 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import VERDICTS
 from gatepost.report import Report
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.digests import Digest, DigestKey
-from gatepost.store.held_mail import HeldMessage
-from gatepost.store.messages import MessageRecord
+from gatepost.store.digests import Digest, DigestKey, DigestPreferences
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import HeldMessage
 
 NOW = 1_800_000_000_000
 PLAN = DigestPlan("filter@gw.example", "https://mail.example", DigestKey(1, bytes(32), 0), NOW + 86_400_000)

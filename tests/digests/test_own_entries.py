@@ -10,7 +10,7 @@ from gatepost.questions import Hit, Lookup
 from gatepost.report import ListNote, Report
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.digest_settings import DigestPreferences
+from gatepost.store.digests import DigestPreferences
 from gatepost.store.tenants import Tenant
 
 SENDER = "ann@x.example"
@@ -41,16 +41,16 @@ def test_a_block_of_a_recipient_stands_above_the_allow_of_the_tenant() -> None:
 def test_they_count_where_nobody_else_gets_the_message(tmp_path: Path) -> None:
     async def run() -> None:
         store = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path)
-        made = await store.create_tenant(new_id())
+        made = await store.tenants.create(new_id())
         assert isinstance(made, Tenant)
         tenant = made.uid
         answers = ListAnswers(store)
         before = (await answers.snapshot(tenant)).version
         assert (await answers.answer(tenant, ASKED, ["bob@y.example"])).hits == ()
-        await store.put_digest_preferences(tenant, DigestPreferences(enabled=True, own_entries=True), 0, CLI)
-        await store.put_recipient_entry(tenant, "Bob@y.example", SENDER, "block", CLI)
+        await store.digests.put_preferences(tenant, DigestPreferences(enabled=True, own_entries=True), 0, CLI)
+        await store.recipients.put_entry(tenant, "Bob@y.example", SENDER, "block", CLI)
         assert (await answers.snapshot(tenant)).version != before, "workers learn that senders have to be asked about"
-        assert "sender" in (await store.unkeyed(tenant)).keyed
+        assert "sender" in (await store.list_lookup.unkeyed(tenant)).keyed
         assert [each.scope for each in (await answers.answer(tenant, ASKED, ["bob@y.example"])).hits] == ["recipient"]
         for others in ([], ["cy@y.example"], ["bob@y.example", "cy@y.example"]):
             assert (await answers.answer(tenant, ASKED, others)).hits == ()

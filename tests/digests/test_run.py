@@ -23,10 +23,9 @@ from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.digests import DigestRecord
+from gatepost.store.digests import DigestPreferences, DigestRecord
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.times import now
@@ -47,28 +46,28 @@ class Deployment:
             return None
 
         chosen = DigestSettings(**settings)
-        routing, tenancy = Routing.through(self.relay), Tenancy({}, self.store)
+        routing, tenancy = Routing.through(self.relay), Tenancy({}, self.store.tenants.of_domain)
         return DigestSender(
             self.store, routing, tenancy, chosen, "https://mail.example", "filter@gw.example", {}, no_pause
         )
 
     async def prepare(self, **preferences: Any) -> None:
-        made = await self.store.create_tenant(new_id())
+        made = await self.store.tenants.create(new_id())
         assert isinstance(made, Tenant)
         self.tenant = made.uid
-        await self.store.set_tenant_domains(self.tenant, ["example.com"])
+        await self.store.tenants.set_domains(self.tenant, ["example.com"])
         await self.prefer(**preferences)
 
     async def prefer(self, **preferences: Any) -> None:
-        seen = (await self.store.digest_scope(self.tenant)).modified
+        seen = (await self.store.digests.scope(self.tenant)).modified
         wanted = DigestPreferences(**{"enabled": True, **preferences})
-        assert await self.store.put_digest_preferences(self.tenant, wanted, seen, CLI)
+        assert await self.store.digests.put_preferences(self.tenant, wanted, seen, CLI)
 
     async def hold(self, *recipients: str, report: Report = REPORT, tenant: str | None = "own") -> str:
         owner = self.tenant if tenant == "own" else tenant
         envelope = Envelope("ann@shop.example", recipients or ("bob@example.com",), tenant=owner)
         record = MessageRecord(new_id(), now(), now(), envelope, 9, "ab" * 32, report)
-        await self.store.hold(record)
+        await self.store.quarantine.hold(record)
         return record.ggrid
 
     async def send(self, **settings: Any) -> DigestRecord:
@@ -116,7 +115,7 @@ def test_each_recipient_gets_one_digest_of_its_own_mail(use: Use, next_hop: Any)
         await deployment.hold("bob@example.com", tenant=None)
         record = await deployment.send()
         assert (record.sent, record.failed) == (2, 0)
-        keys = await deployment.store.digest_keys()
+        keys = await deployment.store.digests.keys()
         found = {}
         for sender, recipients, raw in next_hop.mail:
             assert sender == "filter@gw.example"
@@ -135,7 +134,7 @@ def test_a_kill_before_the_record_repeats_one_digest_and_loses_none(use: Use, ne
     async def scenario(deployment: Deployment) -> None:
         for name in "abc":
             await deployment.hold(f"{name}@example.com")
-        sender, mark, calls = deployment.sender(), deployment.store.mark_digest_sent, []
+        sender, mark, calls = deployment.sender(), deployment.store.digests.mark_sent, []
 
         async def dies(uid: str, expires: int, fault: str = "") -> None:
             calls.append(uid)
@@ -143,7 +142,7 @@ def test_a_kill_before_the_record_repeats_one_digest_and_loses_none(use: Use, ne
                 raise StorageError("the process was killed here")
             await mark(uid, expires, fault)
 
-        deployment.store.mark_digest_sent = dies  # type: ignore[method-assign]
+        deployment.store.digests.mark_sent = dies  # type: ignore[method-assign]
         with pytest.raises(StorageError):
             await sender.run(deployment.tenant, at_once=True)
         assert len(next_hop.mail) == 2
@@ -167,12 +166,12 @@ def test_planning_goes_on_where_it_was_killed(use: Use, next_hop: Any, monkeypat
         for number in range(6):
             await deployment.hold(f"r{number}@example.com")
         store, tenant = deployment.store, deployment.tenant
-        assert await store.take_digests(tenant, "dead", now() + 60_000)
-        assert await store.begin_planning(tenant, "dead", now(), now() + 86_400_000)
-        assert await store.plan_digests(tenant, "dead", ["example.com"]) == 4
+        assert await store.digests.take(tenant, "dead", now() + 60_000)
+        assert await store.digests.begin_planning(tenant, "dead", now(), now() + 86_400_000)
+        assert await store.digests.plan(tenant, "dead", ["example.com"]) == 4
         assert isinstance(await deployment.sender().run(tenant), DigestBusy), "the lock still stands"
-        assert await store.plan_digests(tenant, "another", ["example.com"]) == 0
-        assert await store.keep_digests(tenant, "dead", now() - 1)
+        assert await store.digests.plan(tenant, "another", ["example.com"]) == 0
+        assert await store.digests.keep(tenant, "dead", now() - 1)
         await DigestSchedule(store, deployment.sender()).look()
         assert len(next_hop.mail) == 6
 
@@ -187,12 +186,12 @@ def test_what_cannot_be_sent_waits_and_what_is_refused_is_said(use: Use, next_ho
         next_hop.answers = {"RCPT TO:<a@": "451 later", "RCPT TO:<b@": "550 never"}
         record = await deployment.send()
         assert (record.sent, record.failed) == (0, 2)
-        counts = await store.digest_counts(tenant)
+        counts = await store.digests.counts(tenant)
         assert (counts.waiting, counts.failed) == (1, 1)
         next_hop.answers = {}
         assert (await deployment.send()).sent == 0, "it is not its turn yet"
         await deployment.hold("a@example.com")
-        waiting = await store.digest_counts(tenant)
+        waiting = await store.digests.counts(tenant)
         assert waiting.waiting == 1
 
     use(scenario)
@@ -219,11 +218,13 @@ def test_limits_of_a_run_and_of_a_digest(use: Use, next_hop: Any) -> None:
 def test_mail_that_is_gone_is_not_listed(use: Use, next_hop: Any) -> None:
     async def scenario(deployment: Deployment) -> None:
         gone, had = await deployment.hold(), await deployment.hold("bob@example.com", "cy@example.com")
-        await deployment.store.delete_held(gone, CLI)
-        await deployment.store.mark_released_to(had, "bob@example.com", Actor("recipient", "bob@example.com"), new_id())
+        await deployment.store.quarantine.delete(gone, CLI)
+        await deployment.store.quarantine.mark_released_to(
+            had, "bob@example.com", Actor("recipient", "bob@example.com"), new_id()
+        )
         assert (await deployment.send()).failed == 0
         assert [recipients for _, recipients, _ in next_hop.mail] == [("cy@example.com",)]
-        assert (await deployment.store.digest_counts(deployment.tenant)).waiting == 0
+        assert (await deployment.store.digests.counts(deployment.tenant)).waiting == 0
 
     use(scenario)
 
@@ -263,11 +264,11 @@ def test_a_day_has_one_run(use: Use) -> None:
         assert due == summer + 23 * 3_600_000
         assert preferences.next_time(due) == due + 86_400_000
         assert DigestPreferences(zone="Nowhere/Land").next_time(summer) == summer + 3_600_000
-        run = next(each for each in await deployment.store.digest_runs() if each.scope == deployment.tenant)
+        run = next(each for each in await deployment.store.digests.runs() if each.scope == deployment.tenant)
         assert now() < run.next_run <= now() + 86_400_000
-        seen = (await deployment.store.digest_scope(deployment.tenant)).modified
+        seen = (await deployment.store.digests.scope(deployment.tenant)).modified
         changed = msgspec.structs.replace(preferences, enabled=True)
-        assert await deployment.store.put_digest_preferences(deployment.tenant, changed, seen - 1, CLI) is None
+        assert await deployment.store.digests.put_preferences(deployment.tenant, changed, seen - 1, CLI) is None
 
     use(scenario)
 
@@ -275,12 +276,12 @@ def test_a_day_has_one_run(use: Use) -> None:
 def test_keys_are_replaced_and_revoked(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         store = deployment.store
-        first = await store.current_digest_key(1_000)
-        assert await store.current_digest_key(1_000) == first
-        second = await store.current_digest_key(1_000, renew=True)
-        assert [key.number for key in await store.digest_keys()] == [second.number, first.number]
+        first = await store.digests.current_key(1_000)
+        assert await store.digests.current_key(1_000) == first
+        second = await store.digests.current_key(1_000, renew=True)
+        assert [key.number for key in await store.digests.keys()] == [second.number, first.number]
         assert first.secret != second.secret
-        third = await store.current_digest_key(1_000, renew=True, revoke=True)
-        assert [key.number for key in await store.digest_keys()] == [third.number]
+        third = await store.digests.current_key(1_000, renew=True, revoke=True)
+        assert [key.number for key in await store.digests.keys()] == [third.number]
 
     use(scenario)

@@ -31,7 +31,7 @@ from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen, Report
 from gatepost.settings.events import EventKind
 from gatepost.store.audit import Actor, AuditRecord
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import milliseconds
 
 HOSTILE = [

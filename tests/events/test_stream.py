@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from tests.events.receivers import eventually, make_events
 
 from gatepost.events.output import OutputCounters, WaitingEvents
@@ -13,7 +14,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.service.core import _observe_scans
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 
 RECORD = MessageRecord(new_id(), 1, 2, Envelope(), 9, "", Report("clean", "deliver", (), 0, ""))
 
@@ -122,14 +123,18 @@ def test_waiting_events_keep_their_order_and_their_bound() -> None:
     assert waiting.bytes == 0
 
 
-def test_a_core_without_outputs_calls_its_metrics_and_nothing_else() -> None:
+def test_a_core_without_outputs_calls_its_metrics_and_makes_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     metrics: Any = type("Metrics", (), {"observe_scan": lambda *_: calls.append("metrics")})()
-    assert _observe_scans(metrics, NO_EVENTS, subjects=True) == metrics.observe_scan
+    monkeypatch.setattr("gatepost.service.core.describe_scan", lambda *_, **__: calls.append("event"))
+    idle = EventStream("n", [])
+    idle.is_idle = True
     before = threading.active_count()
-    _observe_scans(metrics, NO_EVENTS, subjects=True)(RECORD, 0.1)
-    assert calls == ["metrics"]
+    for events in (NO_EVENTS, idle):
+        _observe_scans(metrics, events, subjects=True)(RECORD, 0.1)
+    assert calls == ["metrics", "metrics"]
     assert threading.active_count() == before
+    idle.close()
 
 
 def test_a_core_with_outputs_tells_of_each_scan_once() -> None:

@@ -19,7 +19,6 @@ from gatepost.events.output import next_wait
 from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookOutput, read_segment, spool_name
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.events import WebhookSettings
-from gatepost.settings.keys import LogSettings
 
 SECRET = "0123456789abcdef" * 4
 
@@ -226,7 +225,7 @@ def test_processes_share_one_bound(tmp_path: Path) -> None:
 
 
 def test_an_address_is_not_logged(tmp_path: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(LogSettings(level="debug", format="json"))
+    logs.configure("debug", "json")
     hook = WebhookOutput("webhook-1", settings(f"{receiver.url}/T0SECRET"), tmp_path)
     hook.write(make_events(1))
     eventually(lambda: len(receiver.taken) == 1)

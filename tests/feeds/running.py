@@ -33,5 +33,5 @@ async def ran(runner: FeedRunner, settings: FeedSettings, **options: Any) -> Fee
 
 
 async def keys(store: Store, list_name: str = "blocked-urls", scope: str | None = None) -> list[str]:
-    page = await store.entries_page(scope, list_name, limit=1000)
+    page = await store.lists.page(scope, list_name, limit=1000)
     return [entry.key for entry in page.rows]

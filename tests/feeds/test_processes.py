@@ -147,15 +147,15 @@ def test_a_run_that_is_killed_is_completed_by_the_next(folder: Path, served: Ser
                 await asyncio.sleep(0)
         process.kill()
         finish(process)
-        state = await store.feed_state("test")
-        size = next(each.size for each in await store.lists(None) if each.definition.name == "blocked-urls")
+        state = await store.feeds.state("test")
+        size = next(each.size for each in await store.lists.all(None) if each.definition.name == "blocked-urls")
         # What was acknowledged are whole calls, and their number is right.
         assert size % 500 == 0
-        assert len([entry async for batch in store.stream_entries(None, "blocked-urls") for entry in batch]) == size
+        assert len([entry async for batch in store.lists.stream(None, "blocked-urls") for entry in batch]) == size
         if state.holder:
             # Its lock would expire by itself.
-            assert not await store.take_feed("test", "me", now())
-            assert await store.keep_feed("test", state.holder, 0)
+            assert not await store.feeds.take("test", "me", now())
+            assert await store.feeds.keep("test", state.holder, 0)
         await store.close()
 
     asyncio.run(scenario())
@@ -165,7 +165,7 @@ def test_a_run_that_is_killed_is_completed_by_the_next(folder: Path, served: Ser
 
     async def look() -> None:
         store = open_store(storage_url, folder)
-        assert [each.size for each in await store.lists(None) if each.definition.name == "blocked-urls"] == [total]
+        assert [each.size for each in await store.lists.all(None) if each.definition.name == "blocked-urls"] == [total]
         await store.close()
 
     asyncio.run(look())

@@ -20,8 +20,8 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.entries import NewEntry
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -36,17 +36,17 @@ async def deliver(store: Store, link: str, age: int = 0, tenant: str | None = No
     envelope = Envelope("a@x.example", ("bob@rcpt.example", "eve@rcpt.example"), tenant=tenant)
     moment = now() - age * DAY
     record = MessageRecord(new_id(), moment, moment, envelope, 1, "00" * 32, report)
-    await store.record_message(record)
+    await store.messages.record(record)
     return record.ggrid
 
 
 def test_a_feed_fills_its_list_and_keeps_it_current(storage_url: str, tmp_path: Path, served: Any, feed: Feed) -> None:
     async def scenario(store: Store, runner: FeedRunner) -> None:
         served.say("/list", "a.example\nb.example\nhand.example\nbad one!\n", ETag='"1"')
-        await store.add_entries(None, URLS, [NewEntry("hand.example", "hand.example", "mine")], CLI)
+        await store.lists.add(None, URLS, [NewEntry("hand.example", "hand.example", "mine")], CLI)
         first = await ran(runner, feed())
         assert (first.result, first.counts.added, first.counts.kept, first.counts.invalid) == ("changed", 2, 1, 1)
-        entries = {entry.key: entry for entry in (await store.entries_page(None, "blocked-urls")).rows}
+        entries = {entry.key: entry for entry in (await store.lists.page(None, "blocked-urls")).rows}
         assert {key: entry.modified_by for key, entry in entries.items()} == {
             "a.example": "feed:test",
             "b.example": "feed:test",
@@ -58,7 +58,7 @@ def test_a_feed_fills_its_list_and_keeps_it_current(storage_url: str, tmp_path: 
         assert (second.result, second.counts.added, second.counts.entries) == ("unchanged", 0, 3)
         assert served.seen("if-none-match") == ["", '"1"']
         # Somebody takes an entry over; the feed drops all but one, which is more than it may.
-        await store.add_entries(None, URLS, [NewEntry("b.example", "b.example", "mine now")], CLI)
+        await store.lists.add(None, URLS, [NewEntry("b.example", "b.example", "mine now")], CLI)
         served.say("/list", "c.example\na.example\n", ETag='"2"')
         third = await ran(runner, feed())
         assert (third.counts.added, third.counts.removed) == (1, 0)
@@ -67,7 +67,7 @@ def test_a_feed_fills_its_list_and_keeps_it_current(storage_url: str, tmp_path: 
         fourth = await ran(runner, feed())
         assert (fourth.counts.added, fourth.counts.removed) == (0, 1)
         assert await keys(store) == ["b.example", "c.example", "hand.example"]
-        trail = [(each.actor.label, each.action) for each in (await store.audit_page(AuditFilter())).rows]
+        trail = [(each.actor.label, each.action) for each in (await store.audit.page(AuditFilter())).rows]
         assert ("feed:test", "feed.run") in trail
         assert ("feed:test", "entries.delete") in trail
 
@@ -82,17 +82,17 @@ def test_what_vanished_can_expire_later(storage_url: str, tmp_path: Path, served
         served.say("/list", "a.example\n")
         outcome = await ran(runner, settings)
         assert (outcome.counts.removed, outcome.counts.expiring) == (0, 1)
-        (_, vanished) = (await store.entries_page(None, "blocked-urls")).rows
+        (_, vanished) = (await store.lists.page(None, "blocked-urls")).rows
         assert vanished.key == "b.example"
         assert vanished.expires is not None
         assert 2 * DAY < vanished.expires - now() <= 3 * DAY
         again = await ran(runner, settings)
         assert again.result == "unchanged"
-        assert (await store.entries(None, "blocked-urls", ("b.example",)))[0].expires == vanished.expires
+        assert (await store.lists.find(None, "blocked-urls", ("b.example",)))[0].expires == vanished.expires
         # It comes back, and lasts.
         served.say("/list", "a.example\nb.example\n")
         assert (await ran(runner, settings)).counts.updated == 1
-        assert (await store.entries(None, "blocked-urls", ("b.example",)))[0].expires is None
+        assert (await store.lists.find(None, "blocked-urls", ("b.example",)))[0].expires is None
 
     use(storage_url, tmp_path, scenario)
 
@@ -113,7 +113,7 @@ def test_what_is_not_plausible_changes_nothing(sqlite_url: str, tmp_path: Path, 
             assert outcome.result == "refused"
             assert words in outcome.message
             assert await keys(store) == everything
-        state = await store.feed_state("test")
+        state = await store.feeds.state("test")
         assert (state.record.failures, state.record.result, state.record.counts.entries) == (4, "refused", 3)
         assert state.holder == ""
         served.say("/list", "x", 503)
@@ -123,7 +123,7 @@ def test_what_is_not_plausible_changes_nothing(sqlite_url: str, tmp_path: Path, 
         assert (await ran(runner, feed(), dry_run=True)).result == "refused"
         assert (await ran(runner, feed(), force=True)).counts.removed == 2
         assert await keys(store) == ["a.example"]
-        assert (await store.feed_state("test")).record.failures == 0
+        assert (await store.feeds.state("test")).record.failures == 0
 
     use(sqlite_url, tmp_path, scenario)
 
@@ -143,7 +143,7 @@ def test_a_source_that_is_too_slow(sqlite_url: str, tmp_path: Path, served: Any,
 def test_a_full_list_and_a_list_that_is_not_there(sqlite_url: str, tmp_path: Path, served: Any, feed: Feed) -> None:
     async def scenario(store: Store, runner: FeedRunner) -> None:
         served.say("/list", "a.example\nb.example\n")
-        await store.create_list(None, make_custom_list("small", "url", "block", "", "", 1), CLI)
+        await store.lists.create(None, make_custom_list("small", "url", "block", "", "", 1), CLI)
         full = await ran(runner, feed(list_name="small"))
         assert full.result == "refused"
         assert "0 of at most 1 entries" in full.message
@@ -163,8 +163,8 @@ def test_a_dry_run_changes_nothing(sqlite_url: str, tmp_path: Path, served: Any,
         assert outcome.look_back is not None
         assert outcome.look_back.found == 1
         assert await keys(store) == []
-        assert await store.feed_states() == ()
-        assert await store.look_backs(None, "blocked-urls") == ()
+        assert await store.feeds.states() == ()
+        assert await store.look_backs.of_list(None, "blocked-urls") == ()
 
     use(sqlite_url, tmp_path, scenario)
 
@@ -178,7 +178,7 @@ def test_more_entries_than_a_call_takes(storage_url: str, tmp_path: Path, served
         assert steps == [(500, 1_200), (1_000, 1_200), (1_200, 1_200)]
         served.say("/list", "".join(f"h{number}.example\n" for number in range(600, 1_200)))
         assert (await ran(counting, feed())).counts.removed == 600
-        assert [state.size for state in await store.lists(None) if state.definition is URLS] == [600]
+        assert [state.size for state in await store.lists.all(None) if state.definition is URLS] == [600]
         assert await counting.clear("test", None, "blocked-urls") == 600
 
     use(storage_url, tmp_path, scenario)
@@ -189,19 +189,19 @@ def test_one_process_runs_a_feed_at_a_time(
 ) -> None:
     async def scenario(store: Store, runner: FeedRunner) -> None:
         served.say("/list", "a.example\n")
-        assert await store.take_feed("test", "other:1:x", now() + 60_000)
+        assert await store.feeds.take("test", "other:1:x", now() + 60_000)
         busy = await runner.run(feed())
         assert isinstance(busy, FeedBusy)
         assert busy.holder == "other:1:x"
         assert served.requests == []
-        assert await store.keep_feed("test", "other:1:x", now() - 1)
-        assert not await store.keep_feed("test", "me", now() + 60_000)
+        assert await store.feeds.keep("test", "other:1:x", now() - 1)
+        assert not await store.feeds.keep("test", "me", now() + 60_000)
         # The lock of a process that died has expired.
         assert (await ran(runner, feed())).result == "changed"
-        assert not await store.keep_feed("test", "other:1:x", now() + 60_000)
+        assert not await store.feeds.keep("test", "other:1:x", now() + 60_000)
         # It has just run, so it is not due, and whoever waits for that does not run it.
         assert isinstance(await runner.run(feed(), RunOptions(only_due=True)), FeedBusy)
-        state = await store.feed_state("test")
+        state = await store.feeds.state("test")
         assert 56 * 60_000 < state.next_run - state.record.finished < 64 * 60_000
         # Another process takes the feed over while it runs: the run ends at its next call, and remembers nothing.
         monkeypatch.setattr(feed_run, "LOCK_MILLISECONDS", -1)
@@ -210,12 +210,12 @@ def test_one_process_runs_a_feed_at_a_time(
         served.say("/list", "".join(f"h{number}.example\n" for number in range(800)) + "a.example\n")
         taken = asyncio.create_task(runner.run(feed()))
         assert await asyncio.to_thread(served.asked.wait, 60)
-        assert await store.take_feed("test", "thief", now() + 60_000)
+        assert await store.feeds.take("test", "thief", now() + 60_000)
         served.gate.set()
         lost = await taken
         assert not isinstance(lost, FeedBusy)
         assert "took the feed over" in lost.message
-        assert (await store.feed_state("test")).holder == "thief"
+        assert (await store.feeds.state("test")).holder == "thief"
 
     use(storage_url, tmp_path, scenario)
 
@@ -278,7 +278,7 @@ def test_taxii_reads_what_is_new_and_everything_once_in_a_while(
         served.answers[path] = (200, {}, b"{}")
         assert (await ran(runner, settings)).result == "unchanged"
         assert "added_after=2026-01-02" in served.requests[-1][0]
-        assert (await store.feed_state("test")).record.position == "2026-01-02T00:00:00Z"
+        assert (await store.feeds.state("test")).record.position == "2026-01-02T00:00:00Z"
 
     use(storage_url, tmp_path, scenario)
 
@@ -308,11 +308,11 @@ def test_looking_back_for_new_entries(storage_url: str, tmp_path: Path, served: 
         found = outcome.look_back
         assert found is not None
         assert (found.found, found.considered, found.hits) == (1, 2, ((caught, "a.example"),))
-        (kept,) = await store.look_backs(None, "blocked-urls")
+        (kept,) = await store.look_backs.of_list(None, "blocked-urls")
         assert (kept.id, kept.actor, kept.hits) == (outcome.look_back_id, "feed:test", found.hits)
-        assert await store.look_back(None, "blocked-urls", kept.id) == kept
-        assert await store.look_back(None, "blocked-senders", kept.id) is None
-        (line,) = await store.message_lines([ggrid for ggrid, _ in kept.hits])
+        assert await store.look_backs.find(None, "blocked-urls", kept.id) == kept
+        assert await store.look_backs.find(None, "blocked-senders", kept.id) is None
+        (line,) = await store.messages.lines([ggrid for ggrid, _ in kept.hits])
         assert (line.ggrid, line.recipients, line.subject) == (
             caught,
             ("bob@rcpt.example", "eve@rcpt.example"),
@@ -322,7 +322,7 @@ def test_looking_back_for_new_entries(storage_url: str, tmp_path: Path, served: 
         served.say("/list", "a.example\nb.example\nc.example\n")
         assert (await ran(runner, feed())).look_back_id is None
         assert (await ran(runner, feed(), days=0)).look_back is None
-        await store.purge_messages(now() + 1)
-        assert await store.message_lines([caught]) == ()
+        await store.messages.purge(now() + 1)
+        assert await store.messages.lines([caught]) == ()
 
     use(storage_url, tmp_path, scenario)

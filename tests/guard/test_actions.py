@@ -16,6 +16,7 @@ from gatepost.policy.rules import shipped_policy
 from gatepost.report import FileSeen, Line, Outcome, Report
 from gatepost.scanning.edits import Cut, apply_edits
 from gatepost.scanning.request import ScanRequest
+from gatepost.smtp.client import Tenancy
 
 TENANT, OTHER = "0198c5a2-7c11-7d3e-9f00-0000000000a1", "0198c5a2-7c11-7d3e-9f00-0000000000a2"
 HASH = "ab" * 32
@@ -27,9 +28,8 @@ RAW = (
 DOMAINS = {"tenant.example": TENANT, "other.example": OTHER}
 
 
-class Domains:
-    async def tenant_of(self, domain: str) -> str | None:
-        return DOMAINS.get(domain)
+async def of_domain(_domain: str) -> str | None:
+    return None
 
 
 async def find(parts: tuple[str, ...]) -> tuple[Cut, ...]:
@@ -57,7 +57,7 @@ def plan(
     deployment = lay_over(Effective(shipped_policy()), Layer("deployment", "d", text))
     tenants = {TENANT: lay_over(deployment, Layer("tenant", "t", tenant_text))} if tenant_text else {}
     request = ScanRequest("g", 0, Envelope("a@x.example", recipients, tenant=tenant), "smtp", unfit, can_act=True)
-    planner = ActionPlanner(lambda: Policies(deployment, tenants), Domains())
+    planner = ActionPlanner(lambda: Policies(deployment, tenants), Tenancy(DOMAINS, of_domain))
     found = report or Report("malware", "quarantine", (), 0, "why", BAD, files=FILES)
     return asyncio.run(planner.plan(request, len(RAW), found, find_parts))
 

@@ -11,10 +11,10 @@ import httpx
 import pytest
 import uvicorn
 from prometheus_client import CollectorRegistry
-from structlog.testing import capture_logs
 from tests.waiting_client import WaitingClient
 
-from gatepost.abby.core_clients import RemoteCore
+from gatepost import logs
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
@@ -22,9 +22,8 @@ from gatepost.guard.service import Guard
 from gatepost.mail.message import Envelope
 from gatepost.metrics import Timed, exposition
 from gatepost.report import Report
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import CONTENT_TYPE, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
-from gatepost.scanning.upload import CONTENT_TYPE
 from gatepost.service.certificates import sign_certificate
 
 SECRET = "a shared secret"
@@ -165,7 +164,7 @@ def test_a_full_core_takes_a_message_that_can_wait(tmp_path: Path) -> None:
 def test_a_fault_of_ours_has_a_reference_that_is_in_the_log(tmp_path: Path) -> None:
     core = Core()
     core.fault = RuntimeError("private detail")
-    with capture_logs() as logged:
+    with logs.capture() as logged:
         answer = asked(core, tmp_path, content=FRAME, headers=TYPE)
     assert (answer.status_code, answer.json()["error"]) == (500, "internal_error")
     assert "private" not in answer.text

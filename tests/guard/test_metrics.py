@@ -11,30 +11,20 @@ from gatepost.metrics import exposition
 from gatepost.report import Report
 from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import PoolCounters
 
 
-class Pool:
-    def counters(self) -> PoolCounters:
-        kills = {"stall": 1, "deadline": 2, "crash": 3, "memory": 4}
-        return PoolCounters(50, kills, 5, 6, 8, 9, 1, 7, 2, sealed=True)  # type: ignore[arg-type]
-
-
-class Names:
-    def counters(self) -> DnsCounters:
-        return DnsCounters(10, 20, 3)
-
-
-class Keeper:
-    def counters(self) -> StoreCounters:
-        return StoreCounters(100, 9, 1)
+def count_workers() -> PoolCounters:
+    kills = {"stall": 1, "deadline": 2, "crash": 3, "memory": 4}
+    return PoolCounters(50, kills, 5, 6, 8, 9, 1, 7, 2, sealed=True)  # type: ignore[arg-type]
 
 
 def test_everything_is_there() -> None:
     queue = FairQueue(2, 1, 1.0)
-    registry, metrics = CollectorRegistry(), GuardMetrics(queue, Pool(), Names(), Keeper())
+    registry = CollectorRegistry()
+    metrics = GuardMetrics(queue, count_workers, lambda: DnsCounters(10, 20, 3), lambda: StoreCounters(100, 9, 1))
     registry.register(metrics)
     slots = [queue.enter(None) for _ in range(3)]
     assert slots[2] is None

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
-from structlog.testing import capture_logs
 from tests.waiting_client import WaitingClient
 
+from gatepost import logs
 from gatepost.api.http import ClientLeft
 from gatepost.guard import service
 from gatepost.guard.answers.answerer import Answerer
@@ -26,7 +26,7 @@ from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import Job
@@ -140,7 +140,7 @@ def test_a_message_is_analysed_put_on_record_and_answered(tmp_path: Path) -> Non
             result = await deployment.guard.scan(asked, body)
             receipt = Receipt("", "192.0.2.9", "4BoRdEr")
             assert result == ScanResult(asked.ggrid, 999_000, 1_000_000, REPORT, receipt)
-            record = await deployment.store.message(asked.ggrid)
+            record = await deployment.store.messages.find(asked.ggrid)
             expected = MessageRecord(
                 *(asked.ggrid, 999_000, 1_000_000, asked.envelope, 8, body.sha256, REPORT), receipt=receipt
             )
@@ -269,13 +269,23 @@ def test_a_throttled_message_holds_its_slot_while_it_waits(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", ["pool", "store", "cancelled"])
 def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
     class Broken:
+        """Lists that are empty, and records that cannot be kept."""
+
+        @property
+        def list_lookup(self) -> "Broken":
+            return self
+
+        @property
+        def messages(self) -> "Broken":
+            return self
+
         async def unkeyed_version(self, _tenant: str | None) -> str:
             return ""
 
         async def unkeyed(self, _tenant: str | None) -> UnkeyedLists:
             return UnkeyedLists()
 
-        async def record_message(self, record: MessageRecord) -> MessageRecord:
+        async def record(self, record: MessageRecord) -> MessageRecord:
             raise StorageError("the disk is full")
 
     async def test(deployment: Deployment) -> None:
@@ -289,7 +299,7 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
             scan.cancel()
         else:
             deployment.pool.may_end.set()
-        with capture_logs() as logged, pytest.raises((RuntimeError, StorageError, asyncio.CancelledError)):
+        with logs.capture() as logged, pytest.raises((RuntimeError, StorageError, asyncio.CancelledError)):
             await scan
         assert guard.load().in_processing == 0
         assert deployment.observed == []
@@ -300,14 +310,15 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
 
 def test_the_log_names_the_message_and_nothing_of_it(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
-        with capture_logs() as logged:
+        with logs.capture() as logged:
             asked = request()
             await deployment.guard.scan(asked, Plain())
         (event,) = logged
         assert event.pop("milliseconds") >= 0
+        del event["time"], event["logger"]
         assert event == {
             "event": "message scanned",
-            "log_level": "info",
+            "level": "info",
             "ggrid": asked.ggrid,
             "verdict": "spam",
             "decision": "quarantine",
@@ -343,7 +354,7 @@ def test_stopping_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
         deployment.pool.may_end.clear()
         scan = asyncio.ensure_future(guard.scan(request(), Plain()))
         await asyncio.sleep(0)
-        with capture_logs() as logged:
+        with logs.capture() as logged:
             await guard.stop()
         assert [event["event"] for event in logged] == ["stopping with messages in processing"]
         scan.cancel()
@@ -360,9 +371,9 @@ def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
         await deployment.guard.start()
         assert isinstance(old, ScanResult)
         assert isinstance(new, ScanResult)
-        while await deployment.store.message(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
+        while await deployment.store.messages.find(old.ggrid):  # noqa: ASYNC110  the core's own task is watched from outside
             await asyncio.sleep(0.01)
-        assert await deployment.store.message(new.ggrid)
+        assert await deployment.store.messages.find(new.ggrid)
         await deployment.guard.stop()
 
     running(tmp_path, test)
@@ -395,7 +406,7 @@ def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
         assert result.report.decision != "undecided", result.report.reason
         assert result.report.authentication.spf.result == "temperror", "an outage of DNS is an outcome, not a verdict"
         assert result.report.subject == "Hello"
-        record = await store.message(result.ggrid)
+        record = await store.messages.find(result.ggrid)
         assert record
         assert (record.report, record.completed) == (result.report, result.completed)
         await guard.stop()

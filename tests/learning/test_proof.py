@@ -3,6 +3,7 @@
 import random
 
 import msgspec
+import pytest
 
 from gatepost.learning.proof import ReferenceRow, count_harmed, load_reference, measure, points_of, prove
 from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder, _check, train_sealed
@@ -67,6 +68,7 @@ def test_measuring_nothing_says_nothing() -> None:
     assert measure(None, ()).unwanted == 0
 
 
+@pytest.mark.process
 def test_training_is_sealed() -> None:
     trained = train_sealed(TrainingOrder(pool()))
     assert isinstance(trained, Trained)
@@ -78,6 +80,7 @@ def test_training_is_sealed() -> None:
     )
 
 
+@pytest.mark.process
 def test_a_training_process_is_not_trusted() -> None:
     assert isinstance(_check(b""), TrainingFailed)
     lie = Trained(b"nonsense", prove(pool(), b"", ())[1])

@@ -16,21 +16,24 @@ from gatepost.policy.layers import unchanged_policies
 from gatepost.policy.rules import OwnRule
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import ScanRequest, ScanResult
-from gatepost.scanning.spool import BytesBody
+from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.service.core import build_guard
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.node import SingleProcess
+from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.feedback import MailReport
+from gatepost.store.learning import TaughtMessage
 from gatepost.store.own_rules import RuleSet
 from gatepost.store.store import Store
-from gatepost.store.training_pools import TaughtMessage
 from gatepost.times import now
 from gatepost.workers.protocol import Extracted
 
 ANN = Actor("user", "ann")
-SECONDS = 10.0
+SECONDS = 120.0
 LETTER = """The gardeners will come on Monday morning and begin with the hedge behind the kitchen. Please leave
 the side gate open for them and bring the chairs inside before eight. After lunch they plant bulbs along the path, so
 walk on the gravel for a week or two. Questions about the colours go to Martha, who has chosen tulips and a few lilies.
@@ -59,7 +62,7 @@ async def scan(guard: Guard, raw: bytes) -> ScanResult:
 
 
 async def wait_for(check: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether something comes true within ten seconds, and a little more for a busy machine's own delays."""
+    """Whether something comes true: in a second or two, and later on a busy machine."""
     for _ in range(int(SECONDS / 0.25)):
         if await check():
             return True
@@ -74,9 +77,10 @@ def test_what_one_core_learns_the_other_knows(request: pytest.FixtureRequest, en
     async def scenario() -> None:
         stores = [open_store(url, tmp_path) for _ in range(2)]
         settings = GuardSettings(worker_processes=1)
-        policies = [PoliciesInForce(unchanged_policies(), store) for store in stores]
+        plan, spool = Plan(DataFolder(tmp_path), settings), Spool(tmp_path)
+        policies = [PoliciesInForce(unchanged_policies(), store.own_rules) for store in stores]
         cores = [
-            build_guard(settings, store, each, CollectorRegistry())
+            build_guard(plan, settings, SharedParts(store, spool, each, CollectorRegistry(), SingleProcess()))
             for store, each in zip(stores, policies, strict=True)
         ]
         for core, each in zip(cores, policies, strict=True):
@@ -103,7 +107,7 @@ async def _report_and_judge(store: Store, here: Guard, there: Guard) -> None:
     text = mail(3, "minute") + LETTER.encode()
     first = await scan(here, text)
     assert (await scan(there, text)).report.decision == "deliver"
-    assert await store.report_wrong(first.ggrid, "should have been held", ANN)
+    assert await store.feedback.report_wrong(first.ggrid, "should have been held", ANN)
 
     async def is_marked() -> bool:
         return "campaign:marked" in (await scan(there, text)).report.tags
@@ -122,8 +126,8 @@ async def _report_by_mail(store: Store, here: Guard, there: Guard) -> None:
     assert reading.carrier.senders == ("ann@house.example",)
     (message,) = reading.messages
     assert (message.sender, bool(message.features), bool(message.signature)) == ("offers.example", True, True)
-    assert await store.message(request.ggrid) is None
-    assert await store.report_mail(MailReport(request.ggrid, None, ANN, True, reading.messages)) == 1
+    assert await store.messages.find(request.ggrid) is None
+    assert await store.feedback.report_mail(MailReport(request.ggrid, None, ANN, True, reading.messages)) == 1
 
     async def is_marked() -> bool:
         return "campaign:marked" in (await scan(there, text)).report.tags
@@ -135,7 +139,7 @@ async def _rule_and_judge(store: Store, there: Guard) -> None:
     """A rule that is saved at one core is applied by the workers of the other, and no longer when it is deleted."""
     text = mail(4, "minute")
     rule = OwnRule('sender_domain == "minutes.example" && "x-none" in headers || size > 10', "Minutes", "spam", 9.0)
-    saved = await store.put_rule(None, "no-minutes", rule, 0, ANN)
+    saved = await store.own_rules.put(None, "no-minutes", rule, 0, ANN)
     assert isinstance(saved, RuleSet)
 
     async def has_rule() -> bool:
@@ -148,7 +152,7 @@ async def _rule_and_judge(store: Store, there: Guard) -> None:
     report = (await scan(there, text)).report
     (line,) = [line for line in report.lines if line.kind == "rule:no-minutes"]
     assert (line.title, line.weight, line.override) == ("Minutes", 900, "rule of the deployment")
-    assert isinstance(await store.delete_rule(None, "no-minutes", saved.version, ANN), RuleSet)
+    assert isinstance(await store.own_rules.delete(None, "no-minutes", saved.version, ANN), RuleSet)
     assert await wait_for(has_no_rule)
 
 
@@ -163,8 +167,8 @@ async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
             assert isinstance(found, Extracted)
             assert found.row
             taught.append(TaughtMessage(f"{kind}{number}", found.row))
-        assert await store.add_reports(None, CLI, taught, unwanted=says) == 60
-    assert await store.message(request.ggrid) is None
+        assert await store.learning.add_reports(None, CLI, taught, unwanted=says) == 60
+    assert await store.messages.find(request.ggrid) is None
     delivered = await scan(there, mail(500, "offer"))
     assert delivered.report.features
     assert "text:learnt-unwanted" not in delivered.report.tags
@@ -182,7 +186,7 @@ async def _teach_and_judge(store: Store, here: Guard, there: Guard) -> None:
     (line,) = [line for line in report.lines if line.kind == "text:learnt-unwanted"]
     assert line.facts["taught_by"] == f"122 reports of the deployment (model {outcome.version})"
     assert "text:learnt-unwanted" not in (await scan(there, mail(503, "minute"))).report.tags
-    assert (await store.roll_back_model(None, ANN))[0] == outcome.version
+    assert (await store.learning.roll_back(None, ANN))[0] == outcome.version
 
     async def is_forgotten() -> bool:
         return "text:learnt-unwanted" not in (await scan(there, mail(504, "offer"))).report.tags

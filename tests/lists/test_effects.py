@@ -34,7 +34,7 @@ from gatepost.report import Report
 from gatepost.stages import Context
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -129,11 +129,11 @@ ENTRIES = {
 
 async def analyse_by(store: Store, raw: bytes, zone: Zone) -> Report:
     """The report on a message, with the lists of storage as guard hands them out and answers look-ups in them."""
-    lists = compile_lists(pack_lists(await store.unkeyed(None)))
+    lists = compile_lists(pack_lists(await store.list_lookup.unkeyed(None)))
 
     async def answer(question: Question) -> Answer:
         if isinstance(question, Lookup):
-            return LookupAnswer(await store.lookup(None, question.keys))
+            return LookupAnswer(await store.list_lookup.find(None, question.keys))
         assert isinstance(question, Dns)
         return DnsAnswer("found", zone[question]) if question in zone else DnsAnswer("no-name")
 
@@ -152,8 +152,8 @@ async def add(store: Store, definition: ListDefinition, expires: int | None = No
     form = definition.normalise(ENTRIES.get((definition.kind, definition.effect), KINDS[definition.kind].example))
     assert isinstance(form, NormalForm), f"the example of {definition.kind} is no entry of {definition.name}"
     if definition.custom:
-        assert await store.create_list(None, definition, CLI) == definition
-    assert await store.add_entries(None, definition, [NewEntry(form.key, form.shown, expires=expires)], CLI) == 1
+        assert await store.lists.create(None, definition, CLI) == definition
+    assert await store.lists.add(None, definition, [NewEntry(form.key, form.shown, expires=expires)], CLI) == 1
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_what_is_handed_out_whole_changes_its_version_when_an_entry_ends(
         store = open_store("sqlite:lists.db", tmp_path)
         try:
             await add(store, definition, expires=now() + 60_000)
-            version = await store.unkeyed_version(None)
-            monkeypatch.setattr("gatepost.store.lookup.now", lambda: now() + 120_000)
-            assert await store.unkeyed_version(None) != version
-            assert (await store.unkeyed(None)).entries == {}
+            version = await store.list_lookup.unkeyed_version(None)
+            monkeypatch.setattr("gatepost.store.list_lookup.now", lambda: now() + 120_000)
+            assert await store.list_lookup.unkeyed_version(None) != version
+            assert (await store.list_lookup.unkeyed(None)).entries == {}
         finally:
             await store.close()
 

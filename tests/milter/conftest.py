@@ -120,7 +120,7 @@ class MilterHouse:
             guard=self.guard,
             handler=MessageHandler(self.guard, self.holding),
             routing=None,
-            tenancy=Tenancy({}, self.domains),
+            tenancy=Tenancy({}, self.domains.tenant_of),
             spool=Spool(self.folder / "spool"),
             hostname="gate.example",
             limits=self.limits,

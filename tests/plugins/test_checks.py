@@ -99,6 +99,7 @@ def test_an_unreadable_phrase_is_refused(make_plugin: MakePlugin) -> None:
         load_all([name])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
@@ -112,6 +113,7 @@ def test_a_child_process_tells_what_is_wrong_with_the_code(make_plugin: MakePlug
     assert "gatepost_faulty" not in sys.modules
 
 
+@pytest.mark.process
 def test_a_plugin_that_hangs_is_not_waited_for(make_plugin: MakePlugin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gatepost.plugins.LOAD_SECONDS", 3.0)
     name = make_plugin(code="while True: pass")

@@ -188,6 +188,7 @@ def test_policy_files_may_weigh_kinds_of_enabled_plugins(folder: Path, example: 
     assert load_policies(guard.policy, guard.plugins).deployment.policy.kinds[FINE].weight == 7.5
 
 
+@pytest.mark.process
 def test_config_check_and_doctor_have_the_code_tried_in_a_child(folder: Path, make_plugin: MakePlugin) -> None:
     enable(folder, make_plugin(code="raise ValueError('no key')"))
     code, out, _ = run_command("config", "check", "--data", folder, "--json")
@@ -229,6 +230,7 @@ def test_golden_messages_are_tried(example: str, make_plugin: MakePlugin, tmp_pa
     assert (code, "is not installed" in err) == (1, True)
 
 
+@pytest.mark.process
 def test_a_published_version_names_exact_versions_and_other_ones_are_refused(
     folder: Path, make_plugin: MakePlugin
 ) -> None:

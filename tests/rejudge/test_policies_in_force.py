@@ -18,8 +18,8 @@ FILE = '[rules.filed]\nwhen = "known"\ntitle = "In the file"\nverdict = "spam"\n
 
 
 async def put(store: Store, tenant: str | None, name: str, rule: OwnRule) -> None:
-    seen = (await store.rule_set(tenant)).version
-    assert isinstance(await store.put_rule(tenant, name, rule, seen, CLI), RuleSet)
+    seen = (await store.own_rules.find(tenant)).version
+    assert isinstance(await store.own_rules.put(tenant, name, rule, seen, CLI), RuleSet)
 
 
 def files_with(tenant: str) -> Policies:
@@ -36,10 +36,10 @@ def test_rules_are_laid_over_files(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         store = open_store("sqlite:g.db", tmp_path)
-        first, second = await store.create_tenant("first"), await store.create_tenant("second")
+        first, second = await store.tenants.create("first"), await store.tenants.create("second")
         assert isinstance(first, Tenant)
         assert isinstance(second, Tenant)
-        in_force = PoliciesInForce(files_with(first.uid), store)
+        in_force = PoliciesInForce(files_with(first.uid), store.own_rules)
         in_force.observe(observe)
         await in_force.refresh()
         assert told == []
@@ -59,10 +59,10 @@ def test_rules_are_laid_over_files(tmp_path: Path) -> None:
         assert (origin.level, origin.file) == ("tenant", "web interface")
         assert in_force.now.of(second.uid).policy.changes["kinds.rule:mine"] == "rule of the tenant"
         assert "mine" not in in_force.now.deployment.policy.rules
-        assert "mine" in (await with_stored_rules(in_force.files, store)).of(second.uid).policy.rules
+        assert "mine" in (await with_stored_rules(in_force.files, store.own_rules)).of(second.uid).policy.rules
         # The policy of a tenant that is gone is that of the deployment.
         told.clear()
-        await store.delete_tenant(second.uid)
+        await store.tenants.delete(second.uid)
         await in_force.refresh()
         assert told == [(second.uid, ("filed", "general"))]
         await store.close()

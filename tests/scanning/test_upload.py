@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from gatepost.api.errors import Failure
 from gatepost.mail.message import Envelope
-from gatepost.scanning.request import ScanRequest
+from gatepost.scanning.request import MAX_HEAD, ScanRequest, ScanUpload
 from gatepost.scanning.spool import Spool
-from gatepost.scanning.upload import MAX_HEAD, ScanUpload
 
 GGRID = "0198a000-0000-7000-8000-00000000000a"
 GOOD: dict[str, object] = {

@@ -98,6 +98,7 @@ async def until(limits: ConnectionLimits, count: int) -> None:
     raise AssertionError(f"{limits.open} connections are open, not {count}")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_silent_clients_hold_no_more_than_their_share(tmp_path: Path, encrypted: bool) -> None:
     pair = write_certificate(tmp_path)
@@ -129,6 +130,7 @@ def test_silent_clients_hold_no_more_than_their_share(tmp_path: Path, encrypted:
     run_as_the_services_do(run())
 
 
+@pytest.mark.process
 def test_a_handshake_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gatepost.service.listeners.HANDSHAKE_SECONDS", 0.2)
     pair = write_certificate(tmp_path)

@@ -81,8 +81,8 @@ def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
 
     async def kept() -> tuple[Credentials | None, bool]:
         store = open_store("sqlite:gatepost.db", tmp_path)
-        await create_administrator(store, password)
-        found = await store.credentials("admin")
+        await create_administrator(store.users, password)
+        found = await store.users.credentials("admin")
         await store.close()
         return found, await PasswordHashes().verify(found.password if found else None, password)
 

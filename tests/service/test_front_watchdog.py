@@ -91,11 +91,11 @@ def test_a_front_counts_while_its_event_loop_runs() -> None:
 
 NODE = """
 import os, signal, sys, time
-import structlog
+from gatepost import logs
 from gatepost.service import processes
 from gatepost.service.node import NodeCells
 
-structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+logs.configure("debug", "human")
 processes.LOOK_SECONDS = 0.02
 cells = NodeCells(2, [], 64)
 out = os.dup(1)

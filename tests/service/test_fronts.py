@@ -234,7 +234,7 @@ def test_the_maximum_holds_over_all_processes(node: Node) -> None:
 def tenants(node: Node) -> tuple[str, str]:
     async def create() -> tuple[str, str]:
         store = open_store(node.storage, node.data)
-        one, other = await store.create_tenant("one"), await store.create_tenant("other")
+        one, other = await store.tenants.create("one"), await store.tenants.create("other")
         await store.close()
         assert isinstance(one, Tenant)
         assert isinstance(other, Tenant)
@@ -258,7 +258,7 @@ def test_one_tenants_flood_leaves_another_its_turn(node: Node, tenants: tuple[st
 def test_a_list_change_holds_for_the_next_message_everywhere(node: Node) -> None:
     async def create_key() -> str:
         store = open_store(node.storage, node.data)
-        made = await store.create_api_key("key", None, False, None)
+        made = await store.api_keys.create("key", None, False, None)
         await store.close()
         assert isinstance(made, tuple)
         return made[0]
@@ -284,6 +284,13 @@ def test_metrics_and_status_are_those_of_the_node(node: Node) -> None:
     figures = node.figures()
     assert (figures["gatepost_front_processes"], figures["gatepost_workers"]) == (FRONTS, FRONTS)
     assert (figures["gatepost_in_processing"], figures["gatepost_in_processing_maximum"]) == (0, MAXIMUM)
+    ups = [value for name, value in figures.items() if name.startswith("gatepost_next_hop_up{")]
+    assert ups
+    assert set(ups) == {1.0}, "a next hop is up or not, whoever has reached it"
+    assert [value for name, value in figures.items() if name.startswith("gatepost_build_info{")] == [1.0]
+    assert figures["gatepost_workers_sealed"] == 1.0
+    assert figures["gatepost_cores_answering"] == 1.0
+    assert time.time() - 3_600 < figures["process_start_time_seconds"] <= time.time()
     with ThreadPoolExecutor(MAXIMUM + 1) as pool:
         scans = [pool.submit(node.scan, slow(1_000)) for _ in range(MAXIMUM)]
         wait_for(lambda: node.in_processing() == MAXIMUM)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 from tests.idle_guard import IdleGuard
 from tests.own_names import replace_in
 
+from gatepost import logs
 from gatepost.abby.authenticator import FREE_GUESSES
 from gatepost.guard.http_source import build_rest_app
 from gatepost.scanning.spool import Spool
@@ -48,9 +48,9 @@ def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert await ask(SECRET, "192.0.2.1") == 200
         assert len(waits) == 7, "abby elsewhere does not wait"
 
-    with capture_logs() as logs:
+    with logs.capture() as logged:
         asyncio.run(run())
-    refused = [line for line in logs if line["event"] == "secret of a core refused"]
+    refused = [line for line in logged if line["event"] == "secret of a core refused"]
     assert len(refused) == FREE_GUESSES + 6
     assert {line["client"] for line in refused} == {"192.0.2.7"}
     assert "guess" not in str(refused)

@@ -21,9 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from tests.service.test_reload import TOKENS, Node, run_on
 
-from gatepost.abby import core_clients
-from gatepost.abby.core_clients import RemoteCore
+from gatepost.abby import remote_core
 from gatepost.abby.cores import Down, queue_colour
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.http import Endpoint, HttpErrors
 from gatepost.guard.metrics import queue_status
 from gatepost.scanning.held_mail import ReleaseOrder
@@ -123,7 +123,7 @@ async def core_server(folder: Path, name: str, handler: Handler) -> AsyncIterato
 def test_held_mail_of_a_core_that_has_stalled_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core_clients, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(remote_core, "STALL_SECONDS", 1.0)
 
     async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(1024):

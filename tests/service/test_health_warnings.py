@@ -70,7 +70,7 @@ def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.Monk
         async def held_size() -> int:
             return used
 
-        monkeypatch.setattr(store, "held_size", held_size)
+        monkeypatch.setattr(store.quarantine, "size", held_size)
         warnings = HealthWarnings(condition, store, lambda: plan, lambda: counters)
         watch = HealthWatch(Events(), store)
         watch.watch_warnings(condition)

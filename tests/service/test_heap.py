@@ -13,7 +13,7 @@ MAIL = """
 import os, threading
 for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
     del os.environ[name]
-from gatepost.service.heap import free_bytes, limit_heap, trim_heap
+from gatepost.service.heap import count_free_bytes, limit_heap, trim_heap
 {before}
 bytes(4 << 20)  # freed at once: the allocator now takes bodies of this size from the heap, unless it may not
 kept = []
@@ -25,7 +25,7 @@ def receive():
 threads = [threading.Thread(target=receive) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-print(free_bytes() >> 20)
+print(count_free_bytes() >> 20)
 """
 
 glibc = pytest.mark.skipif(not hasattr(heap._libc, "mallinfo2"), reason="not run: this C library does not tell")
@@ -52,7 +52,7 @@ def test_the_settings_of_an_operator_stay(monkeypatch: pytest.MonkeyPatch) -> No
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "_libc", object())
     assert not heap.limit_heap()
-    assert heap.free_bytes() == 0
+    assert heap.count_free_bytes() == 0
     heap.trim_heap()
 
 
@@ -61,6 +61,6 @@ def test_free_pages_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[None] = []
     monkeypatch.setattr(heap, "give_back_memory", lambda: given.append(None))
     for free, count in ((heap.KEPT_BYTES, 0), (heap.KEPT_BYTES + 1, 1)):
-        monkeypatch.setattr(heap, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(heap, "count_free_bytes", lambda free=free: free)
         heap.trim_heap()
         assert len(given) == count

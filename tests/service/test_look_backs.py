@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
@@ -12,13 +14,14 @@ from gatepost.report import Report
 from gatepost.service.schedules import LookBackSchedule
 from gatepost.store import open_store
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 
 URLS = BY_NAME["blocked-urls"]
 
 
+@pytest.mark.process
 def test_what_waits_is_looked_back_for_by_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "abby/abby").mkdir(parents=True)
     stated = {
@@ -36,15 +39,15 @@ def test_what_waits_is_looked_back_for_by_a_process_of_its_own(tmp_path: Path) -
             record = MessageRecord(
                 new_id(), now(), now(), Envelope("x@x.example", ("b@b.example",)), 1, "0" * 64, report
             )
-            await store.record_message(record)
+            await store.messages.record(record)
             for key in ("a.example", "b.example"):
-                await store.add_entries(None, URLS, [NewEntry(key, key)], Actor("key", "soar"), look_back=True)
+                await store.lists.add(None, URLS, [NewEntry(key, key)], Actor("key", "soar"), look_back=True)
             schedule.periodic.start()
             # The child process tells nobody but storage.
-            while not (kept := await store.look_backs(None, URLS.name)):  # noqa: ASYNC110
+            while not (kept := await store.look_backs.of_list(None, URLS.name)):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             assert [(each.entries, each.found, each.hits) for each in kept] == [(2, 1, ((record.ggrid, "a.example"),))]
-            while await store.waiting_look_backs():  # noqa: ASYNC110
+            while await store.look_backs.waiting():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         finally:
             await schedule.periodic.stop()

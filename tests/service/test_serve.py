@@ -232,7 +232,7 @@ def _stop_twice_at_once(service: Service, token: str) -> None:
     thread.start()
     _until_in_processing(service)
     service.process.popen.send_signal(signal.SIGTERM)
-    service.process.until('"stopping"')
+    service.process.until('"service stopping"')
     assert service.process.stop(signal.SIGTERM) == 128 + signal.SIGTERM
     thread.join()
 

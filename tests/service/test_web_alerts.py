@@ -28,7 +28,7 @@ from gatepost.settings.events import (
 )
 from gatepost.settings.keys import GuardSettings
 from gatepost.store import open_store
-from gatepost.store.alert_definitions import AlertDefinition
+from gatepost.store.alerts import AlertDefinition
 from gatepost.store.audit import CLI, AuditFilter
 
 OPS = WebAlert(kinds=("health.changed",), recipients=("ops@example.com",))
@@ -134,22 +134,22 @@ def test_definitions_are_followed(tmp_path: Path, engine: str, request: pytest.F
     async def run() -> None:
         store = open_store(url, tmp_path)
         called = WebAlert(("node.state",), url="https://hooks.example.com/very-secret")
-        made = await store.put_alert_definition("ops", called, 0, CLI)
+        made = await store.alerts.put("ops", called, 0, CLI)
         assert isinstance(made, AlertDefinition)
         assert len(made.alert.secret) == 64
-        assert await store.put_alert_definition("ops", called, 0, CLI) == "changed"
-        kept = await store.put_alert_definition("ops", called, made.modified, CLI)
+        assert await store.alerts.put("ops", called, 0, CLI) == "changed"
+        kept = await store.alerts.put("ops", called, made.modified, CLI)
         assert isinstance(kept, AlertDefinition)
         assert kept.alert.secret == made.alert.secret, "the address is the same, so the secret stays"
         alerts = WebAlerts(None, "n", lambda _: None)
         await alerts.look(store)
         wanted = [alerts.is_wanted]
-        assert await store.delete_alert_definition("ops", CLI) is None
-        assert await store.delete_alert_definition("ops", CLI) == "unknown"
+        assert await store.alerts.delete("ops", CLI) is None
+        assert await store.alerts.delete("ops", CLI) == "unknown"
         await alerts.look(store)
         assert [*wanted, alerts.is_wanted] == [True, False]
-        trail = await store.audit_page(AuditFilter())
-        changes = [await store.audit_changes(row.id) for row in trail.rows]
+        trail = await store.audit.page(AuditFilter())
+        changes = [await store.audit.changes(row.id) for row in trail.rows]
         assert "very-secret" not in repr(changes)
         assert made.alert.secret not in repr(changes)
         await store.close()

@@ -10,7 +10,7 @@ import pytest
 
 from gatepost.api.scanning import MAX_BODY
 from gatepost.service.certificates import CertificateWatch, load_certificates, sign_certificate
-from gatepost.service.core import _smtp_limits
+from gatepost.service.core import _build_smtp_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.plan import Plan
 from gatepost.service.routes import build_routing
@@ -128,9 +128,9 @@ def test_the_password_is_shown_nowhere_and_files_stay_local(write: Load, monkeyp
     assert guard.delivery.auth is not None
     assert guard.delivery.auth.password == "hush1"
     for key in ("tls", "tls.key", "delivery.ca", "delivery.certificate", "delivery.key"):
-        assert is_local("guard.yml", key)
+        assert is_local(GuardSettings, key)
     for key in ("delivery.routes", "delivery.nextHop", "delivery.auth", "scanSources.smtp.maxRecipients", "tls"):
-        assert not needs_restart("guard.yml", key)
+        assert not needs_restart(GuardSettings, key)
 
 
 def test_what_is_built(write: Load, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_is_built(write: Load, tmp_path: Path) -> None:
         message=100_000, recipients=7, hops=11, command_wait=2.0, data_wait=3.0, data_most=40.0, per_address=50
     )
     assert guard.scan_sources.smtp is not None
-    assert _smtp_limits(guard.scan_sources.smtp) == limits
+    assert _build_smtp_limits(guard.scan_sources.smtp) == limits
     assert MAX_MESSAGE == MAX_BODY
 
     async def test() -> None:

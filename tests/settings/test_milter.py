@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.service.core import _milter_limits
+from gatepost.service.core import _build_milter_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.machine import check_ports
 from gatepost.service.doctor.rows import ExaminedFiles
@@ -56,7 +56,7 @@ def test_addresses_limits_and_rows_of_the_doctor(tmp_path: Path) -> None:
     source = guard.scan_sources.milter
     assert source
     assert source.hosts == ("127.0.0.1", f"unix:{tmp_path}/milter")
-    assert _milter_limits(source) == SmtpLimits(message=70_000, recipients=7, command_wait=2.0, data_most=3.0)
+    assert _build_milter_limits(source) == SmtpLimits(message=70_000, recipients=7, command_wait=2.0, data_most=3.0)
     assert any("can be exported, but not released" in str(each) for each in find_warnings(tmp_path))
     data = DataFolder(tmp_path)
     plan = Plan(data, guard)

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import structlog
 
+from gatepost import logs
 from gatepost.cli import main
 from gatepost.policy.file import read_policy_file
 from gatepost.policy.rules import shipped_policy
@@ -122,9 +122,9 @@ def test_the_check_commands_warn(
 
 
 def test_a_start_and_the_doctor_warn(folder: Path) -> None:
-    with structlog.testing.capture_logs() as logged:
+    with logs.capture() as logged:
         commands.log_warnings(folder)
-    assert {entry["log_level"] for entry in logged} == {"warning"}
+    assert {entry["level"] for entry in logged} == {"warning"}
     assert sum("is now called" in entry["warning"] for entry in logged) == 3
     row = examination.describe_files(read_files(folder), folder)
     assert row.state == "warn"

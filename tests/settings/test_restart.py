@@ -1,44 +1,83 @@
 """Which keys a running service takes over, and which hold for one machine alone."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.section import (
-    LOCAL_KEYS,
-    RESTART_KEYS,
     Section,
+    at_start,
+    find_section,
+    group,
     is_local,
     keep_restart_keys,
     list_changes,
+    live,
     needs_restart,
 )
 
-MODELS: dict[str, type[Section]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
+MODELS: tuple[type[Section], ...] = (GuardSettings, AbbySettings)
 
 
-@pytest.mark.parametrize("table", [RESTART_KEYS, LOCAL_KEYS], ids=["restart", "local"])
-def test_every_key_of_the_tables_exists(table: dict[str, tuple[str, ...]]) -> None:
-    from tools.configuration_reference import find_section
+def walk(model: type[Section]) -> Iterator[tuple[type[Section], str]]:
+    """Every field of a section and of those below it."""
+    for name, field in model.model_fields.items():
+        yield model, name
+        inner, _ = find_section(field.annotation)
+        if inner:
+            yield from walk(inner)
 
-    for file, keys in table.items():
-        for key in keys:
-            model: type[Section] | None = MODELS[file]
-            for step in key.split("."):
-                assert model is not None
-                fields = {field.alias: field for field in model.model_fields.values()}
-                assert step in fields, (file, key)
-                model = find_section(fields[step].annotation)[0]
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_key_says_when_a_change_of_it_holds(model: type[Section]) -> None:
+    for section, name in walk(model):
+        field = section.model_fields[name]
+        inner, is_list = find_section(field.annotation)
+        said = field.json_schema_extra
+        assert isinstance(said, dict), f"{section.__name__}.{name} is neither live nor at_start nor a group"
+        if inner is None or is_list:
+            assert said.get("live") or said.get("restart"), f"{section.__name__}.{name} is live, or holds at the start"
 
 
 def test_the_interface_ties_processing_to_a_restart_and_all_else_is_taken_over() -> None:
     for key in ("mainWorkerCount", "maxGuardRequestsInProcessing", "guardRequestThrottleThreshold"):
-        assert needs_restart("guard.yml", key)
+        assert needs_restart(GuardSettings, key)
     for key in ("policy.file", "tenants", "log.level", "reputation.zones", "maxThrottleDelay", "analysisTimeout"):
-        assert not needs_restart("guard.yml", key)
+        assert not needs_restart(GuardSettings, key)
     for key in ("staticApiTokens", "serviceProviders.core.hosts", "feeds", "tls.certificate", "connections.maximum"):
-        assert not needs_restart("abby.yml", key)
-    assert is_local("abby.yml", "tls.certificate")
-    assert not is_local("abby.yml", "staticApiTokens")
+        assert not needs_restart(AbbySettings, key)
+    assert is_local(AbbySettings, "tls.certificate")
+    assert not is_local(AbbySettings, "staticApiTokens")
+
+
+def test_a_section_with_a_mark_speaks_for_the_keys_below_it() -> None:
+    for key in ("events", "events.webhooks[0].url", "events.alerts.mail", "storage.url"):
+        assert needs_restart(GuardSettings, key)
+    for key in ("storage", "storage.url", "events.file.path", "tls.key", "arc.key.file", "dkim.keys[1].selector"):
+        assert is_local(GuardSettings, key)
+    assert not is_local(GuardSettings, "events.webhooks[0].ca")
+    # What is below a key are names of the user.
+    assert not needs_restart(GuardSettings, "tenants.storage.example")
+    assert not is_local(GuardSettings, "tenants.tls")
+
+
+class _Inner(Section):
+    old: int = at_start(1, description="needs a restart")
+    new: int = live(1, description="is taken over")
+
+
+class _Outer(Section):
+    silent: int = 1
+    inner: _Inner = group(_Inner(), description="two keys")
+    absent: _Inner | None = group(None, description="off if not set")
+
+
+def test_a_key_that_says_nothing_holds_after_a_restart() -> None:
+    before, after = _Outer(), _Outer(silent=2, inner=_Inner(old=2, new=2), absent=_Inner())
+    kept, waiting = keep_restart_keys(before, after)
+    assert waiting == ("silent", "inner.old", "absent")
+    assert kept == _Outer(silent=1, inner=_Inner(old=1, new=2))
 
 
 def test_what_needs_a_restart_keeps_its_value_and_is_named() -> None:
@@ -50,7 +89,7 @@ def test_what_needs_a_restart_keeps_its_value_and_is_named() -> None:
             "scanSources": {"restApi": {"port": 9786, "keep": "held"}, "smtp": {}},
         }
     )
-    kept, waiting = keep_restart_keys("guard.yml", before, after)
+    kept, waiting = keep_restart_keys(before, after)
     assert waiting == ("mainWorkerCount", "scanSources.restApi.port", "scanSources.smtp")
     assert (kept.main_worker_count, kept.analysis_timeout, kept.scan_sources.smtp) == (4, 9_000, None)
     rest = kept.scan_sources.rest_api

@@ -282,7 +282,7 @@ async def housed(
         guard=deployment.guard,
         handler=MessageHandler(deployment.guard, deployment.holding, after_queue=after_queue),
         routing=routing,
-        tenancy=Tenancy(tenants or {}, deployment.domains),
+        tenancy=Tenancy(tenants or {}, deployment.domains.tenant_of),
         spool=Spool(folder / "spool"),
         hostname="gate.example",
         limits=limits,

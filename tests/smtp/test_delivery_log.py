@@ -69,7 +69,7 @@ def test_what_storage_does_not_take_waits_in_bounds(monkeypatch: pytest.MonkeyPa
 
     async def test() -> None:
         store = Store()
-        noted = DeliveryLog(store)
+        noted = DeliveryLog(store.record_deliveries)
         store.fault = True
         for number in range(7):
             noted.note(Delivery(str(number), number, "hop", 250, "ok"))

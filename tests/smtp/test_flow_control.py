@@ -23,53 +23,66 @@ from gatepost.smtp.flow_control import (
 )
 from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
-from gatepost.store.flow_counts import FlowCount, GreylistEntry
+from gatepost.store.flow_counts import FlowCount, FlowCounts, GreylistEntry
+from gatepost.store.list_lookup import ListLookup
 
 MESSAGE = b"Subject: x\r\n\r\ny\r\n"
 
 
-class Store:
-    """Storage that is away, or has nothing."""
+class Storage:
+    """Whether storage is away, and what it has of flow control."""
 
     def __init__(self) -> None:
         self.away = False
         self.entries = 0
         self.counts: list[FlowCount] = []
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.away:
             raise StorageError("away")
 
-    async def add_flow_counts(self, counts: Sequence[FlowCount], keys: Sequence[int]) -> dict[tuple[int, int], int]:
-        self._check()
-        self.counts += counts
+
+class Counts(FlowCounts):
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def add_counts(self, counts: Sequence[FlowCount], keys: Sequence[int]) -> dict[tuple[int, int], int]:
+        self._storage.check()
+        self._storage.counts += counts
         totals: dict[tuple[int, int], int] = {}
-        for each in self.counts:
+        for each in self._storage.counts:
             totals[each.key, each.start] = totals.get((each.key, each.start), 0) + each.count
         return totals
 
-    async def flow_counts(self, keys: Sequence[int]) -> dict[tuple[int, int], int]:
-        return await self.add_flow_counts([], keys)
+    async def counts(self, keys: Sequence[int]) -> dict[tuple[int, int], int]:
+        return await self.add_counts([], keys)
 
     async def greylist_entries(self, keys: Sequence[int], now: int) -> dict[int, GreylistEntry]:
-        self._check()
+        self._storage.check()
         return {}
 
     async def record_greylist(
         self, waiting: Mapping[int, tuple[int, int]], passed: Mapping[int, tuple[int, int, int]]
     ) -> None:
-        self._check()
+        self._storage.check()
 
     async def greylist_size(self, most: int) -> int:
-        self._check()
-        return min(most, self.entries)
+        self._storage.check()
+        return min(most, self._storage.entries)
 
-    async def lookup(self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]]) -> tuple[Hit, ...]:
-        self._check()
-        return ()
-
-    async def purge_flow(self, now: int) -> int:
+    async def purge(self, now: int) -> int:
         return 0
+
+
+class Lookup(ListLookup):
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def find(
+        self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]], recipient: str = ""
+    ) -> tuple[Hit, ...]:
+        self._storage.check()
+        return ()
 
 
 class Events(list[Any]):
@@ -77,9 +90,9 @@ class Events(list[Any]):
         self.append(make(*args, **kwargs))
 
 
-def control(settings: object, store: Store | None = None, **options: Any) -> FlowControl:
-    read = FlowControlSettings.model_validate(settings)
-    return FlowControl(read, store or Store(), clock=lambda: 1_800_000_000.0, **options)
+def control(settings: object, storage: Storage | None = None, **options: Any) -> FlowControl:
+    read, storage = FlowControlSettings.model_validate(settings), storage or Storage()
+    return FlowControl(read, Counts(storage), Lookup(storage), clock=lambda: 1_800_000_000.0, **options)
 
 
 async def codes(flow: FlowControl, *attempts: DeliveryAttempt) -> list[int]:
@@ -162,16 +175,16 @@ def test_which_replies_say_that_there_is_no_such_recipient(reply: SmtpReply, exp
 
 def test_without_storage_mail_flows_on_and_that_is_said() -> None:
     async def test() -> None:
-        store = Store()
-        flow = control({"rateLimits": {"host": {"messages": 2}}, "greylisting": {}}, store)
-        store.away = True
+        storage = Storage()
+        flow = control({"rateLimits": {"host": {"messages": 2}}, "greylisting": {}}, storage)
+        storage.away = True
         # Limits go by what is counted here, and what would be put off is taken, since lists cannot be asked.
         assert await codes(flow, *[attempt()] * 4) == [250] * 4
         assert "storage" in flow.fault
         await flow.counters.flush()
         await flow.greylist.flush()
         assert "storage" in flow.fault
-        store.away = False
+        storage.away = False
         assert await codes(flow, attempt(), attempt("192.0.2.9")) == [450, 450]
         await flow.counters.flush()
         await flow.greylist.flush()
@@ -183,13 +196,13 @@ def test_without_storage_mail_flows_on_and_that_is_said() -> None:
 
 def test_a_full_greylist_takes_mail() -> None:
     async def test() -> None:
-        store = Store()
-        flow = control({"greylisting": {}}, store)
-        store.entries = flow_control.MAX_ENTRIES
+        storage = Storage()
+        flow = control({"greylisting": {}}, storage)
+        storage.entries = flow_control.MAX_ENTRIES
         await flow.greylist.measure()
         assert await codes(flow, attempt()) == [250]
         assert "2,000,000 entries" in flow.fault
-        store.entries = 0
+        storage.entries = 0
         await flow.greylist.measure()
         assert await codes(flow, attempt()) == [450]
         assert flow.fault == ""

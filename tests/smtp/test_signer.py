@@ -13,19 +13,18 @@ from gatepost.node_memory import LocalRecords
 from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.service.signing import make_record, write_key
-from gatepost.smtp.client import parse_networks
+from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.signing import KeyFile, KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
 
 MESSAGE = b"From: a@mail.example.com\r\nSubject: s\r\n\r\nhello\r\n"
 
 
-class Domains:
-    def __init__(self, **of: str) -> None:
-        self.of = {name.replace("_", "."): tenant for name, tenant in of.items()}
+def domains(**of: str) -> Tenancy:
+    async def of_domain(_domain: str) -> str | None:
+        return None
 
-    async def tenant_of(self, domain: str) -> str | None:
-        return self.of.get(domain)
+    return Tenancy({name.replace("_", "."): tenant for name, tenant in of.items()}, of_domain)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ OUT = Envelope("a@mail.example.com", outbound=True)
 
 
 def test_outbound_mail_is_signed_by_the_nearest_domain_with_all_of_its_keys(keys: list[KeyFile]) -> None:
-    signer = Signer(SigningKeys(keys), "gate.example", Domains())
+    signer = Signer(SigningKeys(keys), "gate.example", domains())
     made = fields(signer, report(), OUT)
     assert made.count(b"DKIM-Signature:") == 2
     records = {
@@ -68,17 +67,17 @@ def test_outbound_mail_is_signed_by_the_nearest_domain_with_all_of_its_keys(keys
 
 
 def test_a_tenant_does_not_sign_as_another(keys: list[KeyFile]) -> None:
-    signer = Signer(SigningKeys(keys), "gate.example", Domains(example_com="t1"))
+    signer = Signer(SigningKeys(keys), "gate.example", domains(example_com="t1"))
     assert fields(signer, report("a@example.com"), Envelope("x@other.example", tenant="t2", outbound=True)) == b""
     assert fields(signer, report("a@example.com"), Envelope("x@example.com", tenant="t1", outbound=True))
 
 
 def test_inbound_mail_is_signed_where_it_was_changed_and_its_author_proven(keys: list[KeyFile]) -> None:
-    signer = Signer(SigningKeys(keys), "gate.example", Domains(), signs_changed=True)
+    signer = Signer(SigningKeys(keys), "gate.example", domains(), signs_changed=True)
     assert fields(signer, report(aligned=True), Envelope(), changed=True).count(b"DKIM-Signature:") == 2
     assert fields(signer, report(aligned=False), Envelope(), changed=True) == b""
     assert fields(signer, report(aligned=True), Envelope(), changed=False) == b""
-    plain = Signer(SigningKeys(keys), "gate.example", Domains())
+    plain = Signer(SigningKeys(keys), "gate.example", domains())
     assert fields(plain, report(aligned=True), Envelope(), changed=True) == b""
 
 
@@ -87,14 +86,14 @@ def test_inbound_mail_is_signed_where_it_was_changed_and_its_author_proven(keys:
     [(False, False, False, 0), (False, True, False, 1), (True, False, False, 1), (True, True, True, 0)],
 )
 def test_which_mail_is_sealed(keys: list[KeyFile], seals_all: bool, changed: bool, outbound: bool, sealed: int) -> None:
-    signer = Signer(SigningKeys([]), "gate.example", Domains(), seal_key=keys[0], seals_all=seals_all)
+    signer = Signer(SigningKeys([]), "gate.example", domains(), seal_key=keys[0], seals_all=seals_all)
     made = fields(signer, report(), Envelope(outbound=outbound), changed=changed)
     assert made.count(b"ARC-Seal:") == sealed
     assert made.count(b"ARC-Authentication-Results: i=1; gate.example;") == sealed
 
 
 def test_a_chain_that_could_not_be_validated_for_now_is_left_alone(keys: list[KeyFile]) -> None:
-    signer = Signer(SigningKeys([]), "gate.example", Domains(), seal_key=keys[0], seals_all=True)
+    signer = Signer(SigningKeys([]), "gate.example", domains(), seal_key=keys[0], seals_all=True)
     lost = Report("clean", "deliver", (), 0, "", authentication=Authentication(arc=Arc("temperror")))
     assert fields(signer, lost, Envelope()) == b""
 
@@ -131,7 +130,7 @@ def test_a_key_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> Non
 
 
 def test_mail_that_cannot_be_signed_stays_with_its_sender(tmp_path: Path) -> None:
-    signer = Signer(SigningKeys([KeyFile("example.com", "k", str(tmp_path / "none"))]), "gate.example", Domains())
+    signer = Signer(SigningKeys([KeyFile("example.com", "k", str(tmp_path / "none"))]), "gate.example", domains())
     with pytest.raises(UnsignedError):
         fields(signer, report("a@example.com"), OUT)
 
@@ -143,7 +142,7 @@ def test_signatures_over_smtp(keys: list[KeyFile], deployment: Any, hop: Any, ru
         next_hop = hop()
         async with deployment(next_hop) as gate:
             gate.guard.senders = ("a@example.com",)
-            signer = Signer(SigningKeys(keys), "gate.example", Domains(), seal_key=keys[0])
+            signer = Signer(SigningKeys(keys), "gate.example", domains(), seal_key=keys[0])
             gate.services.signer = signer
             gate.guard.decision, gate.guard.action = "quarantine", MessageAction("tag", "[S] ")
             client = await gate.connect()
@@ -161,7 +160,7 @@ def test_signatures_over_smtp(keys: list[KeyFile], deployment: Any, hop: Any, ru
             assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
             assert next_hop.messages[1].count(b"DKIM-Signature:") == 2
             assert b"ARC-Seal" not in next_hop.messages[1]
-            gate.services.signer = Signer(SigningKeys([KeyFile("example.com", "k", "/none")]), "g", Domains())
+            gate.services.signer = Signer(SigningKeys([KeyFile("example.com", "k", "/none")]), "g", domains())
             await client.up_to_data()
             assert (await client.say(MESSAGE + b".\r\n")).startswith("451")
             assert len(next_hop.messages) == 2

@@ -26,7 +26,7 @@ def test_domains_route_mail_as_soon_as_they_are_set(
         # The service reads through one, somebody changes through the other, as another process does.
         store, elsewhere = open_store(url, tmp_path), open_store(url, tmp_path)
         async with deployment(hop()) as gate:
-            gate.services.tenancy = Tenancy({"Configured.example": CONFIGURED}, store)
+            gate.services.tenancy = Tenancy({"Configured.example": CONFIGURED}, store.tenants.of_domain)
             client = await gate.connect()
 
             async def tenant_of(recipient: str) -> str | None:
@@ -36,19 +36,19 @@ def test_domains_route_mail_as_soon_as_they_are_set(
                 return found
 
             assert await tenant_of("b@new.example") is None
-            one, two = [await elsewhere.create_tenant(name) for name in ("one", "two")]
+            one, two = [await elsewhere.tenants.create(name) for name in ("one", "two")]
             assert isinstance(one, Tenant)
             assert isinstance(two, Tenant)
-            await elsewhere.set_tenant_domains(one.uid, ["new.example", "xn--bcher-kva.example"])
+            await elsewhere.tenants.set_domains(one.uid, ["new.example", "xn--bcher-kva.example"])
             assert await tenant_of("b@NEW.example.") == one.uid
             assert await tenant_of("b@xn--BCHER-kva.example") == one.uid
             assert await tenant_of("b@sub.new.example") is None
             # Domains move, and go with their tenant.
-            await elsewhere.set_tenant_domains(one.uid, [])
-            await elsewhere.set_tenant_domains(two.uid, ["new.example", "configured.example"])
+            await elsewhere.tenants.set_domains(one.uid, [])
+            await elsewhere.tenants.set_domains(two.uid, ["new.example", "configured.example"])
             assert await tenant_of("b@new.example") == two.uid
             assert await tenant_of("b@configured.example") == CONFIGURED
-            await elsewhere.delete_tenant(two.uid)
+            await elsewhere.tenants.delete(two.uid)
             assert await tenant_of("b@new.example") is None
         await asyncio.gather(store.close(), elsewhere.close())
 

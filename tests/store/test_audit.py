@@ -11,7 +11,7 @@ import pytest
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import paging
 from gatepost.store.audit import CLI, Actor, AuditFilter, AuditRecord
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -24,11 +24,11 @@ URLS, IPS = BY_NAME["blocked-urls"], BY_NAME["blocked-ips"]
 
 def test_who_what_where_how_many(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t", Actor("user", "bob"))
+        tenant = await store.tenants.create("t", Actor("user", "bob"))
         assert isinstance(tenant, Tenant)
-        await store.add_entries(tenant.uid, URLS, [NewEntry(f"{n}", f"{n}") for n in range(9)], ANN)
-        await store.delete_entries(tenant.uid, URLS.name, ["3", "4", "x"], ANN)
-        deleted, added, created = (await store.audit_page(AuditFilter())).rows
+        await store.lists.add(tenant.uid, URLS, [NewEntry(f"{n}", f"{n}") for n in range(9)], ANN)
+        await store.lists.remove(tenant.uid, URLS.name, ["3", "4", "x"], ANN)
+        deleted, added, created = (await store.audit.page(AuditFilter())).rows
         assert deleted.id > added.id > created.id
         assert (added.actor, added.action, added.scope, added.list, added.count) == (
             *(ANN, "entries.add", tenant.uid),
@@ -43,40 +43,40 @@ def test_who_what_where_how_many(use: Use) -> None:
 
 def test_pages_and_times(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        one, two = await store.create_tenant("one"), await store.create_tenant("two")
+        one, two = await store.tenants.create("one"), await store.tenants.create("two")
         assert isinstance(one, Tenant)
         assert isinstance(two, Tenant)
         for number in range(7):
             scope = (None, one.uid, two.uid)[number % 3]
-            await store.add_entries(scope, URLS, [NewEntry(str(number), str(number))], ANN)
+            await store.lists.add(scope, URLS, [NewEntry(str(number), str(number))], ANN)
             await asyncio.sleep(0.002)
-        everything = (await store.audit_page(AuditFilter())).rows
+        everything = (await store.audit.page(AuditFilter())).rows
         assert [record.sample for record in everything[:3]] == [("6",), ("5",), ("4",)]
         pages: list[AuditRecord] = []
-        page = await store.audit_page(AuditFilter(), limit=4)
+        page = await store.audit.page(AuditFilter(), limit=4)
         pages += page.rows
         while page.next:
-            page = await store.audit_page(AuditFilter(), page.next, limit=4)
+            page = await store.audit.page(AuditFilter(), page.next, limit=4)
             assert len(page.rows) <= 4
             pages += page.rows
         assert tuple(pages) == everything
-        assert [record.sample[0] for record in (await store.audit_page(AuditFilter(scope=one.uid))).rows] == [
+        assert [record.sample[0] for record in (await store.audit.page(AuditFilter(scope=one.uid))).rows] == [
             "4",
             "1",
             "one",
         ]
         middle = everything[3].time
-        assert (await store.audit_page(AuditFilter(since=middle))).rows == everything[:4]
-        assert (await store.audit_page(AuditFilter(until=middle))).rows == everything[4:]
-        assert (await store.audit_page(AuditFilter(since=middle, until=middle + 1))).rows == everything[3:4]
-        assert len((await store.audit_page(AuditFilter(), limit=0)).rows) == 1
+        assert (await store.audit.page(AuditFilter(since=middle))).rows == everything[:4]
+        assert (await store.audit.page(AuditFilter(until=middle))).rows == everything[4:]
+        assert (await store.audit.page(AuditFilter(since=middle, until=middle + 1))).rows == everything[3:4]
+        assert len((await store.audit.page(AuditFilter(), limit=0)).rows) == 1
 
     use(scenario)
 
 
 def test_it_only_grows(use: Use, storage_url: str, tmp_path: Path) -> None:
     async def scenario(store: Store) -> None:
-        await store.create_tenant("t")
+        await store.tenants.create("t")
 
     async def on_postgres(statement: str) -> None:
         connection = await asyncpg.connect(storage_url)
@@ -101,7 +101,7 @@ async def samples_of(store: Store, wanted: AuditFilter, limit: int = 2) -> list[
     samples: list[str] = []
     before = None
     for _ in range(100):
-        page = await store.audit_page(wanted, before, limit)
+        page = await store.audit.page(wanted, before, limit)
         samples += [record.sample[0] for record in page.rows]
         before = page.next
         if before is None:
@@ -114,14 +114,14 @@ def test_filters(use: Use, monkeypatch: pytest.MonkeyPatch, budget: int) -> None
     monkeypatch.setattr(paging, "ROW_BUDGET", budget)
 
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t", CLI)
+        tenant = await store.tenants.create("t", CLI)
         assert isinstance(tenant, Tenant)
         for n, (scope, what, by) in enumerate(
             [(None, URLS, ANN), (tenant.uid, URLS, BOB), (None, IPS, BOB), (tenant.uid, IPS, ANN), (None, URLS, ANN)]
         ):
-            await store.add_entries(scope, what, [NewEntry(str(n), str(n))], by)
-        await store.delete_entries(None, URLS.name, ["4"], BOB)
-        times = [record.time for record in (await store.audit_page(AuditFilter())).rows]
+            await store.lists.add(scope, what, [NewEntry(str(n), str(n))], by)
+        await store.lists.remove(None, URLS.name, ["4"], BOB)
+        times = [record.time for record in (await store.audit.page(AuditFilter())).rows]
         for wanted, expected in [
             (AuditFilter(), ["4", "4", "3", "2", "1", "0", "t"]),
             (AuditFilter(actor="ann"), ["4", "3", "0"]),
@@ -150,20 +150,20 @@ def test_an_observer_is_told_of_what_is_durable(use: Use) -> None:
 
     async def scenario(store: Store) -> None:
         told: list[AuditRecord] = []
-        await store.create_api_key("before", None, False, None)
+        await store.api_keys.create("before", None, False, None)
         store.observe_changes(told.append)
-        created = await store.create_api_key("after", None, False, None)
+        created = await store.api_keys.create("after", None, False, None)
         assert isinstance(created, tuple)
         assert [record.action for record in told] == ["apikey.create"]
-        await store.revoke_api_key(created[1].id)
+        await store.api_keys.revoke(created[1].id)
         # The second time nothing changes, and an unknown key is an error.
-        await store.revoke_api_key(created[1].id)
-        await store.revoke_api_key(ANN.id)
-        await store.create_user("ann", "administrator", None, "hash", CLI)
-        await store.create_user("ann", "administrator", None, "hash", CLI)
+        await store.api_keys.revoke(created[1].id)
+        await store.api_keys.revoke(ANN.id)
+        await store.users.create("ann", "administrator", None, "hash", CLI)
+        await store.users.create("ann", "administrator", None, "hash", CLI)
         assert [record.action for record in told] == ["apikey.create", "apikey.revoke", "user.create"]
         assert (told[0].sample, told[0].actor) == ((f"after {created[1].id}",), CLI)
-        page = await store.audit_page(AuditFilter())
+        page = await store.audit.page(AuditFilter())
         assert [record.action for record in page.rows][::-1][1:] == [record.action for record in told]
 
     use(scenario)

@@ -10,8 +10,8 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store, sqlite_file
 from gatepost.store.audit import CLI
 from gatepost.store.copy import backup, restore
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
+from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
 
 URLS = BY_NAME["blocked-urls"]
@@ -22,11 +22,11 @@ def _quiet(_done: int, _total: int) -> None:
 
 
 async def add(store: Store, *keys: str) -> None:
-    await store.add_entries(None, URLS, [NewEntry(key, key) for key in keys], CLI)
+    await store.lists.add(None, URLS, [NewEntry(key, key) for key in keys], CLI)
 
 
 async def found(store: Store, *keys: str) -> list[str]:
-    return [hit.key for hit in await store.lookup(None, (("url", keys),))]
+    return [hit.key for hit in await store.list_lookup.find(None, (("url", keys),))]
 
 
 def test_there_and_back_while_the_service_runs(storage_url: str, tmp_path: Path) -> None:
@@ -41,15 +41,15 @@ def test_there_and_back_while_the_service_runs(storage_url: str, tmp_path: Path)
         assert seen[-1][0] == seen[-1][1] > 0
         assert file.stat().st_mode & 0o077 == 0, "only its owner reads it"
         await add(store, "later")
-        await store.delete_entries(None, URLS.name, ["a"], CLI)
-        await store.create_tenant("later")
+        await store.lists.remove(None, URLS.name, ["a"], CLI)
+        await store.tenants.create("later")
         with pytest.raises(StorageError, match="not empty"):
             await asyncio.to_thread(restore, storage_url, tmp_path, file, _quiet)
         assert await found(store, "a", "later") == ["later"]
         await asyncio.to_thread(restore, storage_url, tmp_path, file, _quiet, force=True)
         assert await found(store, "a", "later", "k7") == ["a", "k7"]
-        assert await store.tenants() == ()
-        assert next(state.size for state in await store.lists(None) if state.definition == URLS) == 3_001
+        assert await store.tenants.all() == ()
+        assert next(state.size for state in await store.lists.all(None) if state.definition == URLS) == 3_001
         await add(store, "b")
         assert await found(store, "b") == ["b"]
         await store.close()

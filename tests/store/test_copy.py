@@ -13,11 +13,11 @@ from gatepost.store import open_store, sqlite_file
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.copy import copy
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
-from gatepost.store.lookup import HitCount
+from gatepost.store.list_lookup import HitCount
+from gatepost.store.lists import NewEntry
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tables import TABLES
 from gatepost.store.tenants import Tenant
@@ -40,45 +40,45 @@ async def opened(url: str, folder: Path) -> AsyncIterator[Store]:
 
 async def fill(store: Store, records: list[MessageRecord]) -> str:
     """One of everything; returns the secret of a key."""
-    tenant = await store.create_tenant("t")
+    tenant = await store.tenants.create("t")
     assert isinstance(tenant, Tenant)
-    await store.set_tenant_domains(tenant.uid, ["t.example"])
-    await store.create_list(tenant.uid, CUSTOM, ANN)
-    await store.add_entries(tenant.uid, CUSTOM, [NewEntry("a", "a", "ä", 2**47)], ANN)
-    await store.add_entries(None, BY_NAME["blocked-ips"], [NewEntry("192.0.2.0/24", "192.0.2.0/24")], ANN)
-    await store.add_entries(None, BY_NAME["protected-people"], [NewEntry("ann <a@b>", "Ann <a@b>")], ANN)
-    await store.record_hits([HitCount(tenant.uid, "mine", "a", 3, 7)])
+    await store.tenants.set_domains(tenant.uid, ["t.example"])
+    await store.lists.create(tenant.uid, CUSTOM, ANN)
+    await store.lists.add(tenant.uid, CUSTOM, [NewEntry("a", "a", "ä", 2**47)], ANN)
+    await store.lists.add(None, BY_NAME["blocked-ips"], [NewEntry("192.0.2.0/24", "192.0.2.0/24")], ANN)
+    await store.lists.add(None, BY_NAME["protected-people"], [NewEntry("ann <a@b>", "Ann <a@b>")], ANN)
+    await store.list_lookup.record_hits([HitCount(tenant.uid, "mine", "a", 3, 7)])
     for record in records:
-        await store.record_message(record)
-    user = await store.create_user("ann", "administrator", None, "hash", ANN)
+        await store.messages.record(record)
+    user = await store.users.create("ann", "administrator", None, "hash", ANN)
     assert isinstance(user, User)
-    await store.set_totp(user.uid, "SECRET", ANN)
-    await store.create_session(user.uid, "digest", 2**47, "192.0.2.1", "Browser")
-    secret, _ = await store.create_api_key("k", tenant.uid, True, None)  # type: ignore[misc]
-    assert isinstance(await store.api_key(secret), ApiKey)
+    await store.second_factors.set_totp(user.uid, "SECRET", ANN)
+    await store.sessions.create(user.uid, "digest", 2**47, "192.0.2.1", "Browser")
+    secret, _ = await store.api_keys.create("k", tenant.uid, True, None)  # type: ignore[misc]
+    assert isinstance(await store.api_keys.authenticate(secret), ApiKey)
     async with asyncio.timeout(180):
-        while not (await store.api_keys())[0].last_used:  # noqa: ASYNC110  written down while the request goes on
+        while not (await store.api_keys.all())[0].last_used:  # noqa: ASYNC110  written down while the request goes on
             await asyncio.sleep(0.005)
     return secret
 
 
 async def content(store: Store, records: list[MessageRecord], secret: str) -> list[object]:
     """All that a storage answers."""
-    (tenant,) = await store.tenants()
+    (tenant,) = await store.tenants.all()
     return [
         tenant,
-        await store.lists(tenant.uid),
-        await store.entries(tenant.uid, "mine", ["a"]),
-        await store.lookup(tenant.uid, (("url", ("a",)), ("network", ("192.0.2.0/24",)))),
-        await store.unkeyed(tenant.uid),
-        await store.api_keys(),
-        (await store.audit_page(AuditFilter())).rows,
-        await store.credentials("ANN"),
-        await store.sessions((await store.users())[0].uid, 0),
-        await store.search_messages(MessageFilter(recipient="b@rcpt.example", subject="hello")),
-        await store.traffic(None, 0, 1, 1),
-        [await store.message(record.ggrid) for record in records],
-        type(await store.api_key(secret)),
+        await store.lists.all(tenant.uid),
+        await store.lists.find(tenant.uid, "mine", ["a"]),
+        await store.list_lookup.find(tenant.uid, (("url", ("a",)), ("network", ("192.0.2.0/24",)))),
+        await store.list_lookup.unkeyed(tenant.uid),
+        await store.api_keys.all(),
+        (await store.audit.page(AuditFilter())).rows,
+        await store.users.credentials("ANN"),
+        await store.sessions.of_user((await store.users.all())[0].uid, 0),
+        await store.messages.search(MessageFilter(recipient="b@rcpt.example", subject="hello")),
+        await store.traffic.buckets(None, 0, 1, 1),
+        [await store.messages.find(record.ggrid) for record in records],
+        type(await store.api_keys.authenticate(secret)),
     ]
 
 
@@ -100,10 +100,10 @@ def test_a_deployment_moves_and_goes_on(
             before = await content(source, records, secret)
             assert await content(target, records, secret) == before
             # New numbers do not meet those that came along.
-            assert await target.add_entries(None, BY_NAME["blocked-urls"], [NewEntry("new", "new")], ANN) == 1
-            assert [record.sample for record in (await target.audit_page(AuditFilter(), limit=1)).rows] == [("new",)]
+            assert await target.lists.add(None, BY_NAME["blocked-urls"], [NewEntry("new", "new")], ANN) == 1
+            assert [record.sample for record in (await target.audit.page(AuditFilter(), limit=1)).rows] == [("new",)]
             record = new_record()
-            assert await target.record_message(record) == record
+            assert await target.messages.record(record) == record
 
     asyncio.run(run())
 
@@ -111,16 +111,18 @@ def test_a_deployment_moves_and_goes_on(
 def test_a_filled_target_is_refused_or_replaced(storage_url: str, tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
         async with opened("sqlite:source.db", tmp_path) as source, opened(storage_url, tmp_path) as target:
-            await source.create_tenant("from source")
+            await source.tenants.create("from source")
             await fill(target, [new_record()])
             with pytest.raises(StorageError, match="not empty"):
                 await copy("sqlite:source.db", storage_url, tmp_path, _quiet)
-            assert [tenant.name for tenant in await target.tenants()] == ["t"]
-            assert len(await target.lookup(None, (("network", ("192.0.2.0/24",)),))) == 1
+            assert [tenant.name for tenant in await target.tenants.all()] == ["t"]
+            assert len(await target.list_lookup.find(None, (("network", ("192.0.2.0/24",)),))) == 1
             await copy("sqlite:source.db", storage_url, tmp_path, _quiet, force=True)
-            assert [tenant.name for tenant in await target.tenants()] == ["from source"], "seen by whoever has it open"
-            assert await target.lookup(None, (("network", ("192.0.2.0/24",)),)) == ()
-            assert len((await target.audit_page(AuditFilter())).rows) == 1
+            assert [tenant.name for tenant in await target.tenants.all()] == ["from source"], (
+                "seen by whoever has it open"
+            )
+            assert await target.list_lookup.find(None, (("network", ("192.0.2.0/24",)),)) == ()
+            assert len((await target.audit.page(AuditFilter())).rows) == 1
 
     asyncio.run(run())
 
@@ -129,7 +131,7 @@ def test_a_copy_that_fails_leaves_the_target_as_it_was(storage_url: str, tmp_pat
     async def run() -> None:
         source = open_store("sqlite:source.db", tmp_path)
         for name in "abc":
-            await source.create_tenant(name)
+            await source.tenants.create(name)
         await source.close()
 
         def full(_done: int, _total: int) -> None:
@@ -138,7 +140,7 @@ def test_a_copy_that_fails_leaves_the_target_as_it_was(storage_url: str, tmp_pat
         with pytest.raises(StorageError, match="disk is full"):
             await copy("sqlite:source.db", storage_url, tmp_path, full)
         target = open_store(storage_url, tmp_path)
-        assert await target.tenants() == ()
+        assert await target.tenants.all() == ()
         await target.close()
 
     asyncio.run(run())

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gatepost.abby.message_timelines import describe_timeline
+from gatepost.abby.messages import describe_timeline
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.deliveries import MAX_REPLY, Delivery
-from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_index import Evidence
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.personal_data import Person
 from gatepost.store.store import Store
 
@@ -41,7 +41,7 @@ def accepted(record: MessageRecord, queue_id: str, reply: str = "2.0.0 Ok") -> D
 
 
 async def find(store: Store, **wanted: object) -> list[str]:
-    page = await store.search_messages(MessageFilter(**wanted))  # type: ignore[arg-type]
+    page = await store.messages.search(MessageFilter(**wanted))  # type: ignore[arg-type]
     return [row.ggrid for row in page.rows]
 
 
@@ -49,10 +49,10 @@ def test_a_message_is_found_by_the_ids_of_both_queues(use: Use, new_record: NewR
     async def scenario(store: Store) -> None:
         first, second = mail(new_record(), 10_000, "4BoRdEr"), mail(new_record(), 20_000, "4Other")
         for each in (first, second):
-            await store.record_message(each)
+            await store.messages.record(each)
         sent = [accepted(first, "4NeXt"), accepted(second, "4Second"), accepted(new_record(), "4Nobody")]
-        await store.record_deliveries(sent)
-        await store.record_deliveries(sent)  # doing it again changes nothing
+        await store.messages.record_deliveries(sent)
+        await store.messages.record_deliveries(sent)  # doing it again changes nothing
 
         assert await find(store, next_hop_id="4NeXt") == [first.ggrid]
         assert await find(store, next_hop_id=" 4Second ") == [second.ggrid]
@@ -66,7 +66,7 @@ def test_a_message_is_found_by_the_ids_of_both_queues(use: Use, new_record: NewR
             assert await find(store, anywhere=known) == [first.ggrid], known
         assert await find(store, anywhere="4NeXt", tenant=OTHER) == []
         assert await find(store, anywhere="4NeXt", next_hop_id="4Second") == []
-        assert (await store.count_messages(MessageFilter(anywhere="4NeXt"))).messages == 1
+        assert (await store.messages.count(MessageFilter(anywhere="4NeXt"))).messages == 1
 
     use(scenario)
 
@@ -76,12 +76,12 @@ def test_a_held_message_is_found_by_its_queue_id(use: Use, new_record: NewRecord
         from gatepost.store.held_search import HeldFilter
 
         held = mail(new_record(), 10_000, "4Held", decision="quarantine")
-        await store.record_message(held)
-        await store.hold(held)
-        page = await store.search_held(HeldFilter(evidence=Evidence(queue_id="4Held")))
+        await store.messages.record(held)
+        await store.quarantine.hold(held)
+        page = await store.quarantine.search(HeldFilter(evidence=Evidence(queue_id="4Held")))
         assert [each.record.receipt for each in page.rows] == [held.receipt]
-        assert (await store.search_held(HeldFilter(anywhere="4Held"))).rows == page.rows
-        assert not (await store.search_held(HeldFilter(evidence=Evidence(queue_id="4Other")))).rows
+        assert (await store.quarantine.search(HeldFilter(anywhere="4Held"))).rows == page.rows
+        assert not (await store.quarantine.search(HeldFilter(evidence=Evidence(queue_id="4Other")))).rows
 
     use(scenario)
 
@@ -89,15 +89,15 @@ def test_a_held_message_is_found_by_its_queue_id(use: Use, new_record: NewRecord
 def test_deliveries_go_with_their_message(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         record = mail(new_record(), 10_000)
-        await store.record_message(record)
-        await store.record_deliveries([accepted(record, "4NeXt", "x" * 1_000)])
-        found = await store.message_timeline(record.ggrid)
+        await store.messages.record(record)
+        await store.messages.record_deliveries([accepted(record, "4NeXt", "x" * 1_000)])
+        found = await store.messages.timeline(record.ggrid)
         assert found is not None
         assert len(found.deliveries[0].reply) == MAX_REPLY
-        assert await store.purge_messages(20_000) == 1
+        assert await store.messages.purge(20_000) == 1
         again = msgspec.structs.replace(record, ggrid=record.ggrid)
-        await store.record_message(again)
-        found = await store.message_timeline(record.ggrid)
+        await store.messages.record(again)
+        found = await store.messages.timeline(record.ggrid)
         assert found is not None
         assert found.deliveries == ()
 
@@ -107,16 +107,19 @@ def test_deliveries_go_with_their_message(use: Use, new_record: NewRecord) -> No
 def test_an_erasure_takes_the_texts_of_replies(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         record = mail(new_record(), 10_000, "4BoRdEr")
-        await store.record_message(record)
-        await store.record_deliveries([accepted(record, "4NeXt", "2.1.5 <bob@y.example> is fine")])
+        await store.messages.record(record)
+        await store.messages.record_deliveries([accepted(record, "4NeXt", "2.1.5 <bob@y.example> is fine")])
         person = Person("bob@y.example")
-        found, _ = await store.messages_about(person)
-        assert await store.erase_messages(person, [uid for uid, _ in found], "erased-1@erased.invalid") == (0, 1)
-        timeline = await store.message_timeline(record.ggrid)
+        found, _ = await store.privacy.messages_about(person)
+        assert await store.privacy.erase_messages(person, [uid for uid, _ in found], "erased-1@erased.invalid") == (
+            0,
+            1,
+        )
+        timeline = await store.messages.timeline(record.ggrid)
         assert timeline is not None
         assert [(each.reply, each.queue_id) for each in timeline.deliveries] == [("", "4NeXt")]
         assert timeline.record.receipt == record.receipt
-        assert (await store.messages_about(person))[0] == ()
+        assert (await store.privacy.messages_about(person))[0] == ()
         assert await find(store, next_hop_id="4NeXt") == [record.ggrid]
 
     use(scenario)
@@ -129,12 +132,12 @@ def test_the_timeline_of_a_message_over_attempts_and_hands(use: Use, new_record:
             second, ggrid=new_id(), report=msgspec.structs.replace(second.report, message_id="<2@x.example>")
         )
         for each in (first, second, stranger):
-            await store.record_message(each)
+            await store.messages.record(each)
         later = Delivery(first.ggrid, 10_020, HOP, 451, "4.2.0 Try later")
-        await store.record_deliveries([later, accepted(second, "4NeXt", "2.0.0 Ok: queued as 4NeXt")])
-        await store.report_wrong(second.ggrid, "should have been held", CLI)
+        await store.messages.record_deliveries([later, accepted(second, "4NeXt", "2.0.0 Ok: queued as 4NeXt")])
+        await store.feedback.report_wrong(second.ggrid, "should have been held", CLI)
 
-        found = await store.message_timeline(second.ggrid.upper(), TENANT)
+        found = await store.messages.timeline(second.ggrid.upper(), TENANT)
         assert found is not None
         assert not found.is_cut
         steps = describe_timeline(found).steps
@@ -156,13 +159,13 @@ def test_the_timeline_of_a_message_over_attempts_and_hands(use: Use, new_record:
         for tenants in describe_timeline(found, shows_hosts=False).steps:
             assert HOP not in tenants.text + tenants.next_hop
             assert "mx1" not in tenants.text + tenants.node
-        before = await store.message_timeline(first.ggrid)
+        before = await store.messages.timeline(first.ggrid)
         assert before is not None
         texts = [step.text for step in describe_timeline(before).steps]
         assert f"Put off by the next hop {HOP}: 451 4.2.0 Try later; the sending server tries again." in texts
         assert "The same message came again: the decision was deliver; the next hop answered 250." in texts
-        assert await store.message_timeline(second.ggrid, OTHER) is None
-        assert await store.message_timeline("nonsense") is None
+        assert await store.messages.timeline(second.ggrid, OTHER) is None
+        assert await store.messages.timeline("nonsense") is None
 
     use(scenario)
 
@@ -170,13 +173,13 @@ def test_the_timeline_of_a_message_over_attempts_and_hands(use: Use, new_record:
 def test_the_timeline_of_held_mail(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         held = mail(new_record(), 10_000, decision="quarantine")
-        await store.record_message(held)
-        await store.hold(held)
+        await store.messages.record(held)
+        await store.quarantine.hold(held)
         user = Actor("user", "amy")
-        await store.note_failed_release(held.ggrid, TENANT, user, "the next hop did not answer")
+        await store.audit.note_failed_release(held.ggrid, TENANT, user, "the next hop did not answer")
         sent = msgspec.structs.replace(accepted(held, "4Rel"), node="mx2", released=True)
-        await store.mark_released(held.ggrid, ("bob@y.example",), user, "r", [sent])
-        found = await store.message_timeline(held.ggrid)
+        await store.quarantine.mark_released(held.ggrid, ("bob@y.example",), user, "r", [sent])
+        found = await store.messages.timeline(held.ggrid)
         assert found is not None
         texts = {step.event: step.text for step in describe_timeline(found).steps}
         assert texts["held"] == "Held in the quarantine."
@@ -194,8 +197,8 @@ def test_without_a_delivery_on_record_nothing_is_claimed(use: Use, new_record: N
 
     async def scenario(store: Store) -> None:
         record = mail(new_record(), 10_000)
-        await store.record_message(record)
-        found = await store.message_timeline(record.ggrid)
+        await store.messages.record(record)
+        found = await store.messages.timeline(record.ggrid)
         assert found is not None
         last = describe_timeline(found).steps[-1]
         assert (last.event, last.text) == ("unknown", "What the next hop answered is not on record.")

@@ -13,7 +13,7 @@ from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import list_network_keys
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter, AuditPage
-from gatepost.store.entries import ListEntry, NewEntry
+from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.store.store import Store
 
 ANN = Actor("key", "ann")
@@ -22,12 +22,12 @@ PER_CALL = 7
 
 
 async def all_of(store: Store, list_name: str) -> list[ListEntry]:
-    async with aclosing(store.stream_entries(None, list_name)) as batches:
+    async with aclosing(store.lists.stream(None, list_name)) as batches:
         return [entry async for batch in batches for entry in batch]
 
 
 async def size(store: Store, list_name: str) -> int:
-    return next(state.size for state in await store.lists(None) if state.definition.name == list_name)
+    return next(state.size for state in await store.lists.all(None) if state.definition.name == list_name)
 
 
 def test_clients_that_add_and_delete_the_same_entries_at_once(storage_url: str, tmp_path: Path) -> None:
@@ -40,9 +40,9 @@ def test_clients_that_add_and_delete_the_same_entries_at_once(storage_url: str, 
             some = chance.sample(keys, chance.randint(1, 30))
             if chance.random() < 0.5:
                 entries = [NewEntry(key, key, f"{seed}.{call}") for key in some]
-                assert await store.add_entries(None, IPS, entries, ANN) == len(some)
+                assert await store.lists.add(None, IPS, entries, ANN) == len(some)
             else:
-                assert await store.delete_entries(None, IPS.name, some, ANN) <= len(some)
+                assert await store.lists.remove(None, IPS.name, some, ANN) <= len(some)
 
     async def run() -> None:
         stores = [open_store(storage_url, tmp_path) for _ in range(2)]
@@ -50,11 +50,11 @@ def test_clients_that_add_and_delete_the_same_entries_at_once(storage_url: str, 
         entries = await all_of(stores[0], IPS.name)
         assert await size(stores[1], IPS.name) == len(entries)
         asked = tuple(dict.fromkeys(key for entry in entries for key in list_network_keys(entry.key.split("/")[0])))
-        hits = {hit.key for hit in await stores[1].lookup(None, (("network", asked),))}
+        hits = {hit.key for hit in await stores[1].list_lookup.find(None, (("network", asked),))}
         assert hits == {entry.key for entry in entries}, "the prefix lengths were counted right"
-        assert await stores[0].delete_entries(None, IPS.name, keys, ANN) == len(entries)
+        assert await stores[0].lists.remove(None, IPS.name, keys, ANN) == len(entries)
         assert await size(stores[1], IPS.name) == 0
-        assert await stores[1].lookup(None, (("network", asked),)) == ()
+        assert await stores[1].list_lookup.find(None, (("network", asked),)) == ()
         for store in stores:
             await store.close()
 
@@ -65,11 +65,11 @@ def test_a_full_list_stays_within_its_size_whoever_fills_it(storage_url: str, tm
     async def run() -> None:
         stores = [open_store(storage_url, tmp_path) for _ in range(2)]
         few = make_custom_list("few", "url", "block", "Few", "", 50)
-        await stores[0].create_list(None, few, ANN)
+        await stores[0].lists.create(None, few, ANN)
 
         async def fill(number: int) -> int:
             entries = [NewEntry(f"{number}.{each}", f"{number}.{each}") for each in range(7)]
-            added = await stores[number % 2].add_entries(None, few, entries, ANN)
+            added = await stores[number % 2].lists.add(None, few, entries, ANN)
             return added if isinstance(added, int) else 0
 
         added = await asyncio.gather(*map(fill, range(20)))
@@ -87,7 +87,7 @@ CLIENT = textwrap.dedent("""
     from gatepost.lists.catalogue import BY_NAME
     from gatepost.store import open_store
     from gatepost.store.audit import Actor
-    from gatepost.store.entries import NewEntry
+    from gatepost.store.lists import NewEntry
 
     by, urls = Actor("key", "k"), BY_NAME["blocked-urls"]
 
@@ -98,10 +98,10 @@ CLIENT = textwrap.dedent("""
         async def keep_going():
             for number in numbers:
                 keys = [f"{number}.{each}" for each in range(per_call)]
-                await store.add_entries(None, urls, [NewEntry(key, key) for key in keys], by)
+                await store.lists.add(None, urls, [NewEntry(key, key) for key in keys], by)
                 print("add", number, flush=True)
                 if number % 3 == 0:
-                    await store.delete_entries(None, urls.name, keys, by)
+                    await store.lists.remove(None, urls.name, keys, by)
                     print("delete", number, flush=True)
 
         await asyncio.gather(*(keep_going() for _ in range(8)))
@@ -136,11 +136,11 @@ def test_a_kill_loses_nothing_that_was_acknowledged_and_leaves_nothing_half(stor
                 assert number in present
         assert await size(store, "blocked-urls") == len(entries)
         counts: Counter[str] = Counter()
-        page = await store.audit_page(AuditFilter(), limit=1_000)
+        page = await store.audit.page(AuditFilter(), limit=1_000)
         while page.rows:
             for record in page.rows:
                 counts[record.action] += record.count
-            page = await store.audit_page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
+            page = await store.audit.page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
         assert counts["entries.add"] - counts["entries.delete"] == len(entries), "the trail has exactly what was kept"
         await store.close()
 

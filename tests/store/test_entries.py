@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.entries import ListEntry, NewEntry
 from gatepost.store.errors import ListFull, NotFound
-from gatepost.store.lookup import HitCount
+from gatepost.store.list_lookup import HitCount
+from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -32,12 +32,12 @@ def new(*keys: str, comment: str = "", expires: int | None = None) -> list[NewEn
 
 
 async def all_of(store: Store, list_name: str, scope: str | None = None) -> list[ListEntry]:
-    async with aclosing(store.stream_entries(scope, list_name)) as batches:
+    async with aclosing(store.lists.stream(scope, list_name)) as batches:
         return [entry async for batch in batches for entry in batch]
 
 
 async def size(store: Store, list_name: str, scope: str | None = None) -> int:
-    return next(state.size for state in await store.lists(scope) if state.definition.name == list_name)
+    return next(state.size for state in await store.lists.all(scope) if state.definition.name == list_name)
 
 
 def small(definition: ListDefinition, most: int) -> ListDefinition:
@@ -45,16 +45,14 @@ def small(definition: ListDefinition, most: int) -> ListDefinition:
 
 
 async def new_tenant(store: Store, name: str = "t") -> Tenant:
-    tenant = await store.create_tenant(name)
+    tenant = await store.tenants.create(name)
     assert isinstance(tenant, Tenant)
     return tenant
 
 
 def test_adding_updating_and_what_stays(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        assert (
-            await store.add_entries(None, URLS, new("b.example", "a.example", comment="one", expires=LATER), ANN) == 2
-        )
+        assert await store.lists.add(None, URLS, new("b.example", "a.example", comment="one", expires=LATER), ANN) == 2
         first = await all_of(store, "blocked-urls")
         assert [(e.key, e.shown, e.comment, e.expires, e.modified_by) for e in first] == [
             ("a.example", "a.example", "one", LATER, "key:ann"),
@@ -62,9 +60,9 @@ def test_adding_updating_and_what_stays(use: Use) -> None:
         ]
         assert first[0].created == first[0].modified
         assert (first[0].hits, first[0].last_hit) == (0, None)
-        await store.record_hits([HitCount(None, "blocked-urls", "a.example", 3, 77)])
+        await store.list_lookup.record_hits([HitCount(None, "blocked-urls", "a.example", 3, 77)])
         await asyncio.sleep(0.002)
-        assert await store.add_entries(None, URLS, new("a.example", "c.example", comment="two"), BOB) == 2
+        assert await store.lists.add(None, URLS, new("a.example", "c.example", comment="two"), BOB) == 2
         second = await all_of(store, "blocked-urls")
         assert [entry.key for entry in second] == ["a.example", "b.example", "c.example"]
         assert (second[0].comment, second[0].expires, second[0].modified_by) == ("two", None, "user:bob")
@@ -80,12 +78,12 @@ def test_adding_updating_and_what_stays(use: Use) -> None:
 def test_of_the_same_key_the_last_wins_and_counts_once(use: Use) -> None:
     async def scenario(store: Store) -> None:
         twice = [*new("a.example", comment="first"), *new("b.example"), *new("a.example", comment="last")]
-        assert await store.add_entries(None, URLS, twice, ANN) == 2
+        assert await store.lists.add(None, URLS, twice, ANN) == 2
         assert [(e.key, e.comment) for e in await all_of(store, "blocked-urls")] == [
             ("a.example", "last"),
             ("b.example", ""),
         ]
-        assert await store.delete_entries(None, "blocked-urls", ["a.example", "a.example", "x"], ANN) == 1
+        assert await store.lists.remove(None, "blocked-urls", ["a.example", "a.example", "x"], ANN) == 1
         assert await size(store, "blocked-urls") == 1
 
     use(scenario)
@@ -93,16 +91,16 @@ def test_of_the_same_key_the_last_wins_and_counts_once(use: Use) -> None:
 
 def test_nothing_in_nothing_out(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        assert await store.add_entries(None, URLS, [], ANN) == 0
-        assert await store.delete_entries(None, "blocked-urls", [], ANN) == 0
-        assert await store.delete_entries(None, "blocked-urls", ["a"], ANN) == 0
-        assert await store.delete_entries(None, "no-such", ["a"], ANN) == 0
+        assert await store.lists.add(None, URLS, [], ANN) == 0
+        assert await store.lists.remove(None, "blocked-urls", [], ANN) == 0
+        assert await store.lists.remove(None, "blocked-urls", ["a"], ANN) == 0
+        assert await store.lists.remove(None, "no-such", ["a"], ANN) == 0
         assert await all_of(store, "blocked-urls") == []
         assert await all_of(store, "no-such") == []
-        assert await store.entries(None, "blocked-urls", ["a"]) == ()
-        await store.record_hits([])
-        await store.record_hits([HitCount(None, "blocked-urls", "a", 1, 1)])
-        assert (await store.audit_page(AuditFilter())).rows == (), "nothing was changed"
+        assert await store.lists.find(None, "blocked-urls", ["a"]) == ()
+        await store.list_lookup.record_hits([])
+        await store.list_lookup.record_hits([HitCount(None, "blocked-urls", "a", 1, 1)])
+        assert (await store.audit.page(AuditFilter())).rows == (), "nothing was changed"
 
     use(scenario)
 
@@ -110,15 +108,15 @@ def test_nothing_in_nothing_out(use: Use) -> None:
 def test_a_full_list_takes_nothing_of_a_call(use: Use) -> None:
     async def scenario(store: Store) -> None:
         few = small(URLS, 3)
-        assert await store.create_list(None, few, ANN) == few
-        assert await store.add_entries(None, few, new("a", "b"), ANN) == 2
-        assert await store.add_entries(None, few, new("a", "c", "d", comment="no"), ANN) == ListFull(2, 3)
+        assert await store.lists.create(None, few, ANN) == few
+        assert await store.lists.add(None, few, new("a", "b"), ANN) == 2
+        assert await store.lists.add(None, few, new("a", "c", "d", comment="no"), ANN) == ListFull(2, 3)
         assert [(e.key, e.comment) for e in await all_of(store, few.name)] == [("a", ""), ("b", "")]
-        assert await store.add_entries(None, few, new("b", "c", "c", comment="yes"), ANN) == 2, "exactly full"
-        assert await store.add_entries(None, few, new("a", "b", "c", comment="still"), ANN) == 3, "updates fit"
-        assert await store.add_entries(None, few, new("d"), ANN) == ListFull(3, 3)
-        assert await store.delete_entries(None, few.name, ["a"], ANN) == 1
-        assert await store.add_entries(None, few, new("d"), ANN) == 1
+        assert await store.lists.add(None, few, new("b", "c", "c", comment="yes"), ANN) == 2, "exactly full"
+        assert await store.lists.add(None, few, new("a", "b", "c", comment="still"), ANN) == 3, "updates fit"
+        assert await store.lists.add(None, few, new("d"), ANN) == ListFull(3, 3)
+        assert await store.lists.remove(None, few.name, ["a"], ANN) == 1
+        assert await store.lists.add(None, few, new("d"), ANN) == 1
         assert await size(store, few.name) == 3
 
     use(scenario)
@@ -128,14 +126,12 @@ def test_scopes_are_apart(use: Use) -> None:
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
         for scope, comment in ((None, "g"), (one.uid, "1"), (two.uid.upper(), "2")):
-            assert await store.add_entries(scope, URLS, new("a", comment=comment), ANN) == 1
+            assert await store.lists.add(scope, URLS, new("a", comment=comment), ANN) == 1
         assert [e.comment for e in await all_of(store, "blocked-urls", one.uid)] == ["1"]
-        assert await store.delete_entries(one.uid, "blocked-urls", ["a"], ANN) == 1
+        assert await store.lists.remove(one.uid, "blocked-urls", ["a"], ANN) == 1
         assert [e.comment for e in await all_of(store, "blocked-urls")] == ["g"]
         assert [e.comment for e in await all_of(store, "blocked-urls", two.uid)] == ["2"]
-        assert await store.add_entries("0198a000-0000-7000-8000-000000000001", URLS, new("a"), ANN) == NotFound(
-            "tenant"
-        )
+        assert await store.lists.add("0198a000-0000-7000-8000-000000000001", URLS, new("a"), ANN) == NotFound("tenant")
 
     use(scenario)
 
@@ -143,10 +139,10 @@ def test_scopes_are_apart(use: Use) -> None:
 def test_a_list_that_is_gone(use: Use) -> None:
     async def scenario(store: Store) -> None:
         few = small(URLS, 3)
-        assert await store.add_entries(None, few, new("a"), ANN) == NotFound("list")
-        await store.create_list(None, few, ANN)
+        assert await store.lists.add(None, few, new("a"), ANN) == NotFound("list")
+        await store.lists.create(None, few, ANN)
         other = msgspec.structs.replace(few, kind="phrase", category="policy")
-        assert await store.add_entries(None, other, new("a"), ANN) == NotFound("list"), "made anew, of another kind"
+        assert await store.lists.add(None, other, new("a"), ANN) == NotFound("list"), "made anew, of another kind"
 
     use(scenario)
 
@@ -156,14 +152,14 @@ def test_a_stream_is_one_moment_ordered_by_code_points(use: Use) -> None:
 
     async def scenario(store: Store) -> None:
         for start in range(0, len(keys), 500):
-            await store.add_entries(None, URLS, new(*reversed(keys[start : start + 500])), ANN)
+            await store.lists.add(None, URLS, new(*reversed(keys[start : start + 500])), ANN)
         sizes: list[int] = []
         found: list[ListEntry] = []
-        async with aclosing(store.stream_entries(None, "blocked-urls")) as batches:
+        async with aclosing(store.lists.stream(None, "blocked-urls")) as batches:
             async for batch in batches:
                 if not sizes:
-                    await store.add_entries(None, URLS, new("zzz", "k00001", comment="later"), ANN)
-                    await store.delete_entries(None, "blocked-urls", ["k04999"], ANN)
+                    await store.lists.add(None, URLS, new("zzz", "k00001", comment="later"), ANN)
+                    await store.lists.remove(None, "blocked-urls", ["k04999"], ANN)
                 sizes.append(len(batch))
                 found += batch
         assert [entry.key for entry in found] == sorted(keys)
@@ -177,9 +173,9 @@ def test_a_stream_is_one_moment_ordered_by_code_points(use: Use) -> None:
 
 def test_a_stream_that_is_given_up_holds_nothing(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, URLS, new(*(f"k{n}" for n in range(500))), ANN)
+        await store.lists.add(None, URLS, new(*(f"k{n}" for n in range(500))), ANN)
         for _ in range(70):
-            async with aclosing(store.stream_entries(None, "blocked-urls")) as batches:
+            async with aclosing(store.lists.stream(None, "blocked-urls")) as batches:
                 async for batch in batches:
                     assert batch
                     break
@@ -194,11 +190,11 @@ def test_people_are_ordered_as_they_are_shown(use: Use) -> None:
             NewEntry("bea <b@x.example>", "Bea <b@x.example>"),
             NewEntry("ann <a@x.example>", "ann <a@x.example>"),
         ]
-        assert await store.add_entries(None, PEOPLE, people, ANN) == 2
+        assert await store.lists.add(None, PEOPLE, people, ANN) == 2
         assert [entry.shown for entry in await all_of(store, PEOPLE.name)] == ["Bea <b@x.example>", "ann <a@x.example>"]
         again = [NewEntry("bea <b@x.example>", "BEA <b@x.example>")]
-        assert await store.add_entries(None, PEOPLE, again, ANN) == 1
-        assert (await store.entries(None, PEOPLE.name, ["bea <b@x.example>"]))[0].shown == "BEA <b@x.example>"
+        assert await store.lists.add(None, PEOPLE, again, ANN) == 1
+        assert (await store.lists.find(None, PEOPLE.name, ["bea <b@x.example>"]))[0].shown == "BEA <b@x.example>"
 
     use(scenario)
 
@@ -206,20 +202,20 @@ def test_people_are_ordered_as_they_are_shown(use: Use) -> None:
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "\udc00\ud800x", "\U0010ffff", "ä\0", ""])
 def test_any_text_is_kept_and_found_again(use: Use, text: str) -> None:
     async def scenario(store: Store) -> None:
-        assert await store.add_entries(None, URLS, new(text, comment=text), ANN) == 1
+        assert await store.lists.add(None, URLS, new(text, comment=text), ANN) == 1
         (kept,) = await all_of(store, "blocked-urls")
         assert kept.key == kept.comment == kept.shown
-        assert [entry.key for entry in await store.entries(None, "blocked-urls", [text])] == [kept.key]
-        assert len(await store.lookup(None, (("url", (text,)),))) == 1
-        assert await store.delete_entries(None, "blocked-urls", [text], ANN) == 1
+        assert [entry.key for entry in await store.lists.find(None, "blocked-urls", [text])] == [kept.key]
+        assert len(await store.list_lookup.find(None, (("url", (text,)),))) == 1
+        assert await store.lists.remove(None, "blocked-urls", [text], ANN) == 1
 
     use(scenario)
 
 
 def test_some_entries_in_the_order_asked_for(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, URLS, new("a", "b", "c"), ANN)
-        found = await store.entries(None, "blocked-urls", ["c", "x", "a", "c"])
+        await store.lists.add(None, URLS, new("a", "b", "c"), ANN)
+        found = await store.lists.find(None, "blocked-urls", ["c", "x", "a", "c"])
         assert [entry.key for entry in found] == ["c", "a"]
 
     use(scenario)
@@ -228,8 +224,8 @@ def test_some_entries_in_the_order_asked_for(use: Use) -> None:
 def test_hits_add_up(use: Use) -> None:
     async def scenario(store: Store) -> None:
         tenant = await new_tenant(store)
-        await store.add_entries(None, URLS, new("a", "b"), ANN)
-        await store.add_entries(tenant.uid, IPS, new("192.0.2.1"), ANN)
+        await store.lists.add(None, URLS, new("a", "b"), ANN)
+        await store.lists.add(tenant.uid, IPS, new("192.0.2.1"), ANN)
         counts = [
             HitCount(None, "blocked-urls", "a", 2, 50),
             HitCount(None, "blocked-urls", "a", 1, 40),
@@ -237,8 +233,8 @@ def test_hits_add_up(use: Use) -> None:
             HitCount(None, "no-such", "a", 1, 40),
             HitCount(tenant.uid, "blocked-ips", "192.0.2.1", 1, 60),
         ]
-        await store.record_hits(counts)
-        await store.record_hits([HitCount(None, "blocked-urls", "a", 1, 45)])
+        await store.list_lookup.record_hits(counts)
+        await store.list_lookup.record_hits([HitCount(None, "blocked-urls", "a", 1, 45)])
         assert [(e.key, e.hits, e.last_hit) for e in await all_of(store, "blocked-urls")] == [
             ("a", 4, 50),
             ("b", 0, None),
@@ -250,16 +246,16 @@ def test_hits_add_up(use: Use) -> None:
 
 def test_what_has_expired_is_purged_with_its_count(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, URLS, new(*(f"old{n}" for n in range(1_100)), expires=LATER), ANN)
-        await store.add_entries(None, URLS, new("later", expires=LATER + 100), ANN)
-        await store.add_entries(None, URLS, new("for-ever"), ANN)
-        await store.add_entries(None, IPS, new("192.0.2.0/24", expires=LATER), ANN)
-        assert await store.purge_expired(LATER - 1) == 0
-        assert await store.purge_expired(LATER) == 1_101
+        await store.lists.add(None, URLS, new(*(f"old{n}" for n in range(1_100)), expires=LATER), ANN)
+        await store.lists.add(None, URLS, new("later", expires=LATER + 100), ANN)
+        await store.lists.add(None, URLS, new("for-ever"), ANN)
+        await store.lists.add(None, IPS, new("192.0.2.0/24", expires=LATER), ANN)
+        assert await store.lists.purge_expired(LATER - 1) == 0
+        assert await store.lists.purge_expired(LATER) == 1_101
         assert [entry.key for entry in await all_of(store, "blocked-urls")] == ["for-ever", "later"]
         assert (await size(store, "blocked-urls"), await size(store, "blocked-ips")) == (2, 0)
-        assert {record.action for record in (await store.audit_page(AuditFilter(), limit=4)).rows} == {"entries.expire"}
-        assert await store.purge_expired(LATER) == 0
+        assert {record.action for record in (await store.audit.page(AuditFilter(), limit=4)).rows} == {"entries.expire"}
+        assert await store.lists.purge_expired(LATER) == 0
 
     use(scenario)
 
@@ -268,22 +264,24 @@ def test_what_has_expired_is_gone_before_it_is_purged(use: Use) -> None:
     """It is not shown, not counted, not deleted twice, and comes back as a new one."""
 
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, URLS, [*new("a", "b", "c", expires=1), *new("d")], ANN)
-        await store.record_hits([HitCount(None, "blocked-urls", "a", 3, 77)])
+        await store.lists.add(None, URLS, [*new("a", "b", "c", expires=1), *new("d")], ANN)
+        await store.list_lookup.record_hits([HitCount(None, "blocked-urls", "a", 3, 77)])
         assert [entry.key for entry in await all_of(store, "blocked-urls")] == ["d"]
         assert await size(store, "blocked-urls") == 1
-        assert await store.entries(None, "blocked-urls", ["a", "d"]) == await store.entries(None, "blocked-urls", ["d"])
-        assert await store.delete_entries(None, "blocked-urls", ["b", "d"], ANN) == 1
-        assert [(record.action, record.sample) for record in (await store.audit_page(AuditFilter(), limit=2)).rows] == [
+        assert await store.lists.find(None, "blocked-urls", ["a", "d"]) == await store.lists.find(
+            None, "blocked-urls", ["d"]
+        )
+        assert await store.lists.remove(None, "blocked-urls", ["b", "d"], ANN) == 1
+        assert [(record.action, record.sample) for record in (await store.audit.page(AuditFilter(), limit=2)).rows] == [
             ("entries.delete", ("d",)),
             ("entries.expire", ("b",)),
         ]
-        assert await store.add_entries(None, URLS, new("a"), BOB) == 1
+        assert await store.lists.add(None, URLS, new("a"), BOB) == 1
         (again,) = await all_of(store, "blocked-urls")
         assert (again.key, again.hits, again.last_hit, again.modified_by) == ("a", 0, None, "user:bob")
         assert again.created == again.modified
         assert await size(store, "blocked-urls") == 1
-        assert await store.purge_expired(100) == 1, "only c was left"
+        assert await store.lists.purge_expired(100) == 1, "only c was left"
         assert await size(store, "blocked-urls") == 1
 
     use(scenario)
@@ -292,15 +290,15 @@ def test_what_has_expired_is_gone_before_it_is_purged(use: Use) -> None:
 def test_what_has_expired_takes_no_room(use: Use) -> None:
     async def scenario(store: Store) -> None:
         few = small(URLS, 4)
-        await store.create_list(None, few, ANN)
-        await store.add_entries(None, few, [*new("old1", "old2", expires=1), *new("a", "b")], ANN)
+        await store.lists.create(None, few, ANN)
+        await store.lists.add(None, few, [*new("old1", "old2", expires=1), *new("a", "b")], ANN)
         assert await size(store, few.name) == 2
-        assert await store.add_entries(None, few, new("c", "d", "e"), ANN) == ListFull(2, 4)
-        assert await store.add_entries(None, few, new("a", "c"), ANN) == 2, "one old one makes room"
-        assert await store.add_entries(None, few, new("d"), ANN) == 1
+        assert await store.lists.add(None, few, new("c", "d", "e"), ANN) == ListFull(2, 4)
+        assert await store.lists.add(None, few, new("a", "c"), ANN) == 2, "one old one makes room"
+        assert await store.lists.add(None, few, new("d"), ANN) == 1
         assert [entry.key for entry in await all_of(store, few.name)] == ["a", "b", "c", "d"]
-        assert await store.add_entries(None, few, new("e"), ANN) == ListFull(4, 4)
-        assert await store.purge_expired(100) == 0
+        assert await store.lists.add(None, few, new("e"), ANN) == ListFull(4, 4)
+        assert await store.lists.purge_expired(100) == 0
         assert await size(store, few.name) == 4
 
     use(scenario)
@@ -308,12 +306,12 @@ def test_what_has_expired_takes_no_room(use: Use) -> None:
 
 def test_networks_that_expire_take_their_prefix_lengths_with_them(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, IPS, [*new("192.0.2.0/24", expires=1), *new("192.0.2.7")], ANN)
+        await store.lists.add(None, IPS, [*new("192.0.2.0/24", expires=1), *new("192.0.2.7")], ANN)
         asked = (("network", ("192.0.2.7", "192.0.2.0/24")),)
-        assert await store.add_entries(None, IPS, new("192.0.2.0/24"), ANN) == 1
-        assert [hit.key for hit in await store.lookup(None, asked)] == ["192.0.2.0/24", "192.0.2.7"]
-        assert await store.delete_entries(None, IPS.name, ["192.0.2.0/24"], ANN) == 1
-        assert [hit.key for hit in await store.lookup(None, asked)] == ["192.0.2.7"]
+        assert await store.lists.add(None, IPS, new("192.0.2.0/24"), ANN) == 1
+        assert [hit.key for hit in await store.list_lookup.find(None, asked)] == ["192.0.2.0/24", "192.0.2.7"]
+        assert await store.lists.remove(None, IPS.name, ["192.0.2.0/24"], ANN) == 1
+        assert [hit.key for hit in await store.list_lookup.find(None, asked)] == ["192.0.2.7"]
         assert await size(store, IPS.name) == 1
 
     use(scenario)
@@ -327,19 +325,19 @@ CALLS = st.lists(st.tuples(st.sampled_from(["add", "delete"]), st.lists(st.sampl
 @given(calls=CALLS)
 def test_any_calls_do_what_a_dictionary_does(use: Use, calls: Sequence[Call]) -> None:
     async def scenario(store: Store) -> None:
-        await store.delete_entries(None, IPS.name, [f"192.0.2.{ord(key)}" for key in "abcdef"], ANN)
+        await store.lists.remove(None, IPS.name, [f"192.0.2.{ord(key)}" for key in "abcdef"], ANN)
         model: dict[str, str] = {}
         for number, (action, names) in enumerate(calls):
             keys = [f"192.0.2.{ord(name)}" for name in names]
             if action == "add":
-                assert await store.add_entries(None, IPS, new(*keys, comment=str(number)), ANN) == len(set(keys))
+                assert await store.lists.add(None, IPS, new(*keys, comment=str(number)), ANN) == len(set(keys))
                 model.update(dict.fromkeys(keys, str(number)))
             else:
-                assert await store.delete_entries(None, IPS.name, keys, ANN) == len(model.keys() & set(keys))
+                assert await store.lists.remove(None, IPS.name, keys, ANN) == len(model.keys() & set(keys))
                 model = {key: comment for key, comment in model.items() if key not in keys}
             assert await size(store, IPS.name) == len(model)
         assert {entry.key: entry.comment for entry in await all_of(store, IPS.name)} == model
         asked = [f"192.0.2.{ord(key)}" for key in "abcdef"]
-        assert {hit.key for hit in await store.lookup(None, (("network", asked),))} == set(model)
+        assert {hit.key for hit in await store.list_lookup.find(None, (("network", asked),))} == set(model)
 
     use(scenario)

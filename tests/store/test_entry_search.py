@@ -8,8 +8,7 @@ import pytest
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import paging
 from gatepost.store.audit import CLI
-from gatepost.store.entries import EntryPage, NewEntry
-from gatepost.store.entry_search import _next_text
+from gatepost.store.lists import EntryPage, NewEntry, _next_text
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -21,7 +20,7 @@ async def all_of(store: Store, name: str, limit: int, **wanted: str) -> list[str
     shown: list[str] = []
     after = None
     for _ in range(500):
-        page = await store.entries_page(None, name, after=after, limit=limit, **wanted)
+        page = await store.lists.page(None, name, after=after, limit=limit, **wanted)
         shown += [entry.shown for entry in page.rows]
         after = page.next
         if after is None:
@@ -36,8 +35,8 @@ def test_every_entry_once_and_in_order(use: Use, monkeypatch: pytest.MonkeyPatch
     keys = sorted({"".join(chance.choices("abü\U0001f600", k=chance.randrange(1, 6))) for _ in range(60)})
 
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, URLS, [NewEntry(key, key) for key in chance.sample(keys, len(keys))], CLI)
-        await store.add_entries(None, PEOPLE, [NewEntry(key, key[::-1].upper()) for key in keys], CLI)
+        await store.lists.add(None, URLS, [NewEntry(key, key) for key in chance.sample(keys, len(keys))], CLI)
+        await store.lists.add(None, PEOPLE, [NewEntry(key, key[::-1].upper()) for key in keys], CLI)
         assert await all_of(store, URLS.name, 7) == keys
         people = sorted((key[::-1].upper(), key) for key in keys)
         assert await all_of(store, PEOPLE.name, 7) == [shown for shown, _ in people]
@@ -53,10 +52,8 @@ def test_every_entry_once_and_in_order(use: Use, monkeypatch: pytest.MonkeyPatch
 
 def test_a_part_of_the_comment_or_of_what_is_shown(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(
-            None, URLS, [NewEntry("x.example", "x.example", "Seen in May"), NewEntry("y", "y")], CLI
-        )
-        await store.add_entries(None, PEOPLE, [NewEntry("ann", "Dr. Ann")], CLI)
+        await store.lists.add(None, URLS, [NewEntry("x.example", "x.example", "Seen in May"), NewEntry("y", "y")], CLI)
+        await store.lists.add(None, PEOPLE, [NewEntry("ann", "Dr. Ann")], CLI)
         assert await all_of(store, URLS.name, 5, part="seen IN") == ["x.example"]
         assert await all_of(store, PEOPLE.name, 5, part="dr. a") == ["Dr. Ann"]
         assert await all_of(store, PEOPLE.name, 5, prefix="Dr") == ["Dr. Ann"]
@@ -69,26 +66,26 @@ def test_it_says_how_far_it_looked(use: Use, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(paging, "ROW_BUDGET", 10)
 
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, URLS, [NewEntry(f"{n:03}", f"{n:03}") for n in range(25)], CLI)
-        first = await store.entries_page(None, URLS.name, part="24")
+        await store.lists.add(None, URLS, [NewEntry(f"{n:03}", f"{n:03}") for n in range(25)], CLI)
+        first = await store.lists.page(None, URLS.name, part="24")
         assert (first.rows, first.reached) == ((), "009")
-        second = await store.entries_page(None, URLS.name, part="24", after=first.next)
-        third = await store.entries_page(None, URLS.name, part="24", after=second.next)
+        second = await store.lists.page(None, URLS.name, part="24", after=first.next)
+        third = await store.lists.page(None, URLS.name, part="24", after=second.next)
         assert ([entry.key for entry in third.rows], third.next, third.reached) == (["024"], None, None)
         for cursor in ("nonsense", "[]", '["a"]', "{", "\0"):
-            assert (await store.entries_page(None, URLS.name, after=cursor, limit=1)).rows[0].key == "000"
+            assert (await store.lists.page(None, URLS.name, after=cursor, limit=1)).rows[0].key == "000"
 
     use(scenario)
 
 
 def test_scopes_are_apart(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t")
+        tenant = await store.tenants.create("t")
         assert isinstance(tenant, Tenant)
-        await store.add_entries(tenant.uid, URLS, [NewEntry("mine", "mine")], CLI)
-        assert [entry.key for entry in (await store.entries_page(tenant.uid.upper(), URLS.name)).rows] == ["mine"]
-        assert await store.entries_page(None, URLS.name) == EntryPage(())
-        assert await store.entries_page(None, "no such list") == EntryPage(())
+        await store.lists.add(tenant.uid, URLS, [NewEntry("mine", "mine")], CLI)
+        assert [entry.key for entry in (await store.lists.page(tenant.uid.upper(), URLS.name)).rows] == ["mine"]
+        assert await store.lists.page(None, URLS.name) == EntryPage(())
+        assert await store.lists.page(None, "no such list") == EntryPage(())
 
     use(scenario)
 

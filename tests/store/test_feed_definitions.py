@@ -7,9 +7,9 @@ import pytest
 
 from gatepost.service.schedules import load_web_feeds
 from gatepost.settings.feeds import WebFeed
-from gatepost.store import feed_definitions
+from gatepost.store import feeds
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.feed_definitions import FeedDefinition
+from gatepost.store.feeds import FeedDefinition
 from gatepost.store.store import Store
 
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
@@ -18,19 +18,19 @@ FEED = WebFeed(list_name="blocked-urls", url="https://feeds.example/list.txt", f
 
 
 def test_definitions_are_changed_and_audited(use: Use, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(feed_definitions, "MAX_FEEDS", 2)
+    monkeypatch.setattr(feeds, "MAX_FEEDS", 2)
 
     async def scenario(store: Store) -> None:
-        first = await store.put_feed_definition("a", FEED, 0, ANN, paused=True)
+        first = await store.feeds.put_definition("a", FEED, 0, ANN, paused=True)
         assert isinstance(first, FeedDefinition)
-        assert await store.put_feed_definition("a", FEED, 0, ANN, paused=False) == "changed"
-        second = await store.put_feed_definition("a", FEED, first.modified, ANN, paused=False)
+        assert await store.feeds.put_definition("a", FEED, 0, ANN, paused=False) == "changed"
+        second = await store.feeds.put_definition("a", FEED, first.modified, ANN, paused=False)
         assert isinstance(second, FeedDefinition)
         assert second.modified > first.modified
         broken = WebFeed(list_name="blocked-urls", url="https://feeds.example/", credentials_file="absent")
-        assert isinstance(await store.put_feed_definition("b", broken, 0, ANN, paused=False), FeedDefinition)
-        assert await store.put_feed_definition("c", FEED, 0, ANN, paused=False) == "full"
-        assert [(each.name, each.feed, each.paused) for each in await store.feed_definitions()] == [
+        assert isinstance(await store.feeds.put_definition("b", broken, 0, ANN, paused=False), FeedDefinition)
+        assert await store.feeds.put_definition("c", FEED, 0, ANN, paused=False) == "full"
+        assert [(each.name, each.feed, each.paused) for each in await store.feeds.definitions()] == [
             ("a", FEED, False),
             ("b", broken, False),
         ]
@@ -41,11 +41,11 @@ def test_definitions_are_changed_and_audited(use: Use, monkeypatch: pytest.Monke
         (feed,), _ = await load_web_feeds(store, set(), tmp_path)
         assert (feed.name, feed.url, feed.private_network, feed.is_scheduled) == ("a", FEED.url, False, True)
         # Somebody asks for a run: the feed is due at once.
-        await store.request_feed_run("a", None, "blocked-urls", ANN)
-        assert (await store.feed_state("a")).next_run == 0
-        assert isinstance(await store.delete_feed_definition("b", ANN), FeedDefinition)
-        assert await store.delete_feed_definition("b", ANN) == "unknown"
-        trail = (await store.audit_page(AuditFilter(action="feed."))).rows
+        await store.feeds.request_run("a", None, "blocked-urls", ANN)
+        assert (await store.feeds.state("a")).next_run == 0
+        assert isinstance(await store.feeds.delete_definition("b", ANN), FeedDefinition)
+        assert await store.feeds.delete_definition("b", ANN) == "unknown"
+        trail = (await store.audit.page(AuditFilter(action="feed."))).rows
         actions = ["feed.delete", "feed.requested", "feed.create", "feed.change", "feed.create"]
         assert [record.action for record in trail] == actions
         assert trail[3].sample[1].endswith(", paused")
@@ -56,7 +56,7 @@ def test_definitions_are_changed_and_audited(use: Use, monkeypatch: pytest.Monke
 
 def test_paused_feeds_are_not_run(use: Use, tmp_path: Path) -> None:
     async def scenario(store: Store) -> None:
-        await store.put_feed_definition("a", FEED, 0, ANN, paused=True)
+        await store.feeds.put_definition("a", FEED, 0, ANN, paused=True)
         assert await load_web_feeds(store, set(), tmp_path) == ([], {})
         (feed,), _ = await load_web_feeds(store, set(), tmp_path, paused=True)
         assert feed.name == "a"

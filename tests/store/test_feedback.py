@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -18,20 +18,20 @@ def test_a_report_is_audited_and_read_back(use: Use, new_record: NewRecord) -> N
 
     async def scenario(store: Store) -> None:
         held, seen = new_record(tenant=tenant), new_record()
-        await store.hold(held)
-        await store.record_message(seen)
-        assert await store.report_wrong(held.ggrid.upper(), "should have been delivered", ANN, tenant)
-        assert await store.report_wrong(seen.ggrid, "should have been held", ANN)
-        first, second = await store.feedback()
+        await store.quarantine.hold(held)
+        await store.messages.record(seen)
+        assert await store.feedback.report_wrong(held.ggrid.upper(), "should have been delivered", ANN, tenant)
+        assert await store.feedback.report_wrong(seen.ggrid, "should have been held", ANN)
+        first, second = await store.feedback.reports()
         assert (first.ggrid, first.says, first.by, first.tenant) == (
             *(held.ggrid, "should have been delivered"),
             *("user:ann", tenant),
         )
         assert (second.ggrid, second.tenant) == (seen.ggrid, None)
         assert second.id > first.id
-        assert await store.feedback(after=first.id) == (second,)
-        assert await store.feedback(limit=1) == (first,)
-        newest, _ = (await store.audit_page(AuditFilter())).rows
+        assert await store.feedback.reports(after=first.id) == (second,)
+        assert await store.feedback.reports(limit=1) == (first,)
+        newest, _ = (await store.audit.page(AuditFilter())).rows
         assert (newest.actor, newest.action, newest.sample) == (
             *(ANN, "message.reported"),
             (seen.ggrid, "should have been held"),
@@ -45,11 +45,11 @@ def test_what_is_not_on_record_or_another_tenants_is_not_reported(use: Use, new_
 
     async def scenario(store: Store) -> None:
         other, global_one = new_record(tenant=theirs), new_record()
-        await store.record_message(other)
-        await store.hold(global_one)
+        await store.messages.record(other)
+        await store.quarantine.hold(global_one)
         for ggrid in (other.ggrid, global_one.ggrid, new_id(), "nonsense"):
-            assert not await store.report_wrong(ggrid, "should have been held", ANN, ours)
-        assert await store.feedback() == ()
-        assert (await store.audit_page(AuditFilter())).rows == ()
+            assert not await store.feedback.report_wrong(ggrid, "should have been held", ANN, ours)
+        assert await store.feedback.reports() == ()
+        assert (await store.audit.page(AuditFilter())).rows == ()
 
     use(scenario)

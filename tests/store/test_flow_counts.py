@@ -13,8 +13,8 @@ from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.flow_control import DeliveryAttempt, FlowControl
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
 from gatepost.store.flow_counts import FlowCount, LimitedNow
+from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -33,7 +33,7 @@ class Node:
     """One node with a store of its own."""
 
     def __init__(self, store: Store, settings: FlowControlSettings, clock: Clock) -> None:
-        self.store, self.flow = store, FlowControl(settings, store, clock=clock)
+        self.store, self.flow = store, FlowControl(settings, store.flow_counts, store.list_lookup, clock=clock)
 
     async def ask(self, host: str = "192.0.2.1", sender: str = "a@x.example", to: str = "b@y.example") -> str:
         said = await self.flow.check_recipient(DeliveryAttempt(SmtpClient(host), sender, to))
@@ -73,13 +73,13 @@ def test_nodes_share_what_they_count(two_nodes: Nodes) -> None:
         assert await two.ask() == "450 4.7.1 Too much mail from your host, try again later"
         assert await two.ask("192.0.2.2") == ""
         await two.flush()
-        (limited,) = await one.store.limited_now(int(clock.now * 1_000))
+        (limited,) = await one.store.flow_counts.limited_now(int(clock.now * 1_000))
         assert limited.label == "host 192.0.2.1: 5 messages in 60 minutes"
         assert two.flow.refused == {"host": 1}
         clock.now += HOUR  # the window is over
         assert await two.ask() == await one.ask() == ""
-        assert await one.store.limited_now(int(clock.now * 1_000)) == ()
-        assert await one.store.purge_flow(int(clock.now * 1_000)) == 1
+        assert await one.store.flow_counts.limited_now(int(clock.now * 1_000)) == ()
+        assert await one.store.flow_counts.purge(int(clock.now * 1_000)) == 1
 
     two_nodes({"rateLimits": {"host": {"messages": 5}}}, scenario)
 
@@ -154,7 +154,7 @@ def test_a_retry_that_comes_too_late_is_a_first_attempt(two_nodes: Nodes) -> Non
 def test_lists_exempt_hosts_and_senders(two_nodes: Nodes) -> None:
     async def scenario(one: Node, _two: Node, _clock: Clock) -> None:
         for name, entry in (("allowed-ips", "192.0.2.0/24"), ("allowed-senders", "friend.example")):
-            await one.store.add_entries(None, BY_NAME[name], [NewEntry(entry, entry)], CLI)
+            await one.store.lists.add(None, BY_NAME[name], [NewEntry(entry, entry)], CLI)
         assert await one.ask() == ""
         assert (await one.ask("198.51.100.1")).startswith("450")
         assert await one.ask("198.51.100.1", "joe@friend.example") == ""
@@ -165,23 +165,23 @@ def test_lists_exempt_hosts_and_senders(two_nodes: Nodes) -> None:
 def test_counts_add_up_and_labels_stay(use: Callable[[Callable[[Store], Awaitable[None]]], None]) -> None:
     async def scenario(store: Store) -> None:
         counts = [FlowCount(2, 0, 3, 100), FlowCount(-1, 0, 1, 100, "host x")]
-        assert await store.add_flow_counts(counts, [7]) == {(2, 0): 3, (-1, 0): 1}
-        assert await store.add_flow_counts([FlowCount(-1, 0, 4, 100)], [2]) == {(2, 0): 3, (-1, 0): 5}
-        assert await store.add_flow_counts([], [2]) == await store.flow_counts([2]) == {(2, 0): 3}
-        assert await store.limited_now(50) == (LimitedNow("host x", 5, 100),)
-        assert await store.flow_counts([]) == {}
-        await store.record_greylist({1: (10, 200)}, {2: (10, 1, 300)})
-        await store.record_greylist({1: (20, 900)}, {2: (20, 1, 250)})
-        entries = await store.greylist_entries([1, 2, 3], 100)
+        assert await store.flow_counts.add_counts(counts, [7]) == {(2, 0): 3, (-1, 0): 1}
+        assert await store.flow_counts.add_counts([FlowCount(-1, 0, 4, 100)], [2]) == {(2, 0): 3, (-1, 0): 5}
+        assert await store.flow_counts.add_counts([], [2]) == await store.flow_counts.counts([2]) == {(2, 0): 3}
+        assert await store.flow_counts.limited_now(50) == (LimitedNow("host x", 5, 100),)
+        assert await store.flow_counts.counts([]) == {}
+        await store.flow_counts.record_greylist({1: (10, 200)}, {2: (10, 1, 300)})
+        await store.flow_counts.record_greylist({1: (20, 900)}, {2: (20, 1, 250)})
+        entries = await store.flow_counts.greylist_entries([1, 2, 3], 100)
         assert (entries[1].first, entries[1].expires) == (10, 200)  # the first time counts
         assert (entries[2].passed, entries[2].expires) == (2, 300)
-        assert await store.greylist_size(10) == 2
-        assert await store.greylist_size(1) == 1
-        assert await store.greylist_entries([1, 2], 250) == {2: entries[2]}
-        await store.record_greylist({1: (260, 900)}, {})
-        assert (await store.greylist_entries([1], 300))[1].first == 260  # what was over begins anew
-        assert await store.purge_flow(500) == 3
-        assert await store.greylist_size(10) == 1
+        assert await store.flow_counts.greylist_size(10) == 2
+        assert await store.flow_counts.greylist_size(1) == 1
+        assert await store.flow_counts.greylist_entries([1, 2], 250) == {2: entries[2]}
+        await store.flow_counts.record_greylist({1: (260, 900)}, {})
+        assert (await store.flow_counts.greylist_entries([1], 300))[1].first == 260  # what was over begins anew
+        assert await store.flow_counts.purge(500) == 3
+        assert await store.flow_counts.greylist_size(10) == 1
 
     use(scenario)
 
@@ -194,7 +194,7 @@ def test_a_tenant_has_its_own_limits(storage_url: str, tmp_path: Path) -> None:
 
     async def run() -> None:
         store = open_store(storage_url, tmp_path)
-        flow = FlowControl(settings, store, clock=Clock())
+        flow = FlowControl(settings, store.flow_counts, store.list_lookup, clock=Clock())
 
         async def taken(uid: str | None) -> int:
             asked = DeliveryAttempt(SmtpClient("192.0.2.1"), "a@x.example", "b@y.example", uid)

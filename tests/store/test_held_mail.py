@@ -9,9 +9,9 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.held_mail import UNDECIDED_MILLISECONDS
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import UNDECIDED_MILLISECONDS
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -29,15 +29,17 @@ def test_what_is_held_comes_back_whole(use: Use, new_record: NewRecord) -> None:
     record = new_record(tenant=new_id(), subject="s\0")
 
     async def scenario(store: Store) -> None:
-        assert await store.hold(record)
-        assert not await store.hold(msgspec.structs.replace(record, size=1)), "the first of a ggrid is the one held"
-        mail = await store.held(record.ggrid.upper())
+        assert await store.quarantine.hold(record)
+        assert not await store.quarantine.hold(msgspec.structs.replace(record, size=1)), (
+            "the first of a ggrid is the one held"
+        )
+        mail = await store.quarantine.find(record.ggrid.upper())
         assert mail
         assert (mail.record, mail.state, mail.release) == (record, "held", None)
-        assert await store.held_size() == record.size
-        assert await store.held_totals() == (1, record.size)
+        assert await store.quarantine.size() == record.size
+        assert await store.quarantine.totals() == (1, record.size)
         for stranger in (new_id(), "\0", ""):
-            assert await store.held(stranger) is None
+            assert await store.quarantine.find(stranger) is None
 
     use(scenario)
 
@@ -47,15 +49,15 @@ def test_a_tenant_sees_its_own(use: Use, new_record: NewRecord) -> None:
 
     async def scenario(store: Store) -> None:
         record = new_record(tenant=mine)
-        await store.hold(record)
-        await store.hold(new_record())
-        assert await store.held(record.ggrid, mine.upper())
-        assert await store.held(record.ggrid, theirs) is None
-        assert not await store.delete_held(record.ggrid, CLI, theirs)
-        assert [m.record.ggrid for m in (await store.search_held(HeldFilter(tenant=mine))).rows] == [record.ggrid]
-        assert (await store.search_held(HeldFilter(tenant=theirs))).rows == ()
-        assert await store.delete_held(record.ggrid, CLI, mine)
-        assert await store.held(record.ggrid) is None
+        await store.quarantine.hold(record)
+        await store.quarantine.hold(new_record())
+        assert await store.quarantine.find(record.ggrid, mine.upper())
+        assert await store.quarantine.find(record.ggrid, theirs) is None
+        assert not await store.quarantine.delete(record.ggrid, CLI, theirs)
+        assert [m.record.ggrid for m in (await store.quarantine.search(HeldFilter(tenant=mine))).rows] == [record.ggrid]
+        assert (await store.quarantine.search(HeldFilter(tenant=theirs))).rows == ()
+        assert await store.quarantine.delete(record.ggrid, CLI, mine)
+        assert await store.quarantine.find(record.ggrid) is None
 
     use(scenario)
 
@@ -96,8 +98,8 @@ def test_filters(use: Use, new_record: NewRecord, wanted: HeldFilter, expected: 
         ):
             record = sent(new_record(), sender, *recipients)
             names[record.ggrid] = name
-            await store.hold(record)
-        assert "".join(names[mail.record.ggrid] for mail in (await store.search_held(wanted)).rows) == expected
+            await store.quarantine.hold(record)
+        assert "".join(names[mail.record.ggrid] for mail in (await store.quarantine.search(wanted)).rows) == expected
 
     use(scenario)
 
@@ -106,12 +108,12 @@ def test_pages(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         ids = [new_id() for _ in range(25)]
         for uid in ids:
-            await store.hold(new_record(uid))
+            await store.quarantine.hold(new_record(uid))
         seen: list[str] = []
-        while page := (await store.search_held(HeldFilter(), seen[-1] if seen else None, 10)).rows:
+        while page := (await store.quarantine.search(HeldFilter(), seen[-1] if seen else None, 10)).rows:
             seen += [mail.record.ggrid for mail in page]
         assert seen == ids[::-1]
-        assert len((await store.search_held(HeldFilter(), limit=-1)).rows) == 1
+        assert len((await store.quarantine.search(HeldFilter(), limit=-1)).rows) == 1
 
     use(scenario)
 
@@ -119,19 +121,19 @@ def test_pages(use: Use, new_record: NewRecord) -> None:
 def test_one_of_many_gets_the_claim(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         record = new_record()
-        await store.hold(record)
-        claims = await asyncio.gather(*(store.claim_release(record.ggrid, f"h{n}", 1_000, 2_000) for n in range(20)))
+        await store.quarantine.hold(record)
+        claims = await asyncio.gather(*(store.quarantine.claim(record.ggrid, f"h{n}", 1_000, 2_000) for n in range(20)))
         assert sum(claims) == 1
         winner = f"h{claims.index(True)}"
-        mail = await store.held(record.ggrid)
+        mail = await store.quarantine.find(record.ggrid)
         assert mail
         assert (mail.state, mail.lease) == ("releasing", 2_000)
-        await store.give_back(record.ggrid, "somebody else")
-        assert not await store.claim_release(record.ggrid, "late", 2_000, 3_000), "the lease has not run out"
-        await store.give_back(record.ggrid, winner)
-        assert await store.claim_release(record.ggrid, "next", 2_000, 3_000)
-        assert await store.claim_release(record.ggrid, "after a crash", 3_001, FAR)
-        assert not await store.delete_held(record.ggrid, CLI), "it is being released"
+        await store.quarantine.give_back(record.ggrid, "somebody else")
+        assert not await store.quarantine.claim(record.ggrid, "late", 2_000, 3_000), "the lease has not run out"
+        await store.quarantine.give_back(record.ggrid, winner)
+        assert await store.quarantine.claim(record.ggrid, "next", 2_000, 3_000)
+        assert await store.quarantine.claim(record.ggrid, "after a crash", 3_001, FAR)
+        assert not await store.quarantine.delete(record.ggrid, CLI), "it is being released"
 
     use(scenario)
 
@@ -139,30 +141,32 @@ def test_one_of_many_gets_the_claim(use: Use, new_record: NewRecord) -> None:
 def test_a_release_is_added_once_to_record_and_audit_trail(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         record = new_record(tenant=new_id())
-        await store.record_message(record)
-        await store.hold(record)
-        await store.claim_release(record.ggrid, "h", 1, FAR)
-        release = await store.mark_released(record.ggrid, ["b@y.example", "c@y.example"], TOKEN)
+        await store.messages.record(record)
+        await store.quarantine.hold(record)
+        await store.quarantine.claim(record.ggrid, "h", 1, FAR)
+        release = await store.quarantine.mark_released(record.ggrid, ["b@y.example", "c@y.example"], TOKEN)
         assert (release.by, release.recipients) == ("token:mta", ("b@y.example", "c@y.example"))
-        mail = await store.held(record.ggrid)
+        mail = await store.quarantine.find(record.ggrid)
         assert mail
         assert (mail.state, mail.release) == ("released", release)
         # The decision is as it was; the release stands beside it.
-        assert await store.message(record.ggrid) == msgspec.structs.replace(record, release=release)
-        trail = (await store.audit_page(AuditFilter(scope=record.envelope.tenant))).rows
+        assert await store.messages.find(record.ggrid) == msgspec.structs.replace(record, release=release)
+        trail = (await store.audit.page(AuditFilter(scope=record.envelope.tenant))).rows
         assert [(each.actor, each.action, each.count) for each in trail] == [(TOKEN, "quarantine.release", 2)]
         assert trail[0].sample == (record.ggrid, "b@y.example", "c@y.example")
-        again = await store.mark_released(record.ggrid, ["d@y.example"], CLI)
+        again = await store.quarantine.mark_released(record.ggrid, ["d@y.example"], CLI)
         assert again == release
-        assert len((await store.audit_page(AuditFilter())).rows) == 1
-        await store.give_back(record.ggrid, "h")
-        assert not await store.claim_release(record.ggrid, "h", FAR, FAR)
-        assert not await store.delete_held(record.ggrid, CLI)
-        assert (await store.search_held(HeldFilter())).rows == ()
-        assert [m.record.ggrid for m in (await store.search_held(HeldFilter(released=True))).rows] == [record.ggrid]
-        assert await store.held_size() == 0
-        assert await store.held_totals() == (0, 0)
-        assert await store.needed_among([record.ggrid]) == frozenset()
+        assert len((await store.audit.page(AuditFilter())).rows) == 1
+        await store.quarantine.give_back(record.ggrid, "h")
+        assert not await store.quarantine.claim(record.ggrid, "h", FAR, FAR)
+        assert not await store.quarantine.delete(record.ggrid, CLI)
+        assert (await store.quarantine.search(HeldFilter())).rows == ()
+        assert [m.record.ggrid for m in (await store.quarantine.search(HeldFilter(released=True))).rows] == [
+            record.ggrid
+        ]
+        assert await store.quarantine.size() == 0
+        assert await store.quarantine.totals() == (0, 0)
+        assert await store.quarantine.needed_among([record.ggrid]) == frozenset()
 
     use(scenario)
 
@@ -170,19 +174,19 @@ def test_a_release_is_added_once_to_record_and_audit_trail(use: Use, new_record:
 def test_deletion_and_export_are_audited(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         record = new_record()
-        await store.hold(record)
-        assert await store.needed_among([record.ggrid, new_id()]) == {record.ggrid}
-        assert await store.needed_among([]) == frozenset()
-        await store.note_export(record.ggrid, None, CLI)
-        assert await store.delete_held(record.ggrid, CLI)
-        assert not await store.delete_held(record.ggrid, CLI)
-        assert [each.action for each in (await store.audit_page(AuditFilter())).rows] == [
+        await store.quarantine.hold(record)
+        assert await store.quarantine.needed_among([record.ggrid, new_id()]) == {record.ggrid}
+        assert await store.quarantine.needed_among([]) == frozenset()
+        await store.audit.note_export(record.ggrid, None, CLI)
+        assert await store.quarantine.delete(record.ggrid, CLI)
+        assert not await store.quarantine.delete(record.ggrid, CLI)
+        assert [each.action for each in (await store.audit.page(AuditFilter())).rows] == [
             "quarantine.delete",
             "quarantine.export",
         ]
         # Nothing of it is left to be found by.
-        assert (await store.search_held(HeldFilter(recipient="b@rcpt.example"))).rows == ()
-        assert await store.hold(record)
+        assert (await store.quarantine.search(HeldFilter(recipient="b@rcpt.example"))).rows == ()
+        assert await store.quarantine.hold(record)
 
     use(scenario)
 
@@ -190,52 +194,52 @@ def test_deletion_and_export_are_audited(use: Use, new_record: NewRecord) -> Non
 def test_retention(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         records = [new_record() for _ in range(600)]
-        await asyncio.gather(*map(store.hold, records))
+        await asyncio.gather(*map(store.quarantine.hold, records))
         busy, lapsed, gone, on_record = (record.ggrid for record in records[:4])
-        await store.record_message(records[3])
-        await store.claim_release(busy, "h", 1, FAR)
-        await store.claim_release(lapsed, "h", 1, 2)
+        await store.messages.record(records[3])
+        await store.quarantine.claim(busy, "h", 1, FAR)
+        await store.quarantine.claim(lapsed, "h", 1, 2)
         for ggrid in (gone, on_record):
-            await store.mark_released(ggrid, ["b@y.example"], CLI)
-        assert await store.purge_held(0) == 0
+            await store.quarantine.mark_released(ggrid, ["b@y.example"], CLI)
+        assert await store.quarantine.purge(0) == 0
         # Of what was released the record stays while the result does; what is being released stays in any case.
-        assert await store.purge_held(FAR) == 598
-        assert await store.held(busy)
-        assert await store.held(on_record)
-        await store.purge_messages(FAR)
-        assert await store.purge_held(FAR) == 1
+        assert await store.quarantine.purge(FAR) == 598
+        assert await store.quarantine.find(busy)
+        assert await store.quarantine.find(on_record)
+        await store.messages.purge(FAR)
+        assert await store.quarantine.purge(FAR) == 1
 
     use(scenario)
 
 
 def test_a_departed_tenant_leaves_nothing(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t")
+        tenant = await store.tenants.create("t")
         uid = getattr(tenant, "uid", "")
         mine, other = new_record(tenant=uid), new_record()
-        await store.hold(mine)
-        await store.hold(other)
-        await store.delete_tenant(uid)
-        assert await store.held(mine.ggrid) is None
-        assert await store.held(other.ggrid)
+        await store.quarantine.hold(mine)
+        await store.quarantine.hold(other)
+        await store.tenants.delete(uid)
+        assert await store.quarantine.find(mine.ggrid) is None
+        assert await store.quarantine.find(other.ggrid)
 
     use(scenario)
 
 
 def test_undecided_is_counted_for_a_day(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 5_000_000_000_000
-    monkeypatch.setattr("gatepost.store.held_mail.now", lambda: now)
+    monkeypatch.setattr("gatepost.store.quarantine.now", lambda: now)
 
     async def scenario(store: Store) -> None:
         nonlocal now
-        assert [await store.undecided_before("d") for _ in range(3)] == [0, 1, 2]
-        assert await store.undecided_before("other\0") == 0
+        assert [await store.quarantine.undecided_before("d") for _ in range(3)] == [0, 1, 2]
+        assert await store.quarantine.undecided_before("other\0") == 0
         now += UNDECIDED_MILLISECONDS - 1
-        assert await store.undecided_before("d") == 3
+        assert await store.quarantine.undecided_before("d") == 3
         now += 1
-        assert await store.undecided_before("d") == 1
-        await store.purge_held(0)
-        assert await store.undecided_before("d") == 2
+        assert await store.quarantine.undecided_before("d") == 1
+        await store.quarantine.purge(0)
+        assert await store.quarantine.undecided_before("d") == 2
 
     use(scenario)
 
@@ -244,8 +248,10 @@ def test_a_thousand_recipients(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         recipients = tuple(f"r{n}@y.example" for n in range(1_000))
         record = msgspec.structs.replace(new_record(), envelope=Envelope("a@x.example", recipients))
-        await store.hold(record)
-        await store.hold(msgspec.structs.replace(new_record(), envelope=Envelope("a@x.example", ())))
-        assert [m.record for m in (await store.search_held(HeldFilter(recipient="r999@y.example"))).rows] == [record]
+        await store.quarantine.hold(record)
+        await store.quarantine.hold(msgspec.structs.replace(new_record(), envelope=Envelope("a@x.example", ())))
+        assert [m.record for m in (await store.quarantine.search(HeldFilter(recipient="r999@y.example"))).rows] == [
+            record
+        ]
 
     use(scenario)

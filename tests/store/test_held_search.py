@@ -11,9 +11,9 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Verdict
 from gatepost.store import paging
 from gatepost.store.audit import CLI
-from gatepost.store.held_listing import HeldCounts
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import HeldCounts
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -34,7 +34,7 @@ async def all_of(store: Store, wanted: HeldFilter, limit: int) -> list[str]:
     found: list[str] = []
     before = None
     for _ in range(500):
-        page = await store.search_held(wanted, before, limit)
+        page = await store.quarantine.search(wanted, before, limit)
         found += [held.record.ggrid for held in page.rows]
         before = page.next
         assert before is not None or page.reached is None
@@ -81,9 +81,9 @@ def test_every_message_once_and_in_order(
     async def scenario(store: Store) -> None:
         gone = set()
         for record in records:
-            await store.hold(record)
+            await store.quarantine.hold(record)
             if chance.random() < 0.3:
-                await store.mark_released(record.ggrid, record.envelope.recipients, CLI)
+                await store.quarantine.mark_released(record.ggrid, record.envelope.recipients, CLI)
                 gone.add(record.ggrid)
         for _ in range(25):
             wanted = HeldFilter(
@@ -100,16 +100,16 @@ def test_every_message_once_and_in_order(
             said = msgspec.structs.replace(wanted, subject="grüße" if wanted.subject == "GRÜSSE" else wanted.subject)
             expected = [each.ggrid for each in reversed(records) if fits(each, each.ggrid in gone, said)]
             assert await all_of(store, wanted, chance.randrange(1, 7)) == expected, wanted
-            count = await store.count_held(wanted)
+            count = await store.quarantine.count(wanted)
             assert count.messages == len(expected) or (count.more and count.messages < len(expected)), wanted
         assert await all_of(store, HeldFilter(until=5), 10) == []
         assert await all_of(store, HeldFilter(since=1 << 50, sender="x.example"), 10) == []
         mine = [each for each in records if each.ggrid not in gone and each.envelope.tenant == MINE]
         spam = sum(each.report.verdict == "spam" for each in mine)
-        assert await store.held_counts(MINE.upper()) == HeldCounts(
+        assert await store.quarantine.counts(MINE.upper()) == HeldCounts(
             len(mine), {"phishing": len(mine) - spam, "spam": spam}
         )
-        assert (await store.held_counts()).messages == len(records) - len(gone)
+        assert (await store.quarantine.counts()).messages == len(records) - len(gone)
 
     use(scenario)
 
@@ -117,7 +117,7 @@ def test_every_message_once_and_in_order(
 def test_an_id_or_its_beginning_is_found_however_old(
     use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gatepost.store.held_listing.EXAMINED", 3)
+    monkeypatch.setattr("gatepost.store.quarantine.EXAMINED", 3)
     base, moment = new_record(), 1_700_000_000_000_000_000
     ids = [new_id(moment + step * 1_000_000) for step in range(8)]
     records = [
@@ -127,9 +127,9 @@ def test_an_id_or_its_beginning_is_found_however_old(
 
     async def scenario(store: Store) -> None:
         for uid, record in zip(ids, records, strict=True):
-            await store.hold(msgspec.structs.replace(record, ggrid=uid))
+            await store.quarantine.hold(msgspec.structs.replace(record, ggrid=uid))
         for _ in range(5):
-            await store.hold(new_record(new_id()))
+            await store.quarantine.hold(new_record(new_id()))
         mine = [uid for uid in ids[::-1] if ids.index(uid) % 2]
         for wanted, expected in (
             (HeldFilter(anywhere=ids[0]), ids[:1]),
@@ -149,11 +149,11 @@ def test_an_id_or_its_beginning_is_found_however_old(
 
 def test_nonsense_for_a_cursor(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
-        await store.hold(new_record())
+        await store.quarantine.hold(new_record())
         for before in ("", "x", "1.", ".", "9" * 30, "\0", "²"):
-            await store.search_held(HeldFilter(), before)
-            await store.search_held(HeldFilter(sender="x.example"), before)
-        assert await store.held_counts(new_id()) == HeldCounts(0, {})
+            await store.quarantine.search(HeldFilter(), before)
+            await store.quarantine.search(HeldFilter(sender="x.example"), before)
+        assert await store.quarantine.counts(new_id()) == HeldCounts(0, {})
 
     use(scenario)
 
@@ -162,13 +162,13 @@ def test_a_page_begins_after_a_message_by_its_id_even_if_that_is_gone(use: Use, 
     async def scenario(store: Store) -> None:
         ids = [new_id() for _ in range(5)]
         for uid in ids:
-            await store.hold(new_record(uid))
+            await store.quarantine.hold(new_record(uid))
 
         async def after(ggrid: str) -> list[int]:
-            return [ids.index(held.record.ggrid) for held in (await store.search_held(HeldFilter(), ggrid)).rows]
+            return [ids.index(held.record.ggrid) for held in (await store.quarantine.search(HeldFilter(), ggrid)).rows]
 
         assert await after(ids[3].upper()) == [2, 1, 0]
-        await store.delete_held(ids[3], CLI)
+        await store.quarantine.delete(ids[3], CLI)
         assert await after(ids[3]) == [2, 1, 0]
         assert await after(new_id()) == [4, 2, 1, 0]
         assert await after("00000000-0000-7000-8000-000000000000") == []

@@ -19,11 +19,10 @@ from gatepost.lists.catalogue import (
 )
 from gatepost.lists.entries import Category, ListRefusal
 from gatepost.lists.rulings import Ruling, Subject, collect_keys, rule_on
-from gatepost.store import lists, unkeyed_bytes
+from gatepost.store import list_rows, lists
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
-from gatepost.store.lists import ListState
+from gatepost.store.lists import ListState, NewEntry
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -36,7 +35,7 @@ MINE = msgspec.structs.replace(
 
 
 async def new_tenant(store: Store, name: str) -> str:
-    tenant = await store.create_tenant(name)
+    tenant = await store.tenants.create(name)
     assert isinstance(tenant, Tenant)
     return tenant.uid
 
@@ -45,13 +44,13 @@ def test_the_usual_lists_are_there_from_the_start(use: Use) -> None:
     async def scenario(store: Store) -> None:
         tenant = await new_tenant(store, "t")
         for scope in (None, tenant):
-            assert await store.lists(scope) == tuple(ListState(definition, 0) for definition in LISTS)
-        await store.add_entries(tenant, BY_NAME["own-domains"], [NewEntry("a.example", "a.example")], ANN)
-        assert {state.definition.name: state.size for state in await store.lists(tenant) if state.size} == {
+            assert await store.lists.all(scope) == tuple(ListState(definition, 0) for definition in LISTS)
+        await store.lists.add(tenant, BY_NAME["own-domains"], [NewEntry("a.example", "a.example")], ANN)
+        assert {state.definition.name: state.size for state in await store.lists.all(tenant) if state.size} == {
             "own-domains": 1
         }
-        assert not any(state.size for state in await store.lists(None))
-        assert await store.list_definition(tenant, "own-domains") == BY_NAME["own-domains"]
+        assert not any(state.size for state in await store.lists.all(None))
+        assert await store.lists.definition(tenant, "own-domains") == BY_NAME["own-domains"]
 
     use(scenario)
 
@@ -59,23 +58,23 @@ def test_the_usual_lists_are_there_from_the_start(use: Use) -> None:
 def test_custom_lists(use: Use) -> None:
     async def scenario(store: Store) -> None:
         tenant = await new_tenant(store, "t")
-        assert await store.list_definition(None, "mine") is None
-        assert await store.create_list(None, MINE, ANN) == MINE
-        assert await store.list_definition(None, "mine") == MINE
-        assert await store.list_definition(tenant, "mine") is None
-        assert await store.create_list(None, MINE, ANN) == NameTaken("mine")
+        assert await store.lists.definition(None, "mine") is None
+        assert await store.lists.create(None, MINE, ANN) == MINE
+        assert await store.lists.definition(None, "mine") == MINE
+        assert await store.lists.definition(tenant, "mine") is None
+        assert await store.lists.create(None, MINE, ANN) == NameTaken("mine")
         usual = msgspec.structs.replace(BY_NAME["blocked-urls"], custom=True)
-        assert await store.create_list(tenant, usual, ANN) == NameTaken("blocked-urls")
-        assert await store.create_list("0198a000-0000-7000-8000-000000000001", MINE, ANN) == NotFound("tenant")
-        await store.add_entries(None, MINE, [NewEntry("a", "a"), NewEntry("b", "b")], ANN)
-        assert (await store.lists(None))[-1] == ListState(MINE, 2)
-        assert await store.delete_list(None, "blocked-urls", ANN) == NotFound("list")
-        assert await store.delete_list(tenant, "mine", ANN) == NotFound("list")
-        assert await store.delete_list(None, "mine", ANN) == 2
-        assert await store.delete_list(None, "mine", ANN) == NotFound("list")
-        assert await store.create_list(None, MINE, ANN) == MINE
-        assert (await store.lists(None))[-1] == ListState(MINE, 0), "the old entries are gone"
-        assert await store.entries(None, "mine", ["a"]) == ()
+        assert await store.lists.create(tenant, usual, ANN) == NameTaken("blocked-urls")
+        assert await store.lists.create("0198a000-0000-7000-8000-000000000001", MINE, ANN) == NotFound("tenant")
+        await store.lists.add(None, MINE, [NewEntry("a", "a"), NewEntry("b", "b")], ANN)
+        assert (await store.lists.all(None))[-1] == ListState(MINE, 2)
+        assert await store.lists.delete(None, "blocked-urls", ANN) == NotFound("list")
+        assert await store.lists.delete(tenant, "mine", ANN) == NotFound("list")
+        assert await store.lists.delete(None, "mine", ANN) == 2
+        assert await store.lists.delete(None, "mine", ANN) == NotFound("list")
+        assert await store.lists.create(None, MINE, ANN) == MINE
+        assert (await store.lists.all(None))[-1] == ListState(MINE, 0), "the old entries are gone"
+        assert await store.lists.find(None, "mine", ["a"]) == ()
 
     use(scenario)
 
@@ -86,20 +85,23 @@ def test_names_are_those_of_one_scope(use: Use) -> None:
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
         allow = make_custom_list("mine", "url", "allow", "Mine", "My own", 7)
-        assert await store.create_list(one, MINE, ANN) == MINE
-        assert await store.create_list(two, allow, ANN) == allow, "tenants do not see each other"
-        assert await store.create_list(None, MINE, ANN) == MINE, "nor does the deployment see them"
-        assert await store.create_list(None, allow, ANN) == NameTaken("mine")
-        assert (await store.unkeyed(one)).custom == {"global:mine": "blocked-urls", "tenant:mine": "blocked-urls"}
-        unkeyed = await store.unkeyed(two)
+        assert await store.lists.create(one, MINE, ANN) == MINE
+        assert await store.lists.create(two, allow, ANN) == allow, "tenants do not see each other"
+        assert await store.lists.create(None, MINE, ANN) == MINE, "nor does the deployment see them"
+        assert await store.lists.create(None, allow, ANN) == NameTaken("mine")
+        assert (await store.list_lookup.unkeyed(one)).custom == {
+            "global:mine": "blocked-urls",
+            "tenant:mine": "blocked-urls",
+        }
+        unkeyed = await store.list_lookup.unkeyed(two)
         assert unkeyed.custom == {"global:mine": "blocked-urls", "tenant:mine": "allowed-urls"}
-        await store.add_entries(two, allow, [NewEntry("evil.example/x", "evil.example/x")], ANN)
-        hits = await store.lookup(two, collect_keys(SUBJECTS, KINDS))
+        await store.lists.add(two, allow, [NewEntry("evil.example/x", "evil.example/x")], ANN)
+        hits = await store.list_lookup.find(two, collect_keys(SUBJECTS, KINDS))
         ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
         assert [(match.hit.list, match.hit.scope) for match in ruling.cleared] == [("mine", "tenant")]
         assert ruling.blocks == ()
-        await store.add_entries(None, MINE, [NewEntry("evil.example/x", "evil.example/x")], ANN)
-        hits = await store.lookup(one, collect_keys(SUBJECTS, KINDS))
+        await store.lists.add(None, MINE, [NewEntry("evil.example/x", "evil.example/x")], ANN)
+        hits = await store.list_lookup.find(one, collect_keys(SUBJECTS, KINDS))
         ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
         assert [(match.hit.list, match.hit.scope) for match in ruling.blocks] == [("mine", "global")]
 
@@ -115,22 +117,25 @@ def test_a_custom_list_keeps_its_name_where_a_built_in_list_gets_the_same(
         own = make_custom_list("blocked-file-names", "file-type", "policy", "Mine", "", 10)
         with monkeypatch.context() as before:
             before.delitem(BY_NAME, "blocked-file-names")
-            assert await store.create_list(None, own, ANN) == own
-        assert await store.list_definition(None, "blocked-file-names") == own
+            assert await store.lists.create(None, own, ANN) == own
+        assert await store.lists.definition(None, "blocked-file-names") == own
         tenant = await new_tenant(store, "other")
-        assert await store.list_definition(tenant, "blocked-file-names") == BY_NAME["blocked-file-names"]
-        await store.add_entries(None, own, [NewEntry("exe", "exe")], ANN)
-        states = {state.definition.name: state for state in await store.lists(None)}
+        assert await store.lists.definition(tenant, "blocked-file-names") == BY_NAME["blocked-file-names"]
+        await store.lists.add(None, own, [NewEntry("exe", "exe")], ANN)
+        states = {state.definition.name: state for state in await store.lists.all(None)}
         assert states["blocked-file-names"] == ListState(own, 1)
-        assert len(states) == len(await store.lists(None)) == len(LISTS)
-        unkeyed = await store.unkeyed(None)
+        assert len(states) == len(await store.lists.all(None)) == len(LISTS)
+        unkeyed = await store.list_lookup.unkeyed(None)
         ruling = rule_on(
-            await store.lookup(None, [("file-type", ("exe",))]), SUBJECTS, authenticated=True, custom=unkeyed.custom
+            await store.list_lookup.find(None, [("file-type", ("exe",))]),
+            SUBJECTS,
+            authenticated=True,
+            custom=unkeyed.custom,
         )
         assert [match.hit.key for match in ruling.blocks] == ["exe"]
-        assert await store.create_list(tenant, own, ANN) == NameTaken("blocked-file-names")
-        await store.delete_list(None, "blocked-file-names", ANN)
-        assert await store.list_definition(None, "blocked-file-names") == BY_NAME["blocked-file-names"]
+        assert await store.lists.create(tenant, own, ANN) == NameTaken("blocked-file-names")
+        await store.lists.delete(None, "blocked-file-names", ANN)
+        assert await store.lists.definition(None, "blocked-file-names") == BY_NAME["blocked-file-names"]
 
     use(scenario)
 
@@ -142,12 +147,12 @@ def test_a_scope_has_so_many_custom_lists(use: Use, monkeypatch: pytest.MonkeyPa
         tenant = await new_tenant(store, "one")
         for name in ("a", "b"):
             assert isinstance(
-                await store.create_list(tenant, msgspec.structs.replace(MINE, name=name), ANN), ListDefinition
+                await store.lists.create(tenant, msgspec.structs.replace(MINE, name=name), ANN), ListDefinition
             )
-        assert await store.create_list(tenant, MINE, ANN) == TooManyLists(2)
-        assert await store.create_list(None, MINE, ANN) == MINE, "another scope has its own"
-        await store.delete_list(tenant, "a", ANN)
-        assert await store.create_list(tenant, MINE, ANN) == MINE
+        assert await store.lists.create(tenant, MINE, ANN) == TooManyLists(2)
+        assert await store.lists.create(None, MINE, ANN) == MINE, "another scope has its own"
+        await store.lists.delete(tenant, "a", ANN)
+        assert await store.lists.create(tenant, MINE, ANN) == MINE
 
     use(scenario)
 
@@ -157,15 +162,15 @@ def test_a_list_that_travels_to_workers_stays_small(use: Use) -> None:
 
     async def scenario(store: Store) -> None:
         large = make_custom_list("large", "phrase", "policy", "Large", "", 100_000_000)
-        made = await store.create_list(None, large, ANN)
+        made = await store.lists.create(None, large, ANN)
         assert isinstance(made, ListDefinition)
         assert made.max_size == SMALL
-        found = await store.list_definition(None, "large")
+        found = await store.lists.definition(None, "large")
         assert found
         assert found.max_size == SMALL
         relays = make_custom_list("relays", "network", "trust", "", "", SMALL + 1)
         assert isinstance(define_custom_list("relays", "network", "trust", "", "", SMALL + 1), UnfitList)
-        made = await store.create_list(None, relays, ANN)
+        made = await store.lists.create(None, relays, ANN)
         assert isinstance(made, ListDefinition)
         assert made.max_size == SMALL
 
@@ -174,29 +179,29 @@ def test_a_list_that_travels_to_workers_stays_small(use: Use) -> None:
 
 def test_the_bytes_of_a_scope_are_bounded(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all lists that travel to workers together, by bytes and not by characters, whatever the comments are."""
-    monkeypatch.setattr(unkeyed_bytes, "MAX_UNKEYED_BYTES", 1_000)
+    monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 1_000)
 
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
         phrases, people = BY_NAME["blocked-phrases"], BY_NAME["protected-people"]
         entry = NewEntry("ä" * 184, "ä" * 184, comment="c" * 1_000)
-        assert await store.add_entries(one, phrases, [entry], ANN) == 1
+        assert await store.lists.add(one, phrases, [entry], ANN) == 1
         person = NewEntry("x" * 260, "y" * 260)
-        assert await store.add_entries(one, people, [person], ANN) == 1
-        version = await store.unkeyed_version(one)
+        assert await store.lists.add(one, people, [person], ANN) == 1
+        version = await store.list_lookup.unkeyed_version(one)
         other = NewEntry("abc", "abc")
         full = ListFull(400 + 552, 1_000, "bytes")
         for definition in (phrases, people, BY_NAME["own-domains"], BY_NAME["trusted-relays"]):
-            assert await store.add_entries(one, definition, [other, NewEntry("x" * 14, "x" * 14)], ANN) == full
-            assert await store.bytes_left(one, definition, [other, NewEntry("x" * 14, "x" * 14)]) == full
-        assert await store.unkeyed_version(one) == version, "nothing was applied"
+            assert await store.lists.add(one, definition, [other, NewEntry("x" * 14, "x" * 14)], ANN) == full
+            assert await store.lists.bytes_left(one, definition, [other, NewEntry("x" * 14, "x" * 14)]) == full
+        assert await store.list_lookup.unkeyed_version(one) == version, "nothing was applied"
         # What is looked up by key is not counted, another scope has its own bytes, and an update counts once.
-        assert await store.add_entries(one, BY_NAME["blocked-senders"], [NewEntry("x" * 900, "x" * 900)], ANN) == 1
-        assert await store.add_entries(two, phrases, [entry], ANN) == 1
-        assert await store.add_entries(one, phrases, [entry], ANN) == 1
-        assert await store.bytes_left(one, phrases, [entry]) is None
-        assert await store.delete_entries(one, "protected-people", [person.key], ANN) == 1
-        assert await store.add_entries(one, phrases, [other], ANN) == 1
+        assert await store.lists.add(one, BY_NAME["blocked-senders"], [NewEntry("x" * 900, "x" * 900)], ANN) == 1
+        assert await store.lists.add(two, phrases, [entry], ANN) == 1
+        assert await store.lists.add(one, phrases, [entry], ANN) == 1
+        assert await store.lists.bytes_left(one, phrases, [entry]) is None
+        assert await store.lists.remove(one, "protected-people", [person.key], ANN) == 1
+        assert await store.lists.add(one, phrases, [other], ANN) == 1
 
     use(scenario)
 
@@ -225,8 +230,8 @@ def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
     """Each kind with each category: refused, or an entry of it is asked for and does something."""
 
     async def does_something(store: Store, custom: ListDefinition) -> bool:
-        unkeyed = await store.unkeyed(None)
-        hits = await store.lookup(None, collect_keys(SUBJECTS, unkeyed.keyed))
+        unkeyed = await store.list_lookup.unkeyed(None)
+        hits = await store.list_lookup.find(None, collect_keys(SUBJECTS, unkeyed.keyed))
         ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
         handed_out = unkeyed.entries.get(custom.counts_as, ())
         return ruling != Ruling() or any(entry.list == custom.name for entry in handed_out)
@@ -235,15 +240,15 @@ def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
         for kind in KINDS:
             for category in get_args(Category):
                 custom = make_custom_list("mine", kind, category, "Mine", "", 10)
-                made = await store.create_list(None, custom, ANN)
+                made = await store.lists.create(None, custom, ANN)
                 if category not in list_categories(kind):
                     assert isinstance(made, ListRefusal)
-                    assert await store.list_definition(None, "mine") is None
+                    assert await store.lists.definition(None, "mine") is None
                     continue
                 assert made == custom
                 assert not await does_something(store, custom)
-                await store.add_entries(None, custom, [NewEntry(ENTRIES[kind], ENTRIES[kind])], ANN)
+                await store.lists.add(None, custom, [NewEntry(ENTRIES[kind], ENTRIES[kind])], ANN)
                 assert await does_something(store, custom), (kind, category)
-                await store.delete_list(None, "mine", ANN)
+                await store.lists.delete(None, "mine", ANN)
 
     use(scenario)

@@ -12,10 +12,10 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.dry_run import run_waiting
 from gatepost.report import Report
-from gatepost.store import look_back_queue
+from gatepost.store import look_backs
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.entries import NewEntry
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.times import now
@@ -27,14 +27,14 @@ KEY = Actor("key", "playbook", "1")
 
 async def add(store: Store, *keys: str, scope: str | None = None, definition: ListDefinition = URLS) -> None:
     entries = [NewEntry(key, key) for key in keys]
-    assert await store.add_entries(scope, definition, entries, KEY, look_back=True) == len(keys)
+    assert await store.lists.add(scope, definition, entries, KEY, look_back=True) == len(keys)
 
 
 async def deliver(store: Store, link: str, tenant: str | None = None) -> str:
     report = Report("clean", "deliver", (), 0, "", subjects=(Subject("link", link, "html"),))
     envelope = Envelope("a@x.example", ("bob@rcpt.example",), tenant=tenant)
     record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    await store.record_message(record)
+    await store.messages.record(record)
     return record.ggrid
 
 
@@ -43,8 +43,8 @@ def test_calls_on_a_list_are_looked_back_for_together(use: Use) -> None:
         await add(store, "a.example", "b.example")
         await add(store, "x@y.example", definition=SENDERS)
         await add(store, "b.example", "c.example")
-        assert await store.waiting_look_backs() == 3
-        first = await store.take_look_back()
+        assert await store.look_backs.waiting() == 3
+        first = await store.look_backs.take()
         assert first is not None
         assert (first.list_name, first.keys, first.actor) == (
             "blocked-urls",
@@ -53,13 +53,13 @@ def test_calls_on_a_list_are_looked_back_for_together(use: Use) -> None:
         )
         # What is taken nobody else takes; what comes meanwhile waits for the next.
         await add(store, "d.example")
-        second, third = await store.take_look_back(), await store.take_look_back()
+        second, third = await store.look_backs.take(), await store.look_backs.take()
         assert second is not None
         assert third is not None
         assert {second.list_name, third.list_name} == {"blocked-senders", "blocked-urls"}
-        assert await store.take_look_back() is None
-        await store.finish_look_back(first)
-        assert await store.waiting_look_backs() == 0
+        assert await store.look_backs.take() is None
+        await store.look_backs.finish(first)
+        assert await store.look_backs.waiting() == 0
 
     use(scenario)
 
@@ -67,10 +67,10 @@ def test_calls_on_a_list_are_looked_back_for_together(use: Use) -> None:
 def test_what_a_killed_process_had_taken_comes_back(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(store: Store) -> None:
         await add(store, "a.example")
-        taken = await store.take_look_back()
-        later = now() + look_back_queue.LEASE + 1
-        monkeypatch.setattr(look_back_queue, "now", lambda: later)
-        assert await store.take_look_back() == taken
+        taken = await store.look_backs.take()
+        later = now() + look_backs.LEASE + 1
+        monkeypatch.setattr(look_backs, "now", lambda: later)
+        assert await store.look_backs.take() == taken
 
     use(scenario)
 
@@ -80,51 +80,51 @@ def test_who_added_entries_takes_what_waits_for_them_alone(use: Use) -> None:
         await add(store, "a.example", "b.example")
         await add(store, "c.example")
         await add(store, "a.example", scope=None, definition=SENDERS)
-        assert await store.take_look_back_for(None, URLS.name, ["b.example", "c.example"])
-        assert await store.take_look_back_for(None, URLS.name, ["c.example"]) is None, "it is taken"
-        assert await store.take_look_back_for(None, "no-such-list", ["c.example"]) is None
-        mine = await store.take_look_back_for(None, URLS.name, ["a.example", "b.example", "d.example"])
+        assert await store.look_backs.take_for(None, URLS.name, ["b.example", "c.example"])
+        assert await store.look_backs.take_for(None, URLS.name, ["c.example"]) is None, "it is taken"
+        assert await store.look_backs.take_for(None, "no-such-list", ["c.example"]) is None
+        mine = await store.look_backs.take_for(None, URLS.name, ["a.example", "b.example", "d.example"])
         assert mine
         assert len(mine.rows) == 1
-        await store.finish_look_back(mine)
-        left = await store.take_look_back()
+        await store.look_backs.finish(mine)
+        left = await store.look_backs.take()
         assert left
-        assert (left.list_name, await store.take_look_back()) == (SENDERS.name, None)
+        assert (left.list_name, await store.look_backs.take()) == (SENDERS.name, None)
 
     use(scenario)
 
 
 def test_what_waits_is_limited(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_back_queue, "MAX_WAITING", 3)
-    monkeypatch.setattr(look_back_queue, "MAX_WAITING_IN_SCOPE", 4)
+    monkeypatch.setattr(look_backs, "MAX_WAITING", 3)
+    monkeypatch.setattr(look_backs, "MAX_WAITING_IN_SCOPE", 4)
 
     async def scenario(store: Store) -> None:
         for number in range(5):
             await add(store, f"{number}.example")
             await add(store, f"{number}@y.example", definition=SENDERS)
-        assert await store.waiting_look_backs() == 4
+        assert await store.look_backs.waiting() == 4
 
     use(scenario)
 
 
 def test_nothing_waits_without_being_asked_for_or_for_a_list_that_is_gone(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, URLS, [NewEntry("a.example", "a.example")], KEY)
-        assert await store.waiting_look_backs() == 0
+        await store.lists.add(None, URLS, [NewEntry("a.example", "a.example")], KEY)
+        assert await store.look_backs.waiting() == 0
         own = make_custom_list("own", "url", "block", "", "", 10)
-        await store.create_list(None, own, CLI)
+        await store.lists.create(None, own, CLI)
         await add(store, "a.example", definition=own)
-        await store.delete_list(None, "own", CLI)
-        assert await store.take_look_back() is None
-        await store.purge_expired(now())
-        assert await store.waiting_look_backs() == 0
+        await store.lists.delete(None, "own", CLI)
+        assert await store.look_backs.take() is None
+        await store.lists.purge_expired(now())
+        assert await store.look_backs.waiting() == 0
 
     use(scenario)
 
 
 def test_the_look_back_is_kept_and_told_as_any_other(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        made = await store.create_tenant("Acme", CLI)
+        made = await store.tenants.create("Acme", CLI)
         assert isinstance(made, Tenant)
         tenant = made.uid
         caught = await deliver(store, "https://a.example/x", tenant)
@@ -133,11 +133,11 @@ def test_the_look_back_is_kept_and_told_as_any_other(use: Use) -> None:
         await add(store, "fine.example")
         found = {waiting.scope: seen.found async for waiting, seen in run_waiting(store, unchanged_policies(), 7)}
         assert found == {tenant: 1, None: 0}
-        (kept,) = await store.look_backs(tenant, "blocked-urls")
+        (kept,) = await store.look_backs.of_list(tenant, "blocked-urls")
         assert (kept.actor, kept.hits) == ("key:playbook", ((caught, "a.example"),))
-        (told,) = (await store.audit_page(AuditFilter(action="lookBack.found"))).rows
+        (told,) = (await store.audit.page(AuditFilter(action="lookBack.found"))).rows
         assert (told.scope, told.count) == (tenant, 1)
-        assert await store.waiting_look_backs() == 0
+        assert await store.look_backs.waiting() == 0
         assert [each async for each in run_waiting(store, unchanged_policies(), 7)] == []
 
     use(scenario)
@@ -153,8 +153,8 @@ def test_a_run_that_breaks_off_forgets_nothing(use: Use, monkeypatch: pytest.Mon
         monkeypatch.setattr("gatepost.rejudge.dry_run.look_back", broken)
         with pytest.raises(RuntimeError):
             [each async for each in run_waiting(store, unchanged_policies(), 7)]
-        later = now() + look_back_queue.LEASE + 1
-        monkeypatch.setattr(look_back_queue, "now", lambda: later)
-        assert await store.waiting_look_backs() == 1
+        later = now() + look_backs.LEASE + 1
+        monkeypatch.setattr(look_backs, "now", lambda: later)
+        assert await store.look_backs.waiting() == 1
 
     use(scenario)

@@ -10,11 +10,11 @@ import msgspec
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.entries import UnkeyedEntry, list_network_keys
 from gatepost.questions import Hit
-from gatepost.store import lookup, open_store
+from gatepost.store import list_lookup, open_store
 from gatepost.store.audit import Actor
 from gatepost.store.engine import Read, Work
-from gatepost.store.entries import NewEntry
-from gatepost.store.lists import prefix_length
+from gatepost.store.list_rows import prefix_length
+from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -33,7 +33,7 @@ def now() -> int:
 
 
 async def new_tenant(store: Store, name: str) -> str:
-    tenant = await store.create_tenant(name)
+    tenant = await store.tenants.create(name)
     assert isinstance(tenant, Tenant)
     return tenant.uid
 
@@ -41,14 +41,14 @@ async def new_tenant(store: Store, name: str) -> str:
 def test_both_scopes_all_kinds_in_one_question(use: Use) -> None:
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
-        await store.add_entries(None, BY_NAME["blocked-senders"], new("*.evil.example", comment="g"), ANN)
-        await store.add_entries(one, BY_NAME["allowed-senders"], new("*.evil.example", comment="1"), ANN)
-        await store.add_entries(two, BY_NAME["blocked-urls"], new("evil.example/x"), ANN)
-        await store.add_entries(None, BY_NAME["blocked-files"], new("ab" * 32), ANN)
-        await store.add_entries(None, BY_NAME["blocked-file-types"], new("exe"), ANN)
-        await store.add_entries(None, BY_NAME["blocked-ips"], new("192.0.2.0/24"), ANN)
+        await store.lists.add(None, BY_NAME["blocked-senders"], new("*.evil.example", comment="g"), ANN)
+        await store.lists.add(one, BY_NAME["allowed-senders"], new("*.evil.example", comment="1"), ANN)
+        await store.lists.add(two, BY_NAME["blocked-urls"], new("evil.example/x"), ANN)
+        await store.lists.add(None, BY_NAME["blocked-files"], new("ab" * 32), ANN)
+        await store.lists.add(None, BY_NAME["blocked-file-types"], new("exe"), ANN)
+        await store.lists.add(None, BY_NAME["blocked-ips"], new("192.0.2.0/24"), ANN)
         # Trust is no hit: it is handed out whole.
-        await store.add_entries(None, BY_NAME["trusted-relays"], new("192.0.2.7"), ANN)
+        await store.lists.add(None, BY_NAME["trusted-relays"], new("192.0.2.7"), ANN)
         asked = (
             ("sender", ("a@evil.example", "evil.example", "*.evil.example")),
             ("network", list_network_keys("192.0.2.7")),
@@ -63,26 +63,26 @@ def test_both_scopes_all_kinds_in_one_question(use: Use) -> None:
             Hit("blocked-file-types", "global", "exe"),
             Hit("blocked-ips", "global", "192.0.2.0/24"),
         }
-        assert set(await store.lookup(None, asked)) == everywhere
-        assert set(await store.lookup(one, asked)) == {
+        assert set(await store.list_lookup.find(None, asked)) == everywhere
+        assert set(await store.list_lookup.find(one, asked)) == {
             *everywhere,
             Hit("allowed-senders", "tenant", "*.evil.example", "1"),
         }
-        assert set(await store.lookup(two.upper(), asked)) == {
+        assert set(await store.list_lookup.find(two.upper(), asked)) == {
             *everywhere,
             Hit("blocked-urls", "tenant", "evil.example/x"),
         }
-        assert await store.lookup(one, ()) == ()
-        assert await store.lookup(one, (("url", ()),)) == ()
+        assert await store.list_lookup.find(one, ()) == ()
+        assert await store.list_lookup.find(one, (("url", ()),)) == ()
 
     use(scenario)
 
 
 def test_what_has_expired_does_not_match(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, BY_NAME["blocked-urls"], new("old", expires=now() - 1), ANN)
-        await store.add_entries(None, BY_NAME["blocked-urls"], new("soon", expires=now() + HOUR), ANN)
-        assert [hit.key for hit in await store.lookup(None, (("url", ("old", "soon")),))] == ["soon"]
+        await store.lists.add(None, BY_NAME["blocked-urls"], new("old", expires=now() - 1), ANN)
+        await store.lists.add(None, BY_NAME["blocked-urls"], new("soon", expires=now() + HOUR), ANN)
+        assert [hit.key for hit in await store.list_lookup.find(None, (("url", ("old", "soon")),))] == ["soon"]
 
     use(scenario)
 
@@ -93,28 +93,30 @@ def test_a_change_made_elsewhere_holds_for_the_next_message(storage_url: str, tm
         asked = (("network", list_network_keys("192.0.2.7")), ("url", ("a", "b")))
 
         async def found() -> list[str]:
-            return [hit.key for hit in await here.lookup(None, asked)]
+            return [hit.key for hit in await here.list_lookup.find(None, asked)]
 
         ips, urls = BY_NAME["blocked-ips"], BY_NAME["blocked-urls"]
         assert await found() == []
-        await there.add_entries(None, urls, new("a"), ANN)
+        await there.lists.add(None, urls, new("a"), ANN)
         assert await found() == ["a"]
-        await there.add_entries(None, urls, new("b"), ANN)
+        await there.lists.add(None, urls, new("b"), ANN)
         assert await found() == ["a", "b"]
-        await there.add_entries(None, ips, new("192.0.2.0/24"), ANN)
+        await there.lists.add(None, ips, new("192.0.2.0/24"), ANN)
         assert await found() == ["192.0.2.0/24", "a", "b"]
-        await there.add_entries(None, ips, new("192.0.0.0/16"), ANN)
+        await there.lists.add(None, ips, new("192.0.0.0/16"), ANN)
         assert await found() == ["192.0.0.0/16", "192.0.2.0/24", "a", "b"]
-        await there.delete_entries(None, ips.name, ["192.0.2.0/24"], ANN)
-        await there.delete_entries(None, urls.name, ["a", "b"], ANN)
+        await there.lists.remove(None, ips.name, ["192.0.2.0/24"], ANN)
+        await there.lists.remove(None, urls.name, ["a", "b"], ANN)
         assert await found() == ["192.0.0.0/16"]
         custom = msgspec.structs.replace(urls, name="my-urls", custom=True)
-        await there.create_list(None, custom, ANN)
-        await there.add_entries(None, custom, new("b"), ANN)
-        assert await here.lookup(None, asked[1:]) == (Hit("my-urls", "global", "b"),)
-        await there.delete_list(None, "my-urls", ANN)
-        await there.create_list(None, custom, ANN)
-        assert await here.lookup(None, asked[1:]) == (), "a new list of the same name has none of the old entries"
+        await there.lists.create(None, custom, ANN)
+        await there.lists.add(None, custom, new("b"), ANN)
+        assert await here.list_lookup.find(None, asked[1:]) == (Hit("my-urls", "global", "b"),)
+        await there.lists.delete(None, "my-urls", ANN)
+        await there.lists.create(None, custom, ANN)
+        assert await here.list_lookup.find(None, asked[1:]) == (), (
+            "a new list of the same name has none of the old entries"
+        )
         await here.close()
         await there.close()
 
@@ -137,12 +139,12 @@ def _drive(work: Work[tuple[Hit, ...]], answers: list[list[tuple[object, ...]]])
 def test_the_usual_look_up_is_one_statement_and_asks_only_for_what_can_be_there() -> None:
     row = (5, "", "blocked-ips", "network", "block", "", "", 10, 0, 2)
     empty = (6, "", "blocked-urls", "url", "block", "", "", 10, 0, 0)
-    known: lookup.Directories = {}
+    known: list_lookup.Directories = {}
     keys = (("network", list_network_keys("192.0.2.7")), ("url", ("a",)), ("sha256", ("b",)))
     first: list[list[tuple[object, ...]]] = [[(33,)], [(5, "4/24")], [row, empty], [], [(0, "", "", 33)]]
-    assert len(_drive(lookup.find_hits(known, None, keys, 1), first)[0]) == 5, "learns which lists there are"
+    assert len(_drive(list_lookup.find_hits(known, None, keys, 1), first)[0]) == 5, "learns which lists there are"
     again: list[list[tuple[object, ...]]] = [[(0, "", "", 33), (5, "192.0.2.0/24", "c", 0)]]
-    asked, hits = _drive(lookup.find_hits(known, None, keys, 1), again)
+    asked, hits = _drive(list_lookup.find_hits(known, None, keys, 1), again)
     assert hits == (Hit("blocked-ips", "global", "192.0.2.0/24", "c"),)
     scopes, moment, places, wanted = asked[0].parameters
     assert (scopes.values, moment, places.values) == (("",), 1, (5,))
@@ -151,11 +153,11 @@ def test_the_usual_look_up_is_one_statement_and_asks_only_for_what_can_be_there(
 
 def test_a_look_up_that_never_meets_the_same_version_ends() -> None:
     changing: list[list[tuple[object, ...]]] = [[(1,)], [], [], []]
-    for number in range(lookup.ATTEMPTS):
+    for number in range(list_lookup.ATTEMPTS):
         changing += [[(0, "", "", 100 + number)], [(1,)], [], [], []]
-    asked, hits = _drive(lookup.find_hits({}, None, (("url", ("a",)),), 1), changing)
+    asked, hits = _drive(list_lookup.find_hits({}, None, (("url", ("a",)),), 1), changing)
     assert hits == ()
-    assert len(asked) == 4 + 5 * lookup.ATTEMPTS
+    assert len(asked) == 4 + 5 * list_lookup.ATTEMPTS
 
 
 def test_prefix_lengths() -> None:
@@ -166,17 +168,17 @@ def test_prefix_lengths() -> None:
 def test_unkeyed_lists_by_version(use: Use) -> None:
     async def scenario(store: Store) -> None:
         one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
-        empty = await store.unkeyed(one)
+        empty = await store.list_lookup.unkeyed(one)
         assert (empty.entries, empty.custom) == ({}, {})
-        assert empty.version == await store.unkeyed_version(one)
-        await store.add_entries(None, BY_NAME["blocked-phrases"], new("wire now", comment="c"), ANN)
-        await store.add_entries(one, BY_NAME["own-domains"], new("own.example"), ANN)
-        await store.add_entries(one, BY_NAME["partner-domains"], new("bank.example"), ANN)
-        await store.add_entries(one, BY_NAME["trusted-relays"], new("192.0.2.0/24"), ANN)
+        assert empty.version == await store.list_lookup.unkeyed_version(one)
+        await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", comment="c"), ANN)
+        await store.lists.add(one, BY_NAME["own-domains"], new("own.example"), ANN)
+        await store.lists.add(one, BY_NAME["partner-domains"], new("bank.example"), ANN)
+        await store.lists.add(one, BY_NAME["trusted-relays"], new("192.0.2.0/24"), ANN)
         person = NewEntry("ann <a@own.example>", "Ann <a@own.example>")
-        await store.add_entries(one, BY_NAME["protected-people"], [person], ANN)
-        snapshot = await store.unkeyed(one)
-        assert snapshot.version == await store.unkeyed_version(one) != empty.version
+        await store.lists.add(one, BY_NAME["protected-people"], [person], ANN)
+        snapshot = await store.list_lookup.unkeyed(one)
+        assert snapshot.version == await store.list_lookup.unkeyed_version(one) != empty.version
         assert snapshot.entries["blocked-phrases"] == (
             UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now"),
         )
@@ -184,22 +186,22 @@ def test_unkeyed_lists_by_version(use: Use) -> None:
         assert [entry.key for entry in snapshot.entries["partner-domains"]] == ["bank.example"]
         assert [entry.key for entry in snapshot.entries["trusted-relays"]] == ["192.0.2.0/24"]
         assert [entry.shown for entry in snapshot.entries["protected-people"]] == ["Ann <a@own.example>"]
-        other = await store.unkeyed(two)
+        other = await store.list_lookup.unkeyed(two)
         assert other.entries["blocked-phrases"] == snapshot.entries["blocked-phrases"]
         assert "protected-people" not in other.entries
         # The first entry that is looked up by key is news, further ones are not.
         assert snapshot.keyed == ()
-        await store.add_entries(one, BY_NAME["blocked-urls"], new("a"), ANN)
-        before = await store.unkeyed_version(one)
+        await store.lists.add(one, BY_NAME["blocked-urls"], new("a"), ANN)
+        before = await store.list_lookup.unkeyed_version(one)
         assert before != snapshot.version
-        assert (await store.unkeyed(one)).keyed == ("url",)
-        await store.add_entries(one, BY_NAME["blocked-urls"], new("b", "c"), ANN)
-        assert await store.unkeyed_version(one) == before
-        await store.add_entries(None, BY_NAME["blocked-phrases"], new("wire now", comment="other"), ANN)
-        assert await store.unkeyed_version(one) != before, "a new comment is another snapshot"
-        changed = await store.unkeyed_version(one)
-        await store.delete_entries(one, "own-domains", ["own.example"], ANN)
-        assert await store.unkeyed_version(one) != changed
+        assert (await store.list_lookup.unkeyed(one)).keyed == ("url",)
+        await store.lists.add(one, BY_NAME["blocked-urls"], new("b", "c"), ANN)
+        assert await store.list_lookup.unkeyed_version(one) == before
+        await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", comment="other"), ANN)
+        assert await store.list_lookup.unkeyed_version(one) != before, "a new comment is another snapshot"
+        changed = await store.list_lookup.unkeyed_version(one)
+        await store.lists.remove(one, "own-domains", ["own.example"], ANN)
+        assert await store.list_lookup.unkeyed_version(one) != changed
 
     use(scenario)
 
@@ -210,10 +212,10 @@ def test_custom_lists_among_their_kind(use: Use) -> None:
         partners = msgspec.structs.replace(BY_NAME["partner-domains"], name="my-banks", custom=True)
         urls = msgspec.structs.replace(BY_NAME["allowed-urls"], name="my-urls", custom=True)
         for custom in (phrases, partners, urls):
-            await store.create_list(None, custom, ANN)
-        await store.add_entries(None, phrases, new("buy now"), ANN)
-        await store.add_entries(None, partners, new("bank.example"), ANN)
-        snapshot = await store.unkeyed(None)
+            await store.lists.create(None, custom, ANN)
+        await store.lists.add(None, phrases, new("buy now"), ANN)
+        await store.lists.add(None, partners, new("bank.example"), ANN)
+        snapshot = await store.list_lookup.unkeyed(None)
         assert [(entry.list, entry.key) for entry in snapshot.entries["blocked-phrases"]] == [("my-phrases", "buy now")]
         assert [(entry.list, entry.key) for entry in snapshot.entries["partner-domains"]] == [
             ("my-banks", "bank.example")
@@ -231,14 +233,14 @@ def test_an_unkeyed_entry_that_expires_is_another_version_without_any_change(use
     async def scenario(store: Store) -> None:
         for milliseconds in (150, 2_000, 10_000):  # more where the machine is too busy to look before it has passed
             soon = now() + milliseconds
-            await store.add_entries(None, BY_NAME["blocked-phrases"], new("wire now", expires=soon), ANN)
-            first = await store.unkeyed(None)
+            await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", expires=soon), ANN)
+            first = await store.list_lookup.unkeyed(None)
             if now() < soon:
                 break
         assert [entry.expires for entry in first.entries["blocked-phrases"]] == [soon]
         while now() <= soon:  # noqa: ASYNC110  nobody tells when a moment has passed
             await asyncio.sleep(0.01)
-        assert await store.unkeyed_version(None) != first.version
-        assert (await store.unkeyed(None)).entries == {}
+        assert await store.list_lookup.unkeyed_version(None) != first.version
+        assert (await store.list_lookup.unkeyed(None)).entries == {}
 
     use(scenario)

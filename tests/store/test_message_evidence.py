@@ -11,12 +11,12 @@ from gatepost.lists.links import split_url
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
-from gatepost.store import message_evidence
+from gatepost.store import message_index
 from gatepost.store.engine import Write
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_evidence import Evidence, index_evidence
+from gatepost.store.message_index import Evidence, index_evidence
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -75,8 +75,8 @@ async def store_four(store: Store, base: MessageRecord) -> dict[str, str]:
         "d": mail(base, links=80),
     }
     for record in made.values():
-        await store.record_message(record)
-        await store.hold(record)
+        await store.messages.record(record)
+        await store.quarantine.hold(record)
     return {record.ggrid: name for name, record in made.items()}
 
 
@@ -84,12 +84,12 @@ def test_search_by_evidence(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         names = await store_four(store, new_record())
         for evidence, expected in CASES:
-            found = await store.search_messages(MessageFilter(evidence=evidence))
+            found = await store.messages.search(MessageFilter(evidence=evidence))
             assert sorted(names[row.ggrid] for row in found.rows) == list(expected), evidence
-            held = await store.search_held(HeldFilter(evidence=evidence))
+            held = await store.quarantine.search(HeldFilter(evidence=evidence))
             assert sorted(names[row.record.ggrid] for row in held.rows) == list(expected), evidence
         theirs = MessageFilter(tenant=TENANT, evidence=Evidence(link_host="evil.example"))
-        assert [names[row.ggrid] for row in (await store.search_messages(theirs)).rows] == ["b"]
+        assert [names[row.ggrid] for row in (await store.messages.search(theirs)).rows] == ["b"]
 
     use(scenario)
 
@@ -103,7 +103,7 @@ def test_messages_that_were_stored_before_there_were_digests(use: Use, new_recor
 
         await store._engine.change(forget)
         for evidence, expected in CASES:
-            found = await store.search_messages(MessageFilter(evidence=evidence))
+            found = await store.messages.search(MessageFilter(evidence=evidence))
             assert sorted(names[row.ggrid] for row in found.rows) == list(expected), evidence
 
     use(scenario)
@@ -112,11 +112,11 @@ def test_messages_that_were_stored_before_there_were_digests(use: Use, new_recor
 def test_a_digest_that_two_values_share_finds_nothing_wrong(
     use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_evidence, "_digest", lambda _kind, _value: "same")
+    monkeypatch.setattr(message_index, "_digest", lambda _kind, _value: "same")
 
     async def scenario(store: Store) -> None:
         names = await store_four(store, new_record())
-        found = await store.search_messages(MessageFilter(evidence=Evidence(file_name="invoice.pdf")))
+        found = await store.messages.search(MessageFilter(evidence=Evidence(file_name="invoice.pdf")))
         assert [names[row.ggrid] for row in found.rows] == ["a"]
 
     use(scenario)
@@ -127,12 +127,12 @@ def test_pages_of_held_mail_with_evidence_have_every_message_once(use: Use, new_
         base, wanted = new_record(), []
         for number in range(30):
             record = mail(base, leads_to="evil.example" if number % 3 == 0 else "good.example")
-            await store.hold(record)
+            await store.quarantine.hold(record)
             wanted += [record.ggrid] if number % 3 == 0 else []
         seen: list[str] = []
         cursor = None
         for _ in range(40):
-            page = await store.search_held(HeldFilter(evidence=Evidence(link_host="evil.example")), cursor, 3)
+            page = await store.quarantine.search(HeldFilter(evidence=Evidence(link_host="evil.example")), cursor, 3)
             assert len(page.rows) <= 3
             seen += [row.record.ggrid for row in page.rows]
             cursor = page.next
@@ -176,4 +176,4 @@ def test_digests_are_few_and_short(new_record: NewRecord) -> None:
 )
 def test_the_host_of_a_link_is_that_of_the_parser(url: str) -> None:
     parts = split_url(url)
-    assert message_evidence._find_host(url) == (parts[0] if parts else "")
+    assert message_index._find_host(url) == (parts[0] if parts else "")

@@ -11,8 +11,8 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import paging
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_search import MessagePage
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessagePage
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -37,9 +37,9 @@ def mail(
 
 
 async def all_pages(store: Store, wanted: MessageFilter, limit: int) -> tuple[list[str], list[MessagePage]]:
-    pages = [await store.search_messages(wanted, None, limit)]
+    pages = [await store.messages.search(wanted, None, limit)]
     while pages[-1].next is not None:
-        pages.append(await store.search_messages(wanted, pages[-1].next, limit))
+        pages.append(await store.messages.search(wanted, pages[-1].next, limit))
         assert len(pages) < 500
     return [row.ggrid for page in pages for row in page.rows], pages
 
@@ -110,7 +110,7 @@ def test_filters(use: Use, new_record: NewRecord, wanted: MessageFilter, expecte
             "g": mail(base, 700, "joann@x.example.net", tenant=MINE),
         }
         names = {record.ggrid: name for name, record in records.items()}
-        await asyncio.gather(*map(store.record_message, records.values()))
+        await asyncio.gather(*map(store.messages.record, records.values()))
         found, pages = await all_pages(store, wanted, 100)
         assert "".join(names[uid] for uid in found) == expected
         assert pages[-1].reached is None
@@ -132,11 +132,11 @@ def test_filters(use: Use, new_record: NewRecord, wanted: MessageFilter, expecte
 def test_a_ggrid_leads_to_one_message_of_ones_own(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         record = mail(new_record(), 5, tenant=MINE)
-        await store.record_message(record)
+        await store.messages.record(record)
         for tenant, found in ((None, 1), (MINE, 1), (THEIRS, 0)):
-            page = await store.search_messages(MessageFilter(tenant=tenant, ggrid=f" {record.ggrid.upper()} "))
+            page = await store.messages.search(MessageFilter(tenant=tenant, ggrid=f" {record.ggrid.upper()} "))
             assert (len(page.rows), page.next) == (found, None)
-        assert (await store.search_messages(MessageFilter(ggrid="\0"))).rows == ()
+        assert (await store.messages.search(MessageFilter(ggrid="\0"))).rows == ()
 
     use(scenario)
 
@@ -159,7 +159,7 @@ def test_the_beginning_of_an_id_finds_its_messages(
     newest = ids[::-1]
 
     async def scenario(store: Store) -> None:
-        await asyncio.gather(*map(store.record_message, [*records, other]))
+        await asyncio.gather(*map(store.messages.record, [*records, other]))
         for wanted, expected in (
             (MessageFilter(ggrid=ids[0][:8]), newest),
             (MessageFilter(anywhere=ids[0][:8].upper()), newest),
@@ -174,13 +174,13 @@ def test_the_beginning_of_an_id_finds_its_messages(
             for limit in (2, 100):
                 found, _ = await all_pages(store, wanted, limit)
                 assert found == expected, (wanted, limit)
-        assert (await store.count_messages(MessageFilter(anywhere=ids[7][:23]))).messages == 1
-        assert (await store.count_messages(MessageFilter(ggrid="ffffffff"))).messages == 0
+        assert (await store.messages.count(MessageFilter(anywhere=ids[7][:23]))).messages == 1
+        assert (await store.messages.count(MessageFilter(ggrid="ffffffff"))).messages == 0
         # Where no id begins so, the text has its other meanings.
-        await store.purge_messages(901)
+        await store.messages.purge(901)
         found, _ = await all_pages(store, MessageFilter(anywhere=ids[0][:8], tenant=MINE), 10)
         assert found == [other.ggrid]
-        assert (await store.count_messages(MessageFilter(anywhere=ids[0][:8], tenant=MINE))).messages == 1
+        assert (await store.messages.count(MessageFilter(anywhere=ids[0][:8], tenant=MINE))).messages == 1
 
     use(scenario)
 
@@ -219,8 +219,8 @@ def test_every_row_once_and_in_order(
     ]
 
     async def scenario(store: Store) -> None:
-        await asyncio.gather(*map(store.record_message, records))
-        everything = [row.ggrid for row in (await store.search_messages(MessageFilter(), None, 1_000)).rows]
+        await asyncio.gather(*map(store.messages.record, records))
+        everything = [row.ggrid for row in (await store.messages.search(MessageFilter(), None, 1_000)).rows]
         by_id = {record.ggrid: record for record in records}
         assert sorted(everything) == sorted(by_id)
         times = [by_id[uid].completed for uid in everything]
@@ -259,14 +259,14 @@ def test_looking_stops_and_says_where(use: Use, new_record: NewRecord, monkeypat
 
     async def scenario(store: Store) -> None:
         needle = mail(base, 0, subject="needle")
-        await asyncio.gather(*map(store.record_message, [needle, *(mail(base, n) for n in range(1, 36))]))
+        await asyncio.gather(*map(store.messages.record, [needle, *(mail(base, n) for n in range(1, 36))]))
         found, pages = await all_pages(store, MessageFilter(subject="needle"), 5)
         assert found == [needle.ggrid]
         assert [page.reached for page in pages] == [26, 16, 6, None]
         assert [len(page.rows) for page in pages] == [0, 0, 0, 1]
-        assert len((await store.search_messages(MessageFilter(), None, 1_000)).rows) == 36, "no text, no budget"
-        assert (await store.search_messages(MessageFilter(), "nonsense", 1)).rows[0].completed == 35
-        assert len((await store.search_messages(MessageFilter(), None, -3)).rows) == 1
+        assert len((await store.messages.search(MessageFilter(), None, 1_000)).rows) == 36, "no text, no budget"
+        assert (await store.messages.search(MessageFilter(), "nonsense", 1)).rows[0].completed == 35
+        assert len((await store.messages.search(MessageFilter(), None, -3)).rows) == 1
 
     use(scenario)
 
@@ -276,25 +276,25 @@ def test_what_is_purged_is_not_found(use: Use, new_record: NewRecord) -> None:
 
     async def scenario(store: Store) -> None:
         people = [f"p{n}@y.example" for n in range(150)]
-        await asyncio.gather(*(store.record_message(mail(base, n, recipients=people)) for n in range(5)))
-        assert len((await store.search_messages(MessageFilter(recipient="p99@y.example"))).rows) == 5
-        assert await store.purge_messages(3) == 3
+        await asyncio.gather(*(store.messages.record(mail(base, n, recipients=people)) for n in range(5)))
+        assert len((await store.messages.search(MessageFilter(recipient="p99@y.example"))).rows) == 5
+        assert await store.messages.purge(3) == 3
         for wanted in (MessageFilter(recipient="p99@y.example"), MessageFilter(sender="x.example"), MessageFilter()):
-            assert [row.completed for row in (await store.search_messages(wanted)).rows] == [4, 3]
-        assert await store.purge_messages(100) == 2
-        assert (await store.search_messages(MessageFilter(recipient="p1@y.example"))) == MessagePage(())
+            assert [row.completed for row in (await store.messages.search(wanted)).rows] == [4, 3]
+        assert await store.messages.purge(100) == 2
+        assert (await store.messages.search(MessageFilter(recipient="p1@y.example"))) == MessagePage(())
 
     use(scenario)
 
 
 def test_a_tenant_that_goes_is_found_no_more(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t")
+        tenant = await store.tenants.create("t")
         mine = mail(new_record(), 1, tenant=tenant.uid)  # type: ignore[union-attr]
         other = mail(new_record(), 2)
-        await asyncio.gather(*map(store.record_message, [mine, other]))
-        await store.delete_tenant(tenant.uid)  # type: ignore[union-attr]
-        assert [row.ggrid for row in (await store.search_messages(MessageFilter())).rows] == [other.ggrid]
+        await asyncio.gather(*map(store.messages.record, [mine, other]))
+        await store.tenants.delete(tenant.uid)  # type: ignore[union-attr]
+        assert [row.ggrid for row in (await store.messages.search(MessageFilter())).rows] == [other.ggrid]
 
     use(scenario)
 
@@ -303,13 +303,13 @@ def test_the_first_of_a_ggrid_is_the_one_found(use: Use, new_record: NewRecord) 
     async def scenario(store: Store) -> None:
         first = mail(new_record(), 1, subject="first")
         again = [msgspec.structs.replace(first, completed=n) for n in range(2, 6)]
-        await store.record_message(first)
-        await asyncio.gather(*map(store.record_message, [*again, mail(new_record(), 9)]))
-        assert [row.completed for row in (await store.search_messages(MessageFilter())).rows] == [9, 1]
+        await store.messages.record(first)
+        await asyncio.gather(*map(store.messages.record, [*again, mail(new_record(), 9)]))
+        assert [row.completed for row in (await store.messages.search(MessageFilter())).rows] == [9, 1]
         same = mail(new_record(), 20)
-        await asyncio.gather(*(store.record_message(same) for _ in range(5)))
-        assert [row.completed for row in (await store.search_messages(MessageFilter())).rows] == [20, 9, 1]
-        assert sum(bucket.messages for bucket in await store.traffic(None, 0, 100, 1)) == 3
+        await asyncio.gather(*(store.messages.record(same) for _ in range(5)))
+        assert [row.completed for row in (await store.messages.search(MessageFilter())).rows] == [20, 9, 1]
+        assert sum(bucket.messages for bucket in await store.traffic.buckets(None, 0, 100, 1)) == 3
 
     use(scenario)
 
@@ -322,9 +322,9 @@ def test_text_that_no_index_has_a_place_for(use: Use, new_record: NewRecord) -> 
     async def scenario(store: Store) -> None:
         for n, text in enumerate((wild, "\u0390" * 1_200, "\0" * 1_200)):
             record = mail(new_record(), n, f"{text}@x.example", [f"{n}{text}"], text, tags=(text[:300],))
-            assert await store.record_message(record) == record
-            assert await store.hold(record)
-            assert (await store.search_messages(MessageFilter(sender=text[:20]))).rows[0].ggrid == record.ggrid
-        assert await store.purge_messages(100) == 3
+            assert await store.messages.record(record) == record
+            assert await store.quarantine.hold(record)
+            assert (await store.messages.search(MessageFilter(sender=text[:20]))).rows[0].ggrid == record.ggrid
+        assert await store.messages.purge(100) == 3
 
     use(scenario)

@@ -11,11 +11,9 @@ from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
 from gatepost.store import paging
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_evidence import Evidence
-from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_search import MAX_COUNTED
-from gatepost.store.message_terms import parse_term
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_index import Evidence, parse_term
+from gatepost.store.message_plans import MAX_COUNTED, MessageFilter
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -97,22 +95,22 @@ def test_a_message_is_found_by_what_people_tell(use: Use, new_record: NewRecord,
             links = tuple(Subject("link", f"https://h{number}.evil.example/", "1") for number in range(80))
             report = msgspec.structs.replace(record.report, subjects=(*record.report.subjects, *links))
             record = msgspec.structs.replace(record, report=report)
-        await store.record_message(record)
-        await store.hold(record)
+        await store.messages.record(record)
+        await store.quarantine.hold(record)
         for number in range(5):
-            await store.record_message(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
+            await store.messages.record(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
         for text in FINDS:
-            found = await store.search_messages(MessageFilter(anywhere=text))
+            found = await store.messages.search(MessageFilter(anywhere=text))
             assert [row.ggrid for row in found.rows] == [GGRID], text
-            held = await store.search_held(HeldFilter(anywhere=text))
+            held = await store.quarantine.search(HeldFilter(anywhere=text))
             assert [row.record.ggrid for row in held.rows] == [GGRID], text
         for text in FINDS_NOT:
-            assert (await store.search_messages(MessageFilter(anywhere=text))).rows == (), text
-            assert (await store.search_held(HeldFilter(anywhere=text))).rows == (), text
+            assert (await store.messages.search(MessageFilter(anywhere=text))).rows == (), text
+            assert (await store.quarantine.search(HeldFilter(anywhere=text))).rows == (), text
         for text in ("bradesco@resgatepremios.example", "resgatepremios.example", "banco"):
-            found = await store.search_messages(MessageFilter(evidence=Evidence(header_from=text)))
+            found = await store.messages.search(MessageFilter(evidence=Evidence(header_from=text)))
             assert [row.ggrid for row in found.rows] == [GGRID], text
-        assert (await store.search_messages(MessageFilter(recipient="user149@many.example"))).rows
+        assert (await store.messages.search(MessageFilter(recipient="user149@many.example"))).rows
 
     use(scenario)
 
@@ -137,34 +135,34 @@ def test_pages_of_several_meanings_have_every_message_once(
             record = msgspec.structs.replace(
                 base, ggrid=new_id(), completed=1_000 + number, envelope=envelope, report=report
             )
-            await store.record_message(record)
+            await store.messages.record(record)
             if number % 4 != 3:
                 expected.append(record.ggrid)
         wanted, before, found = MessageFilter(anywhere="x.example"), None, []
         for _ in range(60):
-            page = await store.search_messages(wanted, before, 3)
+            page = await store.messages.search(wanted, before, 3)
             found += [row.ggrid for row in page.rows]
             before = page.next
             if before is None:
                 break
         assert found == expected[::-1]
         monkeypatch.setattr(paging, "ROW_BUDGET", 30_000)
-        count = await store.count_messages(wanted)
+        count = await store.messages.count(wanted)
         assert (count.messages, count.more) == (30, False)
-        assert (await store.count_messages(MessageFilter(sender="y.example"))).messages == 30
+        assert (await store.messages.count(MessageFilter(sender="y.example"))).messages == 30
 
     use(scenario)
 
 
 def test_counting_ends(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     base = new_record()
-    monkeypatch.setattr("gatepost.store.message_search.MAX_COUNTED", 5)
+    monkeypatch.setattr("gatepost.store.messages.MAX_COUNTED", 5)
     assert MAX_COUNTED == 10_000
 
     async def scenario(store: Store) -> None:
         for number in range(9):
-            await store.record_message(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
-        count = await store.count_messages(MessageFilter())
+            await store.messages.record(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
+        count = await store.messages.count(MessageFilter())
         assert (count.messages, count.more) == (5, True)
 
     use(scenario)

@@ -12,7 +12,7 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -23,14 +23,14 @@ def test_a_record_comes_back_whole(use: Use, new_record: NewRecord) -> None:
     record = new_record(subject="s" * 5_000 + "\0", tenant=new_id())
 
     async def keep(store: Store) -> None:
-        assert await store.record_message(record) == record
-        assert await store.message(record.ggrid) == record
-        assert await store.message(record.ggrid.upper()) == record
-        assert await store.message("no such") is None
-        assert await store.message("\0") is None
+        assert await store.messages.record(record) == record
+        assert await store.messages.find(record.ggrid) == record
+        assert await store.messages.find(record.ggrid.upper()) == record
+        assert await store.messages.find("no such") is None
+        assert await store.messages.find("\0") is None
 
     async def find(store: Store) -> None:
-        assert await store.message(record.ggrid) == record
+        assert await store.messages.find(record.ggrid) == record
 
     use(keep)
     use(find)
@@ -40,8 +40,8 @@ def test_text_that_no_database_has_a_place_for(use: Use, new_record: NewRecord) 
     async def scenario(store: Store) -> None:
         for subject in ("\0", "a\0b", "\U0010ffff", "x" * 999 + "\0"):
             record = new_record(subject=subject)
-            assert await store.record_message(record) == record
-            assert await store.message(record.ggrid) == record
+            assert await store.messages.record(record) == record
+            assert await store.messages.find(record.ggrid) == record
 
     use(scenario)
 
@@ -51,11 +51,11 @@ def test_the_first_of_a_ggrid_is_kept_and_returned(use: Use, new_record: NewReco
         first = new_record(subject="first")
         later = msgspec.structs.replace(first, completed=9_999, report=new_record(subject="later").report)
         other = new_record()
-        assert await store.record_message(first) == first
+        assert await store.messages.record(first) == first
         # All in one group, then the same again in another.
-        assert await asyncio.gather(*(store.record_message(r) for r in (first, later, other))) == [first, first, other]
-        assert await store.record_message(later) == first
-        assert await store.message(first.ggrid) == first
+        assert await asyncio.gather(*(store.messages.record(r) for r in (first, later, other))) == [first, first, other]
+        assert await store.messages.record(later) == first
+        assert await store.messages.find(first.ggrid) == first
 
     use(scenario)
 
@@ -63,11 +63,11 @@ def test_the_first_of_a_ggrid_is_kept_and_returned(use: Use, new_record: NewReco
 def test_purging_takes_the_old_ones(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         records = [new_record(completed=completed) for completed in range(600)]
-        await asyncio.gather(*map(store.record_message, records))
-        assert await store.purge_messages(550) == 550
-        assert await store.message(records[549].ggrid) is None
-        assert await store.message(records[550].ggrid) == records[550]
-        assert await store.purge_messages(550) == 0
+        await asyncio.gather(*map(store.messages.record, records))
+        assert await store.messages.purge(550) == 550
+        assert await store.messages.find(records[549].ggrid) is None
+        assert await store.messages.find(records[550].ggrid) == records[550]
+        assert await store.messages.purge(550) == 0
 
     use(scenario)
 
@@ -75,10 +75,10 @@ def test_purging_takes_the_old_ones(use: Use, new_record: NewRecord) -> None:
 def test_recent_ones_newest_first(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
         records = [new_record(completed=n, tenant=("t", None)[n % 2]) for n in range(300)]
-        await asyncio.gather(*map(store.record_message, records))
+        await asyncio.gather(*map(store.messages.record, records))
 
         async def recent(tenant: str | None, limit: int) -> list[int]:
-            async with aclosing(store.recent_messages(tenant, limit)) as batches:
+            async with aclosing(store.messages.recent(tenant, limit)) as batches:
                 return [record.completed async for batch in batches for record in batch]
 
         assert await recent(None, 250) == list(range(299, 49, -1))
@@ -92,14 +92,14 @@ def test_recent_ones_newest_first(use: Use, new_record: NewRecord) -> None:
 def test_a_closed_store_says_so(storage_url: str, tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
         store = open_store(storage_url, tmp_path)
-        await store.record_message(new_record())
+        await store.messages.record(new_record())
         await store.close()
         with pytest.raises(StorageError, match="closed"):
-            await store.record_message(new_record())
+            await store.messages.record(new_record())
         with pytest.raises(StorageError, match="closed"):
-            await store.tenants()
+            await store.tenants.all()
         with pytest.raises(StorageError, match="closed"):
-            await anext(store.stream_entries(None, "blocked-urls"))
+            await anext(store.lists.stream(None, "blocked-urls"))
         await store.close()
 
     asyncio.run(run())
@@ -112,10 +112,10 @@ def test_a_message_writes_no_more_rows_than_its_budget(tmp_path: Path, new_recor
     async def scenario() -> None:
         store = open_store("sqlite:gatepost.db", tmp_path)
         try:
-            await store.record_message(new_record())
+            await store.messages.record(new_record())
             before = _rows(file)
             for _ in range(20):
-                await store.record_message(new_record())
+                await store.messages.record(new_record())
             grown = {table: count - before[table] for table, count in _rows(file).items() if count != before[table]}
         finally:
             await store.close()

@@ -10,7 +10,7 @@ import pytest
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import normal_forms, open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
 
 URLS, SENDERS, NETWORKS, PHRASES = (
@@ -42,13 +42,13 @@ async def _execute(url: str, statement: str) -> None:
 def fill(url: str, folder: Path) -> None:
     async def run() -> None:
         store = open_store(url, folder)
-        await store.add_entries(None, URLS, plain("a.example/%6cogin", "a.example/caf%c3%a9", "untouched.example"), CLI)
-        await store.add_entries(None, URLS, [NewEntry("a.example//login", "a.example//login", "second", FOREVER)], CLI)
-        await store.add_entries(None, URLS, [NewEntry("a.example/login", "a.example/login", "gone", 5)], CLI)
-        await store.add_entries(None, URLS, plain("a.example/x*y"), CLI)
-        await store.add_entries(None, SENDERS, plain("bob<ann@b.example", "foo@@bar.example", "192.0.2.1"), CLI)
-        await store.add_entries(None, NETWORKS, plain("fe80::1%eth0"), CLI)
-        await store.add_entries(None, PHRASES, plain("acmeTM money", "wire money"), CLI)
+        await store.lists.add(None, URLS, plain("a.example/%6cogin", "a.example/caf%c3%a9", "untouched.example"), CLI)
+        await store.lists.add(None, URLS, [NewEntry("a.example//login", "a.example//login", "second", FOREVER)], CLI)
+        await store.lists.add(None, URLS, [NewEntry("a.example/login", "a.example/login", "gone", 5)], CLI)
+        await store.lists.add(None, URLS, plain("a.example/x*y"), CLI)
+        await store.lists.add(None, SENDERS, plain("bob<ann@b.example", "foo@@bar.example", "192.0.2.1"), CLI)
+        await store.lists.add(None, NETWORKS, plain("fe80::1%eth0"), CLI)
+        await store.lists.add(None, PHRASES, plain("acmeTM money", "wire money"), CLI)
         await store.close()
 
     asyncio.run(run())
@@ -56,7 +56,7 @@ def fill(url: str, folder: Path) -> None:
 
 
 async def shown(store: Store, name: str) -> list[str]:
-    page = await store.entries_page(None, name)
+    page = await store.lists.page(None, name)
     return [entry.shown for entry in page.rows]
 
 
@@ -69,11 +69,11 @@ def test_stored_entries_get_the_forms_of_today(storage_url: str, tmp_path: Path)
             assert await shown(store, "blocked-urls") == [
                 *("a.example/caf%C3%A9", "a.example/login", "a.example/x*y", "untouched.example")
             ]
-            (merged,) = await store.entries(None, "blocked-urls", ["a.example/login"])
+            (merged,) = await store.lists.find(None, "blocked-urls", ["a.example/login"])
             assert (merged.comment, merged.expires) == ("second", FOREVER)
-            sizes = {state.definition.name: state.size for state in await store.lists(None)}
+            sizes = {state.definition.name: state.size for state in await store.lists.all(None)}
             assert (sizes["blocked-urls"], sizes["blocked-senders"]) == (4, 3)
-            trail = (await store.audit_page(AuditFilter(action="entries.normalise"))).rows
+            trail = (await store.audit.page(AuditFilter(action="entries.normalise"))).rows
             assert {(each.actor.kind, each.list, each.count) for each in trail} == {
                 *(("system", "blocked-urls", 3), ("system", "blocked-phrases", 1))
             }
@@ -91,7 +91,7 @@ def test_what_is_refused_today_stays_readable_and_deletable(storage_url: str, tm
         for definition in (URLS, SENDERS, NETWORKS):
             there = await shown(store, definition.name)
             keys = [definition.key(text) for text in there]
-            assert await store.delete_entries(None, definition.name, keys, Actor("cli")) == len(there) > 0
+            assert await store.lists.remove(None, definition.name, keys, Actor("cli")) == len(there) > 0
             assert await shown(store, definition.name) == []
         await store.close()
 
@@ -104,13 +104,13 @@ def test_many_entries_are_renewed_in_batches(storage_url: str, tmp_path: Path, m
 
     async def add() -> None:
         store = open_store(storage_url, tmp_path)
-        await store.add_entries(None, URLS, plain(*old), CLI)
+        await store.lists.add(None, URLS, plain(*old), CLI)
         await store.close()
 
     async def check() -> None:
         store = open_store(storage_url, tmp_path)
         assert await shown(store, "blocked-urls") == [f"a.example/{number:03d}~" for number in range(40)]
-        (state,) = [each for each in await store.lists(None) if each.definition.name == "blocked-urls"]
+        (state,) = [each for each in await store.lists.all(None) if each.definition.name == "blocked-urls"]
         assert state.size == 40
         await store.close()
 

@@ -20,30 +20,30 @@ OTHER = OwnRule("!known", "A stranger", "spam", 2.0, conclusive=True)
 
 
 async def put(store: Store, tenant: str | None, name: str, rule: OwnRule, seen: int, **more: bool) -> RuleSet:
-    saved = await store.put_rule(tenant, name, rule, seen, ANN, **more)
+    saved = await store.own_rules.put(tenant, name, rule, seen, ANN, **more)
     assert isinstance(saved, RuleSet), saved
     return saved
 
 
 def test_rules_are_kept_by_scope_with_versions_and_audit(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        made = await store.create_tenant("acme")
+        made = await store.tenants.create("acme")
         assert isinstance(made, Tenant)
-        assert await store.rule_set(None) == RuleSet()
+        assert await store.own_rules.find(None) == RuleSet()
         first = await put(store, None, "known", RULE, 0)
         second = await put(store, None, "known", OTHER, first.version, enabled=False)
         await put(store, made.uid, "mine", RULE, 0)
-        assert await store.rule_versions() == {"": 2, made.uid: 1}
-        (stored,) = (await store.rule_set(None)).rules
+        assert await store.own_rules.versions() == {"": 2, made.uid: 1}
+        (stored,) = (await store.own_rules.find(None)).rules
         assert (stored.name, stored.rule, stored.enabled, stored.modified_by) == ("known", OTHER, False, "user:ann")
         # Somebody who has seen the first version overwrites nothing.
-        assert await store.put_rule(None, "late", RULE, first.version, ANN) == "changed"
-        assert await store.delete_rule(None, "known", first.version, ANN) == "changed"
-        assert await store.delete_rule(None, "absent", second.version, ANN) == "unknown"
-        assert await store.put_rule(new_id(), "x", RULE, 0, ANN) == NotFound("tenant")
-        last = await store.delete_rule(None, "known", second.version, ANN)
+        assert await store.own_rules.put(None, "late", RULE, first.version, ANN) == "changed"
+        assert await store.own_rules.delete(None, "known", first.version, ANN) == "changed"
+        assert await store.own_rules.delete(None, "absent", second.version, ANN) == "unknown"
+        assert await store.own_rules.put(new_id(), "x", RULE, 0, ANN) == NotFound("tenant")
+        last = await store.own_rules.delete(None, "known", second.version, ANN)
         assert last == RuleSet(3, ())
-        trail = (await store.audit_page(AuditFilter(scope="", action="rule."))).rows
+        trail = (await store.audit.page(AuditFilter(scope="", action="rule."))).rows
         assert [record.action for record in trail] == ["rule.delete", "rule.change", "rule.create"]
         assert trail[1].sample == (
             "known",
@@ -52,8 +52,8 @@ def test_rules_are_kept_by_scope_with_versions_and_audit(use: Use) -> None:
             "version 2",
         )
         # Rules go with their tenant.
-        await store.delete_tenant(made.uid)
-        assert await store.rule_versions() == {"": 3}
+        await store.tenants.delete(made.uid)
+        assert await store.own_rules.versions() == {"": 3}
 
     use(scenario)
 
@@ -64,15 +64,15 @@ def test_the_rules_of_a_scope_are_bounded(use: Use, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(own_rules, "MAX_CHARACTERS", 60)
 
     async def scenario(store: Store) -> None:
-        made = await store.create_tenant("acme")
+        made = await store.tenants.create("acme")
         assert isinstance(made, Tenant)
         for number in range(2):
             await put(store, None, f"r{number}", RULE, number)
-        assert await store.put_rule(None, "r2", RULE, 2, ANN) == "full"
+        assert await store.own_rules.put(None, "r2", RULE, 2, ANN) == "full"
         await put(store, None, "r1", OTHER, 2)
-        assert await store.put_rule(None, "r1", OwnRule("known" * 20, "x", "spam"), 3, ANN) == "long"
+        assert await store.own_rules.put(None, "r1", OwnRule("known" * 20, "x", "spam"), 3, ANN) == "long"
         await put(store, made.uid, "mine", RULE, 0)
-        assert await store.put_rule(made.uid, "more", RULE, 1, ANN) == "full"
-        assert (await store.rule_set(None)).version == 3
+        assert await store.own_rules.put(made.uid, "more", RULE, 1, ANN) == "full"
+        assert (await store.own_rules.find(None)).version == 3
 
     use(scenario)

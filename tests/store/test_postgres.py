@@ -14,8 +14,8 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Read, Work, Write
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
+from gatepost.store.lists import NewEntry
 from gatepost.store.postgres import MAX_STREAMS, PostgresEngine, public_url
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -35,10 +35,10 @@ async def _cut_off(url: str) -> None:
 def test_connections_that_were_cut_are_made_anew(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         store = Store(PostgresEngine(postgres_url), tmp_path)
-        await store.create_tenant("a")
+        await store.tenants.create("a")
         await _cut_off(postgres_url)
         await asyncio.sleep(0.1)
-        assert [tenant.name for tenant in await store.tenants()] == ["a"]
+        assert [tenant.name for tenant in await store.tenants.all()] == ["a"]
         await store.close()
 
     asyncio.run(run())
@@ -47,8 +47,8 @@ def test_connections_that_were_cut_are_made_anew(postgres_url: str, tmp_path: Pa
 def test_a_stream_that_is_cut_says_so(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         store = Store(PostgresEngine(postgres_url), tmp_path)
-        await store.add_entries(None, URLS, [NewEntry(str(n), str(n)) for n in range(3_000)], CLI)
-        async with aclosing(store.stream_entries(None, URLS.name)) as batches:
+        await store.lists.add(None, URLS, [NewEntry(str(n), str(n)) for n in range(3_000)], CLI)
+        async with aclosing(store.lists.stream(None, URLS.name)) as batches:
             assert await anext(batches)
             await _cut_off(postgres_url)
             with pytest.raises(StorageError, match="cannot be"):
@@ -71,13 +71,13 @@ def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str, tmp_path: 
     async def run() -> None:
         engine = PostgresEngine(postgres_url)
         store = Store(engine, tmp_path)
-        before = (await store.create_tenant("a"), await store.create_tenant("b"))
+        before = (await store.tenants.create("a"), await store.tenants.create("b"))
         met = asyncio.Event()
         one = asyncio.ensure_future(engine.change(partial(_crossing, "a", "b", met)))
         await met.wait()
         assert await engine.change(partial(_crossing, "b", "a", met)) == await one == 1
         created = [tenant.created for tenant in before if isinstance(tenant, Tenant)]
-        assert [tenant.created for tenant in await store.tenants()] == [time + 2 for time in created]
+        assert [tenant.created for tenant in await store.tenants.all()] == [time + 2 for time in created]
         await store.close()
 
     asyncio.run(run())
@@ -86,15 +86,15 @@ def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str, tmp_path: 
 def test_streams_are_bounded(postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         store = Store(PostgresEngine(postgres_url), tmp_path)
-        await store.add_entries(None, URLS, [NewEntry("a", "a")], CLI)
-        open_ones = [store.stream_entries(None, URLS.name) for _ in range(MAX_STREAMS)]
+        await store.lists.add(None, URLS, [NewEntry("a", "a")], CLI)
+        open_ones = [store.lists.stream(None, URLS.name) for _ in range(MAX_STREAMS)]
         for stream in open_ones:
             assert len(await anext(stream)) == 1
         with pytest.raises(StorageError, match="being read already"):
-            await anext(store.stream_entries(None, URLS.name))
+            await anext(store.lists.stream(None, URLS.name))
         for stream in open_ones:
             await stream.aclose()
-        assert len(await anext(store.stream_entries(None, URLS.name))) == 1
+        assert len(await anext(store.lists.stream(None, URLS.name))) == 1
         await store.close()
 
     asyncio.run(run())

@@ -14,10 +14,10 @@ from gatepost.sender_history import Facet, facet_key
 from gatepost.store import privacy
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import Write
-from gatepost.store.entries import NewEntry
 from gatepost.store.held_search import HeldFilter
+from gatepost.store.lists import NewEntry
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.personal_data import Person, new_pseudonym
 from gatepost.store.privacy import FoundEntry
 from gatepost.store.sightings import SightingBatch
@@ -90,9 +90,9 @@ async def erase_results(store: Store) -> tuple[int, int]:
     after: int | None = 0
     deleted = changed = 0
     while after is not None:
-        found, after = await store.messages_about(ANN, after)
+        found, after = await store.privacy.messages_about(ANN, after)
         if found:
-            done = await store.erase_messages(ANN, [uid for uid, _ in found], "erased-1@erased.invalid")
+            done = await store.privacy.erase_messages(ANN, [uid for uid, _ in found], "erased-1@erased.invalid")
             deleted, changed = deleted + done[0], changed + done[1]
     return deleted, changed
 
@@ -108,30 +108,30 @@ def test_results(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatc
         named = mail(base, "bob@x.example", "carol@x.example", shown="ann@example.org")
         other = mail(base, "bob@x.example", "joann@example.org", shown="joann@example.org")
         for record in (alone, shared, sent, named, other):
-            await store.record_message(record)
+            await store.messages.record(record)
         assert await erase_results(store) == (1, 3)
         assert await erase_results(store) == (0, 0)
 
-        assert await store.message(alone.ggrid) is None
-        kept = await store.message(shared.ggrid)
+        assert await store.messages.find(alone.ggrid) is None
+        kept = await store.messages.find(shared.ggrid)
         assert kept is not None
         assert kept.envelope == Envelope("bob@x.example", ("carol@x.example",))
         assert (kept.sha256, kept.size, kept.completed) == (shared.sha256, shared.size, shared.completed)
-        kept = await store.message(sent.ggrid)
+        kept = await store.messages.find(sent.ggrid)
         assert kept is not None
         assert kept.envelope.sender == kept.report.senders[0] == "erased-1@erased.invalid"
-        kept = await store.message(named.ggrid)
+        kept = await store.messages.find(named.ggrid)
         assert kept is not None
         assert kept.report.lines[0].facts == {"shown": "erased-1@erased.invalid"}
-        assert await store.message(other.ggrid) == other
+        assert await store.messages.find(other.ggrid) == other
 
         for wanted in (MessageFilter(recipient="ann@example.org"), MessageFilter(sender="ann@example.org")):
-            assert (await store.search_messages(wanted)).rows == ()
-        found = (await store.search_messages(MessageFilter(recipient="carol@x.example"))).rows
+            assert (await store.messages.search(wanted)).rows == ()
+        found = (await store.messages.search(MessageFilter(recipient="carol@x.example"))).rows
         assert {row.ggrid for row in found} == {shared.ggrid, sent.ggrid, named.ggrid}
-        found = (await store.search_messages(MessageFilter(sender="erased.invalid"))).rows
+        found = (await store.messages.search(MessageFilter(sender="erased.invalid"))).rows
         assert [row.ggrid for row in found] == [sent.ggrid]
-        assert len((await store.search_messages(MessageFilter())).rows) == 4
+        assert len((await store.messages.search(MessageFilter())).rows) == 4
 
     use(scenario)
 
@@ -150,19 +150,19 @@ def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPa
             "other": mail(base, "bob@x.example", "carol@x.example"),
         }
         for record in held.values():
-            await store.hold(record)
-        await store.mark_released(held["released"].ggrid, ("ann@example.org",), BY)
-        assert await store.claim_release(held["leased"].ggrid, "other process", 0, 1 << 50)
+            await store.quarantine.hold(record)
+        await store.quarantine.mark_released(held["released"].ggrid, ("ann@example.org",), BY)
+        assert await store.quarantine.claim(held["leased"].ggrid, "other process", 0, 1 << 50)
         names = {record.ggrid: name for name, record in held.items()}
 
         async def go(*, delete: bool = False) -> dict[str, str]:
             after: str | None = ""
             fates: dict[str, str] = {}
             while after is not None:
-                found, after = await store.held_about(ANN, after)
+                found, after = await store.privacy.held_about(ANN, after)
                 for each in found:
                     ggrid = each.record.ggrid
-                    fates[names[ggrid]] = await store.erase_held(
+                    fates[names[ggrid]] = await store.privacy.erase_held(
                         ANN, ggrid, "erased-1@erased.invalid", CLI, delete=delete
                     )
             return fates
@@ -176,20 +176,20 @@ def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPa
             "leased": "kept",
         }
         assert await go() == {"sent": "kept", "leased": "kept"}
-        assert await store.held(held["alone"].ggrid) is None
-        shared = await store.held(held["shared"].ggrid)
+        assert await store.quarantine.find(held["alone"].ggrid) is None
+        shared = await store.quarantine.find(held["shared"].ggrid)
         assert shared is not None
         assert shared.record.envelope.recipients == ("carol@x.example",)
-        released = await store.held(held["released"].ggrid)
+        released = await store.quarantine.find(held["released"].ggrid)
         assert released is not None
         assert released.release is not None
         assert (released.release.by, released.release.recipients) == (
             "user:erased-1@erased.invalid",
             ("erased-1@erased.invalid",),
         )
-        rows = (await store.search_held(HeldFilter(recipient="ann@example.org"))).rows
+        rows = (await store.quarantine.search(HeldFilter(recipient="ann@example.org"))).rows
         assert [names[row.record.ggrid] for row in rows] == ["leased"]
-        rows = (await store.search_held(HeldFilter(recipient="carol@x.example"))).rows
+        rows = (await store.quarantine.search(HeldFilter(recipient="carol@x.example"))).rows
         assert {names[row.record.ggrid] for row in rows} == {"shared", "sent", "other"}
         assert await go(delete=True) == {"sent": "deleted", "leased": "kept"}
 
@@ -206,39 +206,39 @@ def test_history_lists_and_audit(use: Use, monkeypatch: pytest.MonkeyPatch) -> N
         )
         tenant = new_id()
         batches = [SightingBatch(owner, 100, {address: 2, domain: 2}) for owner in (None, tenant)]
-        await store.record_sightings(batches)
-        history = await store.history_about(ANN)
+        await store.sightings.record(batches)
+        history = await store.privacy.history_about(ANN)
         assert len(history) == 2
-        assert await store.erase_history(history) == 2
-        assert await store.history_about(ANN) == ()
-        assert await store.count_sightings(tenant) == 1
+        assert await store.privacy.erase_history(history) == 2
+        assert await store.privacy.history_about(ANN) == ()
+        assert await store.sightings.count(tenant) == 1
 
         senders, people = BY_NAME["blocked-senders"], BY_NAME["blocked-urls"]
-        await store.add_entries(None, senders, [NewEntry("ann@example.org", "ann@example.org", "x")], BY)
-        await store.add_entries(
+        await store.lists.add(None, senders, [NewEntry("ann@example.org", "ann@example.org", "x")], BY)
+        await store.lists.add(
             None, senders, [NewEntry("z@example.org", "z@example.org", "as Ann@example.org said")], CLI
         )
-        await store.add_entries(None, people, [NewEntry("evil.example", "evil.example", "plain")], CLI)
+        await store.lists.add(None, people, [NewEntry("evil.example", "evil.example", "plain")], CLI)
         found: list[FoundEntry] = []
         after: tuple[int, str] | None = (0, "")
         while after is not None:
-            some, after = await store.entries_about(ANN, after)
+            some, after = await store.privacy.entries_about(ANN, after)
             found += some
         assert [(each.entry, each.is_entry) for each in found] == [("ann@example.org", True), ("z@example.org", False)]
-        assert await store.erase_comments(ANN, found, "erased-1@erased.invalid") == 2
-        assert await store.delete_entries(None, "blocked-senders", ["ann@example.org"], CLI) == 1
+        assert await store.privacy.erase_comments(ANN, found, "erased-1@erased.invalid") == 2
+        assert await store.lists.remove(None, "blocked-senders", ["ann@example.org"], CLI) == 1
 
-        before = (await store.audit_page(AuditFilter())).rows
+        before = (await store.audit.page(AuditFilter())).rows
         after_id: int | None = 0
         changed = 0
         while after_id is not None:
-            records, after_id = await store.audit_about(ANN, after_id)
-            changed += await store.erase_audit(ANN, records, "erased-1@erased.invalid")
+            records, after_id = await store.privacy.audit_about(ANN, after_id)
+            changed += await store.privacy.erase_audit(ANN, records, "erased-1@erased.invalid")
         assert changed == 3, "two name the address, and one has it in the comment that it changed"
-        values = [await store.audit_changes(row.id) for row in before]
+        values = [await store.audit.changes(row.id) for row in before]
         assert "ann@example.org" not in repr(values).lower()
         assert "as erased-1@erased.invalid said" in repr(values)
-        trail = (await store.audit_page(AuditFilter())).rows
+        trail = (await store.audit.page(AuditFilter())).rows
         assert [(row.id, row.time, row.action, row.count) for row in trail] == [
             (row.id, row.time, row.action, row.count) for row in before
         ]
@@ -251,35 +251,35 @@ def test_history_lists_and_audit(use: Use, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_saved_searches_work_and_headers(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
-        await store.save_search("u", "/messages", "hers", "q=ann%40example.org")
-        await store.save_search("u", "/messages", "others", "q=joann%40example.org")
-        found, end = await store.searches_about(ANN)
+        await store.users.save_search("u", "/messages", "hers", "q=ann%40example.org")
+        await store.users.save_search("u", "/messages", "others", "q=joann%40example.org")
+        found, end = await store.privacy.searches_about(ANN)
         assert ([name for _, name, _ in found], end) == (["hers"], None)
-        assert await store.erase_searches([uid for uid, *_ in found]) == 1
-        assert [each.name for each in await store.saved_searches("u")] == ["others"]
+        assert await store.privacy.erase_searches([uid for uid, *_ in found]) == 1
+        assert [each.name for each in await store.users.saved_searches("u")] == ["others"]
 
-        work = await store.create_bulk_action("u", "release", ["x", "y"])
-        await store.add_bulk_results(work.id, ["550 ann@example.org: no such user", ""])
-        named, end = await store.work_about(ANN)
+        work = await store.bulk_actions.create("u", "release", ["x", "y"])
+        await store.bulk_actions.add_results(work.id, ["550 ann@example.org: no such user", ""])
+        named, end = await store.privacy.work_about(ANN)
         assert ([uid for uid, _ in named], end) == ([work.id], None)
-        assert await store.erase_work(ANN, [work.id], "erased-1@erased.invalid") == 1
-        done = await store.bulk_action(work.id, "u")
+        assert await store.privacy.erase_work(ANN, [work.id], "erased-1@erased.invalid") == 1
+        done = await store.bulk_actions.find(work.id, "u")
         assert done
         assert done.results == ("550 erased-1@erased.invalid: no such user", "")
 
         kept = msgspec.structs.replace(new_record(), header=b"Cc: Ann <ann@example.org>\r\n")
-        await store.record_message(kept)
-        assert await store.message_header(kept.ggrid) == kept.header
-        ((uid, _),), _ = await store.messages_about(ANN)
-        assert await store.erase_messages(ANN, [uid], "erased-1@erased.invalid") == (0, 1)
-        assert await store.message_header(kept.ggrid) is None
+        await store.messages.record(kept)
+        assert await store.messages.header(kept.ggrid) == kept.header
+        ((uid, _),), _ = await store.privacy.messages_about(ANN)
+        assert await store.privacy.erase_messages(ANN, [uid], "erased-1@erased.invalid") == (0, 1)
+        assert await store.messages.header(kept.ggrid) is None
 
     use(scenario)
 
 
 def test_the_audit_trail_takes_no_other_change(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        await store.create_tenant("x")
+        await store.tenants.create("x")
         for statement in (
             "UPDATE audit SET actor_name = 'mallory'",
             "UPDATE audit SET sample = '[\"erased-1\"]', time = 5",

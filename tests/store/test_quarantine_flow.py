@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gatepost.ids import id_time, new_id
-from gatepost.store import quarantine_flow
+from gatepost.store import quarantine
 from gatepost.store.audit import CLI, Actor
-from gatepost.store.messages import MessageRecord
-from gatepost.store.quarantine_flow import QuarantineFlow
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -28,33 +28,33 @@ def test_every_message_counts_once_in_its_period(
     async def scenario(store: Store) -> None:
         ids = [new_id() for _ in range(8)]
         for uid in (*ids, old):
-            await store.hold(new_record(uid, tenant=MINE))
-        await store.hold(new_record(tenant=THEIRS))
+            await store.quarantine.hold(new_record(uid, tenant=MINE))
+        await store.quarantine.hold(new_record(tenant=THEIRS))
         _, released, shared, deleted, gone, restored, reported, rightly = ids
-        await store.mark_released(released, REST, ANN)
+        await store.quarantine.mark_released(released, REST, ANN)
         for recipient in REST:
-            await store.mark_released_to(shared, recipient, Actor("recipient", recipient), new_id())
-        await store.report_wrong(released, "should have been delivered", ANN)
-        await store.delete_held(deleted, ANN, for_good=False)
-        await store.delete_held(gone, ANN)
-        await store.delete_held(restored, ANN, for_good=False)
-        await store.restore_held(restored, ANN)
-        await store.report_wrong(reported, "should have been delivered", ANN)
-        await store.report_wrong(rightly, "should have been held", ANN)
+            await store.quarantine.mark_released_to(shared, recipient, Actor("recipient", recipient), new_id())
+        await store.feedback.report_wrong(released, "should have been delivered", ANN)
+        await store.quarantine.delete(deleted, ANN, for_good=False)
+        await store.quarantine.delete(gone, ANN)
+        await store.quarantine.delete(restored, ANN, for_good=False)
+        await store.quarantine.restore(restored, ANN)
+        await store.feedback.report_wrong(reported, "should have been delivered", ANN)
+        await store.feedback.report_wrong(rightly, "should have been held", ANN)
         # It came before the period: what was done with it counts, and it is none that came in.
-        await store.delete_held(old, CLI)
+        await store.quarantine.delete(old, CLI)
         until = now + HOUR
-        flow = await store.quarantine_flow(MINE, now - HOUR, until)
+        flow = await store.quarantine.flow(MINE, now - HOUR, until)
         assert flow == QuarantineFlow(8, 4, 2, 1, 3, 3)
-        everything = await store.quarantine_flow(None, now - HOUR, until)
+        everything = await store.quarantine.flow(None, now - HOUR, until)
         assert everything == QuarantineFlow(9, 5, 2, 1, 3, 3)
-        assert await store.quarantine_flow(THEIRS, now - HOUR, until) == QuarantineFlow(1, 1)
-        assert await store.quarantine_flow(MINE, now - 3 * HOUR, now - HOUR) == QuarantineFlow()
-        assert await store.quarantine_flow(new_id(), 0, until) == QuarantineFlow()
-        monkeypatch.setattr(quarantine_flow, "EXAMINED", 2)
-        assert (await store.quarantine_flow(MINE, now - HOUR, until)).more
+        assert await store.quarantine.flow(THEIRS, now - HOUR, until) == QuarantineFlow(1, 1)
+        assert await store.quarantine.flow(MINE, now - 3 * HOUR, now - HOUR) == QuarantineFlow()
+        assert await store.quarantine.flow(new_id(), 0, until) == QuarantineFlow()
+        monkeypatch.setattr(quarantine, "EXAMINED_ACTIONS", 2)
+        assert (await store.quarantine.flow(MINE, now - HOUR, until)).more
         monkeypatch.undo()
-        monkeypatch.setattr(quarantine_flow, "MAX_COUNTED", 3)
-        assert (await store.quarantine_flow(None, now - HOUR, until)).more
+        monkeypatch.setattr(quarantine, "MAX_COUNTED", 3)
+        assert (await store.quarantine.flow(None, now - HOUR, until)).more
 
     use(scenario)

@@ -7,13 +7,13 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store import held_mail, messages
+from gatepost.store import messages, quarantine
 from gatepost.store.audit import AuditFilter
 from gatepost.store.engine import Write
 from gatepost.store.errors import NotFound
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -25,10 +25,10 @@ NOW = 100 * DAY
 
 async def make_tenants(store: Store) -> tuple[str, str, str]:
     """Tenants with 5 days, with 60 days, and without a retention of their own."""
-    made = [await store.create_tenant(name) for name in ("short", "long", "plain")]
+    made = [await store.tenants.create(name) for name in ("short", "long", "plain")]
     short, long, plain = (tenant.uid for tenant in made if isinstance(tenant, Tenant))
-    await store.set_tenant_retention(short, 5, 5)
-    await store.set_tenant_retention(long.upper(), 60, 60)
+    await store.tenants.set_retention(short, 5, 5)
+    await store.tenants.set_retention(long.upper(), 60, 60)
     return short, long, plain
 
 
@@ -40,16 +40,16 @@ def aged(base: MessageRecord, tenant: str | None, days: int) -> MessageRecord:
 def test_settings(use: Use) -> None:
     async def scenario(store: Store) -> None:
         short, long, plain = await make_tenants(store)
-        assert await store.retention_limits("history", NOW) == {short: NOW - 5 * DAY, long: NOW - 60 * DAY}
-        changed = await store.set_tenant_retention(short, None, 7)
+        assert await store.tenants.retention_limits("history", NOW) == {short: NOW - 5 * DAY, long: NOW - 60 * DAY}
+        changed = await store.tenants.set_retention(short, None, 7)
         assert isinstance(changed, Tenant)
         assert (changed.history_days, changed.quarantine_days) == (None, 7)
-        assert await store.retention_limits("history", NOW) == {long: NOW - 60 * DAY}
-        assert await store.retention_limits("quarantine", NOW) == {short: NOW - 7 * DAY, long: NOW - 60 * DAY}
-        assert await store.set_tenant_retention(new_id(), 5, 5) == NotFound("tenant")
-        (last, *_) = (await store.audit_page(AuditFilter(action="tenant.retention"))).rows
+        assert await store.tenants.retention_limits("history", NOW) == {long: NOW - 60 * DAY}
+        assert await store.tenants.retention_limits("quarantine", NOW) == {short: NOW - 7 * DAY, long: NOW - 60 * DAY}
+        assert await store.tenants.set_retention(new_id(), 5, 5) == NotFound("tenant")
+        (last, *_) = (await store.audit.page(AuditFilter(action="tenant.retention"))).rows
         assert (last.scope, last.sample) == (short, ("history: default", "quarantine: 7"))
-        assert plain in {tenant.uid for tenant in await store.tenants() if tenant.history_days is None}
+        assert plain in {tenant.uid for tenant in await store.tenants.all() if tenant.history_days is None}
 
     use(scenario)
 
@@ -68,19 +68,19 @@ def test_results(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatc
             *((None, 20, True), (None, 31, False), (None, 70, False)),
         ):
             record = aged(new_record(), tenant, days)
-            await store.record_message(record)
+            await store.messages.record(record)
             kept |= {record.ggrid} if stays else set()
-        limits = await store.retention_limits("history", NOW)
-        assert await store.purge_messages(NOW - 30 * DAY, limits) == 6
-        assert {row.ggrid for row in (await store.search_messages(MessageFilter())).rows} == kept
-        assert await store.purge_messages(NOW - 30 * DAY, limits) == 0
+        limits = await store.tenants.retention_limits("history", NOW)
+        assert await store.messages.purge(NOW - 30 * DAY, limits) == 6
+        assert {row.ggrid for row in (await store.messages.search(MessageFilter())).rows} == kept
+        assert await store.messages.purge(NOW - 30 * DAY, limits) == 0
 
     use(scenario)
 
 
 @pytest.mark.parametrize("batch", [2, 500])
 def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    monkeypatch.setattr(held_mail, "PURGE_BATCH", batch)
+    monkeypatch.setattr(quarantine, "PURGE_BATCH", batch)
 
     async def scenario(store: Store) -> None:
         short, long, plain = await make_tenants(store)
@@ -90,16 +90,16 @@ def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPa
             *((plain, 31, False), (None, 20, True), (None, 31, False)),
         ):
             record = aged(new_record(), tenant, days)
-            await store.hold(record)
+            await store.quarantine.hold(record)
 
             def age(ggrid: str = record.ggrid, days: int = days):  # type: ignore[no-untyped-def]
                 yield Write("UPDATE held SET kept = $2 WHERE ggrid = $1", (ggrid, NOW - days * DAY))
 
             await store._engine.change(age)
             kept |= {record.ggrid} if stays else set()
-        limits = await store.retention_limits("quarantine", NOW)
-        assert await store.purge_held(NOW - 30 * DAY, limits) == 4
-        assert {row.record.ggrid for row in (await store.search_held(HeldFilter())).rows} == kept
-        assert await store.purge_held(NOW - 30 * DAY) == 2
+        limits = await store.tenants.retention_limits("quarantine", NOW)
+        assert await store.quarantine.purge(NOW - 30 * DAY, limits) == 4
+        assert {row.record.ggrid for row in (await store.quarantine.search(HeldFilter())).rows} == kept
+        assert await store.quarantine.purge(NOW - 30 * DAY) == 2
 
     use(scenario)

@@ -100,11 +100,11 @@ def test_a_storage_to_which_a_newer_program_has_only_added(empty_storage_url: st
     assert (state.present, state.is_newer, state.needs_upgrade) == (999, False, False)
 
     async def scenario() -> None:
-        await store.create_tenant("one")
+        await store.tenants.create("one")
         await store.close()
         again = open_store(empty_storage_url, tmp_path)
-        await again.create_tenant("two")
-        assert [tenant.name for tenant in await again.tenants()] == ["one", "two"]
+        await again.tenants.create("two")
+        assert [tenant.name for tenant in await again.tenants.all()] == ["one", "two"]
         await again.close()
 
     asyncio.run(scenario())

@@ -6,8 +6,8 @@ from typing import Any
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI
-from gatepost.store.engine import Operations, Read, Work, search
-from gatepost.store.entries import NewEntry
+from gatepost.store.engine import Operations, Read, Work, large_query
+from gatepost.store.lists import NewEntry
 from gatepost.store.postgres import SEARCHES
 from gatepost.store.sqlite import SEARCHERS
 from gatepost.store.store import Store
@@ -24,7 +24,7 @@ class Endless(Operations):
         self._going = threading.Event()
         self.begun = self.ended = 0
 
-    @search
+    @large_query
     def look(self) -> Work[int]:
         self.begun += 1
         self._going.wait(180)
@@ -38,7 +38,7 @@ class Endless(Operations):
 
 def test_a_scan_reads_and_writes_beside_any_number_of_searches(use: Any, new_record: Any) -> None:
     async def scenario(store: Store) -> None:
-        await store.add_entries(None, BY_NAME["blocked-urls"], [ENTRY], CLI)
+        await store.lists.add(None, BY_NAME["blocked-urls"], [ENTRY], CLI)
         searches = Endless(store)
         looking = [asyncio.create_task(searches.look()) for _ in range(MANY)]
         record = new_record()
@@ -47,11 +47,11 @@ def test_a_scan_reads_and_writes_beside_any_number_of_searches(use: Any, new_rec
                 while not searches.begun:  # noqa: ASYNC110  it counts in a thread
                     await asyncio.sleep(0.001)
                 # All that a scan asks storage for, and the record that it leaves.
-                assert await store.lookup(None, (("url", ("evil.example",)),))
-                await store.unkeyed(None)
-                await store.sightings(None, (1, 2))
-                await store.record_message(record)
-                assert await store.message(record.ggrid)
+                assert await store.list_lookup.find(None, (("url", ("evil.example",)),))
+                await store.list_lookup.unkeyed(None)
+                await store.sightings.find(None, (1, 2))
+                await store.messages.record(record)
+                assert await store.messages.find(record.ggrid)
             assert searches.ended == 0, "no search was waited for"
             assert searches.begun <= max(SEARCHES, SEARCHERS)
         finally:

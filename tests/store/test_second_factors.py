@@ -26,13 +26,13 @@ SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 
 
 async def made(store: Store, name: str) -> User:
-    user = await store.create_user(name, "analyst", None, f"hash of {name}", ROOT)
+    user = await store.users.create(name, "analyst", None, f"hash of {name}", ROOT)
     assert isinstance(user, User)
     return user
 
 
 async def found(store: Store, name: str) -> Credentials:
-    credentials = await store.credentials(name)
+    credentials = await store.users.credentials(name)
     assert credentials
     return credentials
 
@@ -55,21 +55,21 @@ def run_sql(url: str, statement: str) -> list[Any]:
 def test_a_code_works_once(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
-        changed = await store.set_totp(ann.uid, SECRET, ROOT, step=100)
+        changed = await store.second_factors.set_totp(ann.uid, SECRET, ROOT, step=100)
         assert isinstance(changed, User)
         assert changed.totp
-        assert not await store.use_totp_step(ann.uid, 100), "the code that proved it is used up"
-        assert sum(await asyncio.gather(*(store.use_totp_step(ann.uid, 101) for _ in range(10)))) == 1
-        assert not await store.use_totp_step(ann.uid, 99)
-        assert await store.use_totp_step(ann.uid, 103)
-        assert not await store.use_totp_step(new_id(), 1)
+        assert not await store.second_factors.use_totp_step(ann.uid, 100), "the code that proved it is used up"
+        assert sum(await asyncio.gather(*(store.second_factors.use_totp_step(ann.uid, 101) for _ in range(10)))) == 1
+        assert not await store.second_factors.use_totp_step(ann.uid, 99)
+        assert await store.second_factors.use_totp_step(ann.uid, 103)
+        assert not await store.second_factors.use_totp_step(new_id(), 1)
         known = await found(store, "ann")
-        assert (await store.totp_secret(known), known.totp_step) == (SECRET, 103)
-        removed = await store.set_totp(ann.uid, None, ROOT)
+        assert (await store.second_factors.totp_secret(known), known.totp_step) == (SECRET, 103)
+        removed = await store.second_factors.set_totp(ann.uid, None, ROOT)
         assert isinstance(removed, User)
         assert not removed.totp
-        assert await store.totp_secret(await found(store, "ann")) is None
-        assert await store.set_totp(new_id(), None, ROOT) == NotFound("user")
+        assert await store.second_factors.totp_secret(await found(store, "ann")) is None
+        assert await store.second_factors.set_totp(new_id(), None, ROOT) == NotFound("user")
 
     use(scenario)
 
@@ -78,7 +78,7 @@ def test_the_database_does_not_contain_the_secret(use: Use, storage_url: str, tm
     async def scenario(store: Store) -> None:
         for name in ("ann", "bob"):
             user = await made(store, name)
-            await store.set_totp(user.uid, SECRET, ROOT)
+            await store.second_factors.set_totp(user.uid, SECRET, ROOT)
 
     use(scenario)
     stored = [row[0] for row in run_sql(storage_url, "SELECT totp_secret FROM users")]
@@ -102,13 +102,13 @@ def test_secrets_of_an_older_version_are_encrypted(use: Use, storage_url: str, t
         run_sql(storage_url, f"UPDATE users SET totp_secret = '{SECRET}' WHERE name <> 'cid' RETURNING uid")
 
     async def upgrade(store: Store) -> None:
-        assert await store.totp_secret(await found(store, "ann")) == SECRET
-        assert await store.encrypt_totp_secrets() == 1, "the one that was used is encrypted already"
-        assert await store.encrypt_totp_secrets() == 0
+        assert await store.second_factors.totp_secret(await found(store, "ann")) == SECRET
+        assert await store.second_factors.encrypt_totp_secrets() == 1, "the one that was used is encrypted already"
+        assert await store.second_factors.encrypt_totp_secrets() == 0
         for name in ("ann", "bob"):
             known = await found(store, name)
             assert str(known.totp_secret).startswith(PREFIX)
-            assert await store.totp_secret(known) == SECRET
+            assert await store.second_factors.totp_secret(known) == SECRET
         assert not (await found(store, "cid")).user.totp
 
     use(upgrade)
@@ -117,10 +117,10 @@ def test_secrets_of_an_older_version_are_encrypted(use: Use, storage_url: str, t
 def test_a_secret_of_one_user_is_worthless_in_the_row_of_another(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann, bob = await made(store, "ann"), await made(store, "bob")
-        await store.set_totp(ann.uid, SECRET, ROOT)
+        await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
         known = await found(store, "ann")
         with pytest.raises(StorageError, match="damaged"):
-            await store.totp_secret(Credentials(bob, "", known.totp_secret))
+            await store.second_factors.totp_secret(Credentials(bob, "", known.totp_secret))
 
     use(scenario)
 
@@ -128,7 +128,7 @@ def test_a_secret_of_one_user_is_worthless_in_the_row_of_another(use: Use) -> No
 def test_another_key_is_noticed_and_none_is_made_beside_it(use: Use, storage_url: str, tmp_path: Path) -> None:
     async def prepare(store: Store) -> None:
         ann = await made(store, "ann")
-        await store.set_totp(ann.uid, SECRET, ROOT)
+        await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
 
     use(prepare)
     kept = (tmp_path / KEY_FILE).read_bytes()
@@ -137,9 +137,9 @@ def test_another_key_is_noticed_and_none_is_made_beside_it(use: Use, storage_url
     async def without(store: Store) -> None:
         known = await found(store, "ann")
         with pytest.raises(StorageError, match="missing"):
-            await store.totp_secret(known)
+            await store.second_factors.totp_secret(known)
         with pytest.raises(StorageError, match="missing"):
-            await store.set_totp(known.user.uid, SECRET, ROOT)
+            await store.second_factors.set_totp(known.user.uid, SECRET, ROOT)
         assert not (tmp_path / KEY_FILE).exists()
 
     use(without)
@@ -148,8 +148,10 @@ def test_another_key_is_noticed_and_none_is_made_beside_it(use: Use, storage_url
     async def other(store: Store) -> None:
         known = await found(store, "ann")
         with pytest.raises(StorageError, match="another key"):
-            await store.totp_secret(known)
-        assert isinstance(await store.set_totp(known.user.uid, None, ROOT), User), "removing it needs no key"
+            await store.second_factors.totp_secret(known)
+        assert isinstance(await store.second_factors.set_totp(known.user.uid, None, ROOT), User), (
+            "removing it needs no key"
+        )
 
     use(other)
     assert (tmp_path / KEY_FILE).read_bytes() != kept
@@ -176,12 +178,12 @@ def test_switching_it_ends_the_other_sessions(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         for secret in (SECRET, None):
-            kept = await store.create_session(ann.uid, f"kept {secret}", FAR, "", "", strong=True)
-            await store.create_session(ann.uid, f"other {secret}", FAR, "", "", strong=True)
+            kept = await store.sessions.create(ann.uid, f"kept {secret}", FAR, "", "", strong=True)
+            await store.sessions.create(ann.uid, f"other {secret}", FAR, "", "", strong=True)
             assert isinstance(kept, WebSession)
-            await store.set_totp(ann.uid, secret, ROOT, keep=kept.id)
-            assert await store.session(f"kept {secret}", kept.created)
-            assert not await store.session(f"other {secret}", kept.created)
+            await store.second_factors.set_totp(ann.uid, secret, ROOT, keep=kept.id)
+            assert await store.sessions.find(f"kept {secret}", kept.created)
+            assert not await store.sessions.find(f"other {secret}", kept.created)
 
     use(scenario)
 
@@ -190,12 +192,12 @@ def test_a_session_does_not_begin_with_proofs_that_have_changed(use: Use) -> Non
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         before = await found(store, "ann")
-        await store.set_totp(ann.uid, SECRET, ROOT)
-        assert await store.create_session(ann.uid, "1", FAR, "", "", proven=before) == NotFound("user")
+        await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
+        assert await store.sessions.create(ann.uid, "1", FAR, "", "", proven=before) == NotFound("user")
         now = await found(store, "ann")
-        assert isinstance(await store.create_session(ann.uid, "2", FAR, "", "", proven=now), WebSession)
-        await store.set_password(ann.uid, "new", ROOT)
-        assert await store.create_session(ann.uid, "3", FAR, "", "", proven=now) == NotFound("user")
+        assert isinstance(await store.sessions.create(ann.uid, "2", FAR, "", "", proven=now), WebSession)
+        await store.users.set_password(ann.uid, "new", ROOT)
+        assert await store.sessions.create(ann.uid, "3", FAR, "", "", proven=now) == NotFound("user")
 
     use(scenario)
 
@@ -203,7 +205,7 @@ def test_a_session_does_not_begin_with_proofs_that_have_changed(use: Use) -> Non
 def test_a_store_without_second_factors_makes_no_key(tmp_path: Path) -> None:
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
-        assert await store.encrypt_totp_secrets() == 0
+        assert await store.second_factors.encrypt_totp_secrets() == 0
         await store.close()
 
     asyncio.run(run())
@@ -213,21 +215,23 @@ def test_a_store_without_second_factors_makes_no_key(tmp_path: Path) -> None:
 def test_recovery_codes_are_counted_used_once_and_go_with_the_factor(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann, bob = await made(store, "ann"), await made(store, "bob")
-        assert await store.renew_recovery_codes(ann.uid, ["d1"], ROOT) == NotFound("user"), "without a second factor"
-        await store.set_totp(ann.uid, SECRET, ROOT, recovery=["d1", "d2", "d3"])
-        await store.set_totp(bob.uid, SECRET, ROOT, recovery=["e1"])
-        assert await store.count_recovery_codes(ann.uid.upper()) == 3
-        used = await asyncio.gather(*(store.use_recovery_code(ann, "d2", "192.0.2.1") for _ in range(5)))
+        assert await store.second_factors.renew_recovery_codes(ann.uid, ["d1"], ROOT) == NotFound("user"), (
+            "without a second factor"
+        )
+        await store.second_factors.set_totp(ann.uid, SECRET, ROOT, recovery=["d1", "d2", "d3"])
+        await store.second_factors.set_totp(bob.uid, SECRET, ROOT, recovery=["e1"])
+        assert await store.second_factors.count_recovery_codes(ann.uid.upper()) == 3
+        used = await asyncio.gather(*(store.second_factors.use_recovery_code(ann, "d2", "192.0.2.1") for _ in range(5)))
         assert sorted(used) == [False, False, False, False, True], "of many at once, one"
-        assert not await store.use_recovery_code(bob, "d1", ""), "it is not theirs"
-        assert await store.count_recovery_codes(ann.uid) == 2
-        assert isinstance(await store.renew_recovery_codes(ann.uid, ["f1", "f2"], ROOT), User)
-        assert not await store.use_recovery_code(ann, "d1", ""), "it was replaced"
-        await store.set_totp(ann.uid, None, ROOT)
-        assert await store.count_recovery_codes(ann.uid) == 0
-        await store.delete_user(bob.uid, ROOT)
-        assert await store.count_recovery_codes(bob.uid) == 0
-        actions = [each.action for each in (await store.audit_page(AuditFilter(), limit=50)).rows]
+        assert not await store.second_factors.use_recovery_code(bob, "d1", ""), "it is not theirs"
+        assert await store.second_factors.count_recovery_codes(ann.uid) == 2
+        assert isinstance(await store.second_factors.renew_recovery_codes(ann.uid, ["f1", "f2"], ROOT), User)
+        assert not await store.second_factors.use_recovery_code(ann, "d1", ""), "it was replaced"
+        await store.second_factors.set_totp(ann.uid, None, ROOT)
+        assert await store.second_factors.count_recovery_codes(ann.uid) == 0
+        await store.users.delete(bob.uid, ROOT)
+        assert await store.second_factors.count_recovery_codes(bob.uid) == 0
+        actions = [each.action for each in (await store.audit.page(AuditFilter(), limit=50)).rows]
         assert actions.count("user.recoveryCode") == 1
         assert actions.count("user.recoveryCodes") == 1
 

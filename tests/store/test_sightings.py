@@ -31,18 +31,18 @@ def test_days_and_messages_add_up(use: Use) -> None:
     a, b, c = KEYS[:3]
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(10, a, b), seen(10, a, times=4)])
-        await store.record_sightings([seen(12, a, LOW, HIGH)])
-        await store.record_sightings([seen(12, a)])
-        assert await store.sightings(None, [a, b, c, LOW, HIGH]) == {
+        await store.sightings.record([seen(10, a, b), seen(10, a, times=4)])
+        await store.sightings.record([seen(12, a, LOW, HIGH)])
+        await store.sightings.record([seen(12, a)])
+        assert await store.sightings.find(None, [a, b, c, LOW, HIGH]) == {
             a: Sighting(10, 12, 2, 7, 0),
             b: Sighting(10, 10, 1, 1, 0),
             LOW: Sighting(12, 12, 1, 1, 0),
             HIGH: Sighting(12, 12, 1, 1, 0),
         }
-        assert await store.sightings(None, []) == {}
-        assert await store.count_sightings(None) == 4
-        await store.record_sightings([])
+        assert await store.sightings.find(None, []) == {}
+        assert await store.sightings.count(None) == 4
+        await store.sightings.record([])
 
     use(scenario)
 
@@ -51,9 +51,9 @@ def test_what_comes_late_makes_nothing_younger(use: Use) -> None:
     (a,) = KEYS[:1]
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(12, a)])
-        await store.record_sightings([seen(11, a)])
-        assert await store.sightings(None, [a]) == {a: Sighting(11, 12, 1, 2, 0)}
+        await store.sightings.record([seen(12, a)])
+        await store.sightings.record([seen(11, a)])
+        assert await store.sightings.find(None, [a]) == {a: Sighting(11, 12, 1, 2, 0)}
 
     use(scenario)
 
@@ -62,9 +62,9 @@ def test_what_is_held_counts_where_something_is_known_and_makes_nothing_known(us
     a, b = KEYS[:2]
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(1, a)])
-        await store.record_sightings([seen(2, a, b, times=0, held=3)])
-        assert await store.sightings(None, [a, b]) == {a: Sighting(1, 1, 1, 1, 3)}
+        await store.sightings.record([seen(1, a)])
+        await store.sightings.record([seen(2, a, b, times=0, held=3)])
+        assert await store.sightings.find(None, [a, b]) == {a: Sighting(1, 1, 1, 1, 3)}
 
     use(scenario)
 
@@ -74,22 +74,22 @@ def test_a_tenant_sees_its_own(use: Use) -> None:
     (a,) = KEYS[:1]
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(1, a, tenant=mine), seen(2, a)])
-        assert await store.sightings(mine.upper(), [a]) == {a: Sighting(1, 1, 1, 1, 0)}
-        assert await store.sightings(theirs, [a]) == {}
-        assert await store.sightings(None, [a]) == {a: Sighting(2, 2, 1, 1, 0)}
-        assert await store.count_sightings(theirs) == 0
+        await store.sightings.record([seen(1, a, tenant=mine), seen(2, a)])
+        assert await store.sightings.find(mine.upper(), [a]) == {a: Sighting(1, 1, 1, 1, 0)}
+        assert await store.sightings.find(theirs, [a]) == {}
+        assert await store.sightings.find(None, [a]) == {a: Sighting(2, 2, 1, 1, 0)}
+        assert await store.sightings.count(theirs) == 0
 
     use(scenario)
 
 
 def test_a_departed_tenant_leaves_nothing(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t")
+        tenant = await store.tenants.create("t")
         uid = getattr(tenant, "uid", "")
-        await store.record_sightings([seen(1, *KEYS, tenant=uid), seen(1, *KEYS)])
-        await store.delete_tenant(uid)
-        assert (await store.count_sightings(uid), await store.count_sightings(None)) == (0, len(KEYS))
+        await store.sightings.record([seen(1, *KEYS, tenant=uid), seen(1, *KEYS)])
+        await store.tenants.delete(uid)
+        assert (await store.sightings.count(uid), await store.sightings.count(None)) == (0, len(KEYS))
 
     use(scenario)
 
@@ -98,11 +98,11 @@ def test_what_was_not_seen_for_long_is_forgotten(use: Use) -> None:
     a, b, *_ = KEYS
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(1, a, b), seen(1, *KEYS, tenant="t")])
-        await store.record_sightings([seen(5, b)])
-        assert await store.purge_sightings(1, 100) == 0
-        assert await store.purge_sightings(5, 100) == 1 + len(KEYS)
-        assert (await store.sightings(None, KEYS)).keys() == {b}
+        await store.sightings.record([seen(1, a, b), seen(1, *KEYS, tenant="t")])
+        await store.sightings.record([seen(5, b)])
+        assert await store.sightings.purge(1, 100) == 0
+        assert await store.sightings.purge(5, 100) == 1 + len(KEYS)
+        assert (await store.sightings.find(None, KEYS)).keys() == {b}
 
     use(scenario)
 
@@ -111,14 +111,14 @@ def test_too_many_keys_cost_those_seen_on_one_day_first_and_only_their_own_scope
     regular, flood = KEYS[:5], KEYS[5:]
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(1, ALL_MAIL, *regular), seen(1, *regular, tenant="other")])
-        await store.record_sightings([seen(2, *regular)])
-        await store.record_sightings([seen(9, *flood)])
-        assert await store.purge_sightings(0, 10) == len(KEYS) + 1 - 10
-        assert (await store.sightings(None, [ALL_MAIL, *regular])).keys() == {ALL_MAIL, *regular}
-        assert await store.count_sightings("other") == len(regular)
-        assert await store.purge_sightings(0, 3) == 7 + 2
-        assert ALL_MAIL in await store.sightings(None, [ALL_MAIL]), "how old the memory is, is never forgotten"
+        await store.sightings.record([seen(1, ALL_MAIL, *regular), seen(1, *regular, tenant="other")])
+        await store.sightings.record([seen(2, *regular)])
+        await store.sightings.record([seen(9, *flood)])
+        assert await store.sightings.purge(0, 10) == len(KEYS) + 1 - 10
+        assert (await store.sightings.find(None, [ALL_MAIL, *regular])).keys() == {ALL_MAIL, *regular}
+        assert await store.sightings.count("other") == len(regular)
+        assert await store.sightings.purge(0, 3) == 7 + 2
+        assert ALL_MAIL in await store.sightings.find(None, [ALL_MAIL]), "how old the memory is, is never forgotten"
 
     use(scenario)
 
@@ -129,15 +129,15 @@ def test_guards_that_write_at_the_same_time_lose_nothing(postgres_url: str, tmp_
         every = [*KEYS, ALL_MAIL]
         await asyncio.gather(
             *(
-                store.record_sightings([SightingBatch(None, 7, {each: 1 + (each // 16 + n) % 3 for each in every})])
+                store.sightings.record([SightingBatch(None, 7, {each: 1 + (each // 16 + n) % 3 for each in every})])
                 for n, store in enumerate(stores)
                 for _ in range(5)
             )
         )
-        found = await stores[0].sightings(None, KEYS)
+        found = await stores[0].sightings.find(None, KEYS)
         assert {sighting.delivered for sighting in found.values()} == {5 * (1 + 2 + 3)}
         assert [store.counters().failures for store in stores] == [0, 0, 0]
-        assert await stores[2].sightings(None, KEYS) == found, "what one guard learned all know"
+        assert await stores[2].sightings.find(None, KEYS) == found, "what one guard learned all know"
         for store in stores:
             await store.close()
 
@@ -152,8 +152,8 @@ from gatepost.store.sightings import SightingBatch
 
 async def run() -> None:
     store = open_store("sqlite:g.db", Path(sys.argv[1]))
-    await store.record_sightings([SightingBatch(None, 3, {1: 1})])
-    asyncio.ensure_future(store.record_sightings([SightingBatch(None, 4, {1: 1})]))
+    await store.sightings.record([SightingBatch(None, 3, {1: 1})])
+    asyncio.ensure_future(store.sightings.record([SightingBatch(None, 4, {1: 1})]))
     await asyncio.sleep(0)
     os.kill(os.getpid(), 9)
 
@@ -166,10 +166,10 @@ def test_after_a_kill_it_goes_on(tmp_path: Path) -> None:
 
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
-        found = await store.sightings(None, [1])
+        found = await store.sightings.find(None, [1])
         assert found in ({1: Sighting(3, 3, 1, 1, 0)}, {1: Sighting(3, 4, 2, 2, 0)})
-        await store.record_sightings([seen(5, 1)])
-        assert (await store.sightings(None, [1]))[1].last == 5
+        await store.sightings.record([seen(5, 1)])
+        assert (await store.sightings.find(None, [1]))[1].last == 5
         await store.close()
 
     asyncio.run(run())
@@ -194,9 +194,9 @@ def test_counts_never_decrease(tmp_path: Path, batches: list[SightingBatch]) -> 
         store = open_store(f"sqlite:{new_id()}.db", tmp_path)
         before: dict[str | None, dict[int, Sighting]] = {None: {}, "t": {}}
         for batch in batches:
-            await store.record_sightings([batch])
+            await store.sightings.record([batch])
             for tenant, known in before.items():
-                now = await store.sightings(tenant, KEYS[:4])
+                now = await store.sightings.find(tenant, KEYS[:4])
                 for each, was in known.items():
                     assert now[each].days >= was.days
                     assert now[each].delivered >= was.delivered
@@ -243,9 +243,9 @@ def test_a_storage_without_sightings_gets_them(empty_storage_url: str, tmp_path:
     async def run() -> None:
         for day in (1, 2):
             store = open_store(empty_storage_url, tmp_path)
-            assert [tenant.name for tenant in await store.tenants()] == ["name"]
-            await store.record_sightings([seen(day, KEYS[0], tenant="u")])
-            assert (await store.sightings("u", KEYS))[KEYS[0]].days == day
+            assert [tenant.name for tenant in await store.tenants.all()] == ["name"]
+            await store.sightings.record([seen(day, KEYS[0], tenant="u")])
+            assert (await store.sightings.find("u", KEYS))[KEYS[0]].days == day
             await store.close()
 
     asyncio.run(run())
@@ -256,7 +256,7 @@ def test_many_keys_are_asked_for_in_several_statements(use: Use, count: int) -> 
     many = list(range(16, 16 + 16 * count, 16))
 
     async def scenario(store: Store) -> None:
-        await store.record_sightings([seen(1, *many)] if many else [])
-        assert len(await store.sightings(None, many)) == count
+        await store.sightings.record([seen(1, *many)] if many else [])
+        assert len(await store.sightings.find(None, many)) == count
 
     use(scenario)

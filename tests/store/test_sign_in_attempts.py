@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gatepost.store.audit import Actor
-from gatepost.store.sign_in_attempts import (
+from gatepost.store.sessions import (
     ACCOUNT,
     HOUR,
     MAX_KNOWN_BROWSERS,
@@ -26,13 +26,13 @@ HERE, THERE = address_source("192.0.2.1"), address_source("192.0.2.2")
 
 
 async def made(store: Store, name: str, tenant: str | None = None) -> User:
-    user = await store.create_user(name, "analyst", tenant, f"hash of {name}", ROOT)
+    user = await store.users.create(name, "analyst", tenant, f"hash of {name}", ROOT)
     assert isinstance(user, User)
     return user
 
 
 async def states(store: Store, uid: str) -> dict[str, tuple[int, int]]:
-    return {state.source: (state.failures, state.locked_until) for state in await store.attempt_states(uid)}
+    return {state.source: (state.failures, state.locked_until) for state in await store.sessions.attempt_states(uid)}
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_waiting_doubles(failures: int, wait: int) -> None:
 def test_any_number_at_the_same_moment_get_no_more_than_the_limit(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
-        taken = await asyncio.gather(*(store.take_attempt(ann.uid, HERE, 1_000) for _ in range(60)))
+        taken = await asyncio.gather(*(store.sessions.take_attempt(ann.uid, HERE, 1_000) for _ in range(60)))
         assert sum(attempt is not None for attempt in taken) == 5
         assert await states(store, ann.uid) == {ACCOUNT: (5, 0), HERE: (5, 31_000)}
         many = [address_source(f"198.51.100.{number}") for number in range(60)]
-        taken = await asyncio.gather(*(store.take_attempt(ann.uid, source, 1_000) for source in many))
+        taken = await asyncio.gather(*(store.sessions.take_attempt(ann.uid, source, 1_000) for source in many))
         assert sum(attempt is not None for attempt in taken) == 15
         assert (await states(store, ann.uid))[ACCOUNT] == (20, 31_000)
 
@@ -60,12 +60,12 @@ def test_a_running_lock_is_not_extended(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         for _ in range(5):
-            assert await store.take_attempt(ann.uid, HERE, 0)
+            assert await store.sessions.take_attempt(ann.uid, HERE, 0)
         for moment in (0, 10_000, 29_999):
-            assert await store.take_attempt(ann.uid, HERE, moment) is None
+            assert await store.sessions.take_attempt(ann.uid, HERE, moment) is None
         assert await states(store, ann.uid) == {ACCOUNT: (5, 0), HERE: (5, 30_000)}
-        assert await store.take_attempt(ann.uid, THERE, 10_000), "another address is not locked"
-        assert await store.take_attempt(ann.uid, HERE, 30_000)
+        assert await store.sessions.take_attempt(ann.uid, THERE, 10_000), "another address is not locked"
+        assert await store.sessions.take_attempt(ann.uid, HERE, 30_000)
         assert (await states(store, ann.uid))[HERE] == (6, 90_000)
 
     use(scenario)
@@ -74,15 +74,15 @@ def test_a_running_lock_is_not_extended(use: Use) -> None:
 def test_an_attempt_that_was_right_is_given_back_with_its_own_lock(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
-        wrong = [await store.take_attempt(ann.uid, HERE, 0) for _ in range(4)]
+        wrong = [await store.sessions.take_attempt(ann.uid, HERE, 0) for _ in range(4)]
         assert all(wrong)
-        right = await store.take_attempt(ann.uid, HERE, 0)
+        right = await store.sessions.take_attempt(ann.uid, HERE, 0)
         assert isinstance(right, Attempt)
-        await store.give_back_attempt(right)
+        await store.sessions.give_back_attempt(right)
         assert await states(store, ann.uid) == {ACCOUNT: (4, 0), HERE: (4, 0)}
-        right = await store.take_attempt(ann.uid, HERE, 0)
+        right = await store.sessions.take_attempt(ann.uid, HERE, 0)
         assert isinstance(right, Attempt)
-        await store.finish_attempt(right, 0)
+        await store.sessions.finish_attempt(right, 0)
         assert await states(store, ann.uid) == {ACCOUNT: (4, 0)}
 
     use(scenario)
@@ -91,11 +91,11 @@ def test_an_attempt_that_was_right_is_given_back_with_its_own_lock(use: Use) -> 
 def test_a_success_does_not_lift_the_lock_of_others(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
-        right = await store.take_attempt(ann.uid, HERE, 0)
+        right = await store.sessions.take_attempt(ann.uid, HERE, 0)
         assert isinstance(right, Attempt)
         for number in range(19):
-            assert await store.take_attempt(ann.uid, address_source(str(number)), 0)
-        await store.finish_attempt(right, 0)
+            assert await store.sessions.take_attempt(ann.uid, address_source(str(number)), 0)
+        await store.sessions.finish_attempt(right, 0)
         assert (await states(store, ann.uid))[ACCOUNT] == (19, 30_000)
 
     use(scenario)
@@ -108,13 +108,13 @@ def test_one_address_never_locks_the_account(use: Use) -> None:
         ann = await made(store, "ann")
         moment, tries = 0, 0
         while moment < 72 * HOUR:
-            if await store.take_attempt(ann.uid, HERE, moment):
+            if await store.sessions.take_attempt(ann.uid, HERE, moment):
                 tries += 1
             now = await states(store, ann.uid)
             assert now[ACCOUNT][1] == 0, "the account as a whole is open"
             moment = max(moment, now[HERE][1])
         assert tries < 5 + 8 + 72
-        assert await store.take_attempt(ann.uid, THERE, moment)
+        assert await store.sessions.take_attempt(ann.uid, THERE, moment)
 
     use(scenario)
 
@@ -123,10 +123,10 @@ def test_a_known_browser_passes_the_locks_of_others_and_has_one_of_its_own(use: 
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         for number in range(20):
-            await store.take_attempt(ann.uid, address_source(str(number)), 0)
-        assert await store.take_attempt(ann.uid, HERE, 0) is None
+            await store.sessions.take_attempt(ann.uid, address_source(str(number)), 0)
+        assert await store.sessions.take_attempt(ann.uid, HERE, 0) is None
         mine = browser_source("digest")
-        taken = await asyncio.gather(*(store.take_attempt(ann.uid, mine, 0) for _ in range(20)))
+        taken = await asyncio.gather(*(store.sessions.take_attempt(ann.uid, mine, 0) for _ in range(20)))
         assert sum(attempt is not None for attempt in taken) == 5
         assert (await states(store, ann.uid))[ACCOUNT] == (20, 30_000)
 
@@ -137,14 +137,14 @@ def test_failures_are_forgotten_one_in_an_hour(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         for _ in range(4):
-            await store.take_attempt(ann.uid, HERE, 0)
-        await store.take_attempt(ann.uid, HERE, HOUR + HOUR // 2)
+            await store.sessions.take_attempt(ann.uid, HERE, 0)
+        await store.sessions.take_attempt(ann.uid, HERE, HOUR + HOUR // 2)
         assert (await states(store, ann.uid))[HERE][0] == 4
-        await store.take_attempt(ann.uid, HERE, 2 * HOUR)
+        await store.sessions.take_attempt(ann.uid, HERE, 2 * HOUR)
         assert (await states(store, ann.uid))[HERE][0] == 4, "half hours count too"
-        await store.take_attempt(ann.uid, HERE, 40 * HOUR)
+        await store.sessions.take_attempt(ann.uid, HERE, 40 * HOUR)
         assert (await states(store, ann.uid))[HERE][0] == 1
-        await store.take_attempt(ann.uid, HERE, 1)
+        await store.sessions.take_attempt(ann.uid, HERE, 1)
         assert (await states(store, ann.uid))[HERE][0] == 2, "a clock that goes back forgets nothing and adds nothing"
 
     use(scenario)
@@ -154,36 +154,38 @@ def test_browsers_are_known_for_one_user_and_not_without_number(use: Use) -> Non
     async def scenario(store: Store) -> None:
         ann, bob = await made(store, "ann"), await made(store, "bob")
         for number in range(MAX_KNOWN_BROWSERS + 3):
-            await store.remember_browser(ann.uid, f"d{number}", number)
-        known = [await store.is_known_browser(ann.uid, f"d{number}") for number in range(MAX_KNOWN_BROWSERS + 3)]
+            await store.sessions.remember_browser(ann.uid, f"d{number}", number)
+        known = [
+            await store.sessions.is_known_browser(ann.uid, f"d{number}") for number in range(MAX_KNOWN_BROWSERS + 3)
+        ]
         assert known == [False] * 3 + [True] * MAX_KNOWN_BROWSERS
-        assert not await store.is_known_browser(bob.uid, "d9")
-        await store.remember_browser(bob.uid, "b", 1)
-        await store.set_password(ann.uid, "new", ROOT, keep_browser="d9")
-        assert await store.is_known_browser(ann.uid, "d9")
-        assert not await store.is_known_browser(ann.uid, "d10")
-        assert await store.is_known_browser(bob.uid, "b")
+        assert not await store.sessions.is_known_browser(bob.uid, "d9")
+        await store.sessions.remember_browser(bob.uid, "b", 1)
+        await store.users.set_password(ann.uid, "new", ROOT, keep_browser="d9")
+        assert await store.sessions.is_known_browser(ann.uid, "d9")
+        assert not await store.sessions.is_known_browser(ann.uid, "d10")
+        assert await store.sessions.is_known_browser(bob.uid, "b")
 
     use(scenario)
 
 
 def test_a_new_password_lifts_locks_and_a_user_leaves_nothing_behind(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t")
+        tenant = await store.tenants.create("t")
         assert isinstance(tenant, Tenant)
         ann, bob = await made(store, "ann"), await made(store, "bob", tenant.uid)
         for user in (ann, bob):
             for _ in range(5):
-                await store.take_attempt(user.uid, HERE, 0)
-            await store.remember_browser(user.uid, "d", 1)
-        await store.set_password(ann.uid, "new", ROOT)
+                await store.sessions.take_attempt(user.uid, HERE, 0)
+            await store.sessions.remember_browser(user.uid, "d", 1)
+        await store.users.set_password(ann.uid, "new", ROOT)
         assert await states(store, ann.uid) == {}
-        await store.take_attempt(ann.uid, HERE, 0)
-        await store.remember_browser(ann.uid, "d", 1)
-        await store.delete_user(ann.uid, ROOT)
-        await store.delete_tenant(tenant.uid, ROOT)
+        await store.sessions.take_attempt(ann.uid, HERE, 0)
+        await store.sessions.remember_browser(ann.uid, "d", 1)
+        await store.users.delete(ann.uid, ROOT)
+        await store.tenants.delete(tenant.uid, ROOT)
         for user in (ann, bob):
             assert await states(store, user.uid) == {}
-            assert not await store.is_known_browser(user.uid, "d")
+            assert not await store.sessions.is_known_browser(user.uid, "d")
 
     use(scenario)

@@ -12,7 +12,7 @@ import pytest
 
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 
 NewRecord = Callable[..., MessageRecord]
 
@@ -20,7 +20,7 @@ NewRecord = Callable[..., MessageRecord]
 def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
-        await store.record_message(new_record("0198a000-0000-7000-8000-000000000001", tenant="t"))
+        await store.messages.record(new_record("0198a000-0000-7000-8000-000000000001", tenant="t"))
         await store.close()
 
     asyncio.run(run())
@@ -49,11 +49,11 @@ def test_many_records_share_a_commit(tmp_path: Path, new_record: NewRecord) -> N
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
         records = [new_record() for _ in range(1_000)]
-        assert await asyncio.gather(*map(store.record_message, records)) == records
+        assert await asyncio.gather(*map(store.messages.record, records)) == records
         assert store.counters().changes == 1_000
         assert store.counters().commits <= 20
         for record in records[::97]:
-            assert await store.message(record.ggrid) == record
+            assert await store.messages.find(record.ggrid) == record
         await store.close()
 
     asyncio.run(run())
@@ -63,11 +63,11 @@ def test_one_that_cannot_be_kept_does_not_harm_its_neighbours(tmp_path: Path, ne
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
         good, bad = new_record(), new_record(subject="\ud800")
-        results = await asyncio.gather(*map(store.record_message, (good, bad)), return_exceptions=True)
+        results = await asyncio.gather(*map(store.messages.record, (good, bad)), return_exceptions=True)
         assert results[0] == good
         assert isinstance(results[1], Exception)
         assert store.counters().failures == 1
-        assert await store.message(bad.ggrid) is None
+        assert await store.messages.find(bad.ggrid) is None
         await store.close()
 
     asyncio.run(run())
@@ -77,13 +77,13 @@ def test_purging_takes_the_old_ones_in_bounded_steps(tmp_path: Path, new_record:
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
         records = [new_record(completed=completed) for completed in range(1_200)]
-        await asyncio.gather(*map(store.record_message, records))
+        await asyncio.gather(*map(store.messages.record, records))
         before = store.counters().commits
-        assert await store.purge_messages(1_100) == 1_100
+        assert await store.messages.purge(1_100) == 1_100
         assert store.counters().commits - before == 8, "500, 500, 100, and those that find nothing more"
-        assert await store.message(records[1_099].ggrid) is None
-        assert await store.message(records[1_100].ggrid) == records[1_100]
-        assert await store.purge_messages(1_100) == 0
+        assert await store.messages.find(records[1_099].ggrid) is None
+        assert await store.messages.find(records[1_100].ggrid) == records[1_100]
+        assert await store.messages.purge(1_100) == 0
         await store.close()
 
     asyncio.run(run())
@@ -92,14 +92,14 @@ def test_purging_takes_the_old_ones_in_bounded_steps(tmp_path: Path, new_record:
 def test_a_closed_store_says_so(tmp_path: Path, new_record: NewRecord) -> None:
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
-        waiting = asyncio.gather(*(store.record_message(new_record()) for _ in range(50)))
+        waiting = asyncio.gather(*(store.messages.record(new_record()) for _ in range(50)))
         await asyncio.sleep(0)
         await store.close()
         assert len(await waiting) == 50, "what was asked for before is kept"
         with pytest.raises(StorageError, match="closed"):
-            await store.record_message(new_record())
+            await store.messages.record(new_record())
         with pytest.raises(StorageError, match="closed"):
-            await store.tenants()
+            await store.tenants.all()
         await store.close()
 
     asyncio.run(run())
@@ -112,12 +112,12 @@ RECORDER = textwrap.dedent("""
     from gatepost.mail.message import Envelope
     from gatepost.store import open_store
     from gatepost.ids import new_id
-    from gatepost.store.messages import MessageRecord
+    from gatepost.store.message_records import MessageRecord
 
     async def record(store):
         ggrid = new_id()
         report = Report("clean", "deliver", (), 0, "nothing", subject="x" * 2000)
-        await store.record_message(MessageRecord(ggrid, 1, 2, Envelope(), 3, "", report))
+        await store.messages.record(MessageRecord(ggrid, 1, 2, Envelope(), 3, "", report))
         print(ggrid, flush=True)
 
     async def main():

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gatepost.lists.rulings import Subject
-from gatepost.store import top_values
-from gatepost.store.messages import MessageRecord
+from gatepost.store import traffic
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -17,7 +17,7 @@ Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 def test_the_most_frequent(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("t")
+        tenant = await store.tenants.create("t")
         assert isinstance(tenant, Tenant)
         links = (Subject("link", "http://evil.example/x", "1"), Subject("link", "http://evil.example/y", "1"))
         plain = new_record(completed=2_000, tenant=tenant.uid)
@@ -30,8 +30,8 @@ def test_the_most_frequent(use: Use, new_record: NewRecord, monkeypatch: pytest.
         trial = msgspec.structs.replace(new_record(completed=2_700), source="page")
         old = new_record(completed=1_000)
         for record in (plain, bad, clean, trial, old):
-            await store.record_message(record)
-        found = await store.top_values(None, 1_500, 3_000)
+            await store.messages.record(record)
+        found = await store.traffic.top_values(None, 1_500, 3_000)
         assert (found.counted, found.more) == (3, False), "neither the old one nor the trial"
         assert found.senders == (("a@sender.example", 3),)
         assert found.domains == (("sender.example", 3),)
@@ -39,8 +39,8 @@ def test_the_most_frequent(use: Use, new_record: NewRecord, monkeypatch: pytest.
         assert dict(found.findings) == {"text:lure": 2, "url:homograph": 2}
         assert found.tenants == ((tenant.uid, 1),)
         assert found.hosts == (("evil.example", 1),)
-        assert (await store.top_values(tenant.uid, 0, 3_000)).counted == 1
-        monkeypatch.setattr(top_values, "COUNTED", 2)
-        assert (await store.top_values(None, 0, 3_000)).more
+        assert (await store.traffic.top_values(tenant.uid, 0, 3_000)).counted == 1
+        monkeypatch.setattr(traffic, "COUNTED", 2)
+        assert (await store.traffic.top_values(None, 0, 3_000)).more
 
     use(scenario)

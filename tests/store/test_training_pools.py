@@ -8,14 +8,13 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.report import Line, Report
 from gatepost.sender_history import Facet, facet_key
-from gatepost.store import feedback, training_pools
+from gatepost.store import feedback, learning
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.feedback import Evidence, MailReport, ReportedMessage
-from gatepost.store.learnt_models import MAX_KEPT, ModelLookBack
-from gatepost.store.messages import MessageRecord
+from gatepost.store.feedback import MailReport, ReportedMessage, TextFeatures
+from gatepost.store.learning import MAX_KEPT, ModelLookBack, TaughtMessage
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-from gatepost.store.training_pools import TaughtMessage
 from gatepost.times import now
 
 NewRecord = Callable[..., MessageRecord]
@@ -36,28 +35,28 @@ def test_a_report_teaches_the_pool_of_whoever_made_it(use: Use, new_record: NewR
         ours = with_row(new_record(tenant=tenant))
         bare = new_record(tenant=tenant)
         for record in (ours, bare):
-            await store.record_message(record)
-        noted = await store.report_wrong(ours.ggrid, "should have been held", ANN, tenant)
+            await store.messages.record(record)
+        noted = await store.feedback.report_wrong(ours.ggrid, "should have been held", ANN, tenant)
         assert noted is not None
         assert noted.taught
-        noted = await store.report_wrong(ours.ggrid, "should have been delivered", TOKEN)
+        noted = await store.feedback.report_wrong(ours.ggrid, "should have been delivered", TOKEN)
         assert noted is not None
         assert noted.taught
         # A record without a row teaches nothing, unless the report has the message.
-        noted = await store.report_wrong(bare.ggrid, "should have been held", ANN, tenant)
+        noted = await store.feedback.report_wrong(bare.ggrid, "should have been held", ANN, tenant)
         assert noted is not None
         assert not noted.taught
-        evidence = Evidence(b"\x03\x00", ())
-        noted = await store.report_wrong(bare.ggrid, "should have been held", ANN, tenant, evidence)
+        evidence = TextFeatures(b"\x03\x00", ())
+        noted = await store.feedback.report_wrong(bare.ggrid, "should have been held", ANN, tenant, evidence)
         assert noted is not None
         assert noted.taught
-        deployment, mine = await store.training_pools()
+        deployment, mine = await store.learning.pools()
         assert (deployment.tenant, deployment.unwanted, deployment.wanted) == (None, 0, 1)
         assert (mine.tenant, mine.unwanted, mine.wanted, mine.reporters) == (tenant, 2, 0, 1)
-        rows = await store.pool_reports(tenant)
+        rows = await store.learning.pool_reports(tenant)
         assert [row.features for row in rows] == [ROW, b"\x03\x00"]
         assert "rcpt.example" not in str(rows)
-        assert await store.pool_reports(tenant, rows[-1].id) == ()
+        assert await store.learning.pool_reports(tenant, rows[-1].id) == ()
 
     use(scenario)
 
@@ -65,25 +64,25 @@ def test_a_report_teaches_the_pool_of_whoever_made_it(use: Use, new_record: NewR
 def test_the_latest_word_of_a_reporter_counts_and_a_day_has_a_bound(
     use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_pools, "MAX_PER_DAY", 3)
+    monkeypatch.setattr(learning, "MAX_PER_DAY", 3)
 
     async def scenario(store: Store) -> None:
         records = [with_row(new_record()) for _ in range(5)]
         for record in records:
-            await store.record_message(record)
+            await store.messages.record(record)
         for says in ("should have been held", "should have been delivered"):
-            noted = await store.report_wrong(records[0].ggrid, says, ANN)
+            noted = await store.feedback.report_wrong(records[0].ggrid, says, ANN)
             assert noted is not None
             assert noted.taught
-        (pool,) = await store.training_pools()
+        (pool,) = await store.learning.pools()
         assert (pool.unwanted, pool.wanted) == (0, 1)
         taught = []
         for record in records[1:]:
-            noted = await store.report_wrong(record.ggrid, "should have been held", ANN)
+            noted = await store.feedback.report_wrong(record.ggrid, "should have been held", ANN)
             taught.append(noted is not None and noted.taught)
         assert taught == [True, True, False, False]
         # Saying something else of a message is no further report.
-        noted = await store.report_wrong(records[1].ggrid, "should have been delivered", ANN)
+        noted = await store.feedback.report_wrong(records[1].ggrid, "should have been delivered", ANN)
         assert noted is not None
         assert noted.taught
 
@@ -91,14 +90,14 @@ def test_the_latest_word_of_a_reporter_counts_and_a_day_has_a_bound(
 
 
 def test_a_pool_is_bounded_in_number_and_age(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_pools, "MAX_POOL", 4)
+    monkeypatch.setattr(learning, "MAX_POOL", 4)
     messages = [TaughtMessage(f"m{number}", ROW, sender="a@x.example") for number in range(9)]
 
     async def scenario(store: Store) -> None:
-        assert await store.add_reports(None, CLI, [*messages, TaughtMessage("none", b"")], unwanted=True) == 9
-        assert [row.message for row in await store.pool_reports(None)] == ["m5", "m6", "m7", "m8"]
-        assert await store.purge_reports(now() + 1_000) == 4
-        assert await store.training_pools() == ()
+        assert await store.learning.add_reports(None, CLI, [*messages, TaughtMessage("none", b"")], unwanted=True) == 9
+        assert [row.message for row in await store.learning.pool_reports(None)] == ["m5", "m6", "m7", "m8"]
+        assert await store.learning.purge_reports(now() + 1_000) == 4
+        assert await store.learning.pools() == ()
 
     use(scenario)
 
@@ -108,11 +107,11 @@ def test_what_is_certain_is_not_reported_away(use: Use, new_record: NewRecord) -
 
     async def scenario(store: Store) -> None:
         record = with_row(new_record(), lines=(line,))
-        await store.record_message(record)
-        noted = await store.report_wrong(record.ggrid, "should have been delivered", ANN)
+        await store.messages.record(record)
+        noted = await store.feedback.report_wrong(record.ggrid, "should have been delivered", ANN)
         assert noted is not None
         assert not noted.taught
-        noted = await store.report_wrong(record.ggrid, "should have been held", ANN)
+        noted = await store.feedback.report_wrong(record.ggrid, "should have been held", ANN)
         assert noted is not None
         assert noted.taught
 
@@ -124,14 +123,14 @@ def test_a_release_teaches_and_makes_the_sender_known(use: Use, new_record: NewR
 
     async def scenario(store: Store) -> None:
         record = with_row(new_record(tenant=tenant), senders=("Ida@shop.example",))
-        await store.hold(record)
-        await store.mark_released(record.ggrid, ("b@rcpt.example",), ANN)
-        await store.mark_released(record.ggrid, ("b@rcpt.example",), ANN)
-        (pool,) = await store.training_pools()
+        await store.quarantine.hold(record)
+        await store.quarantine.mark_released(record.ggrid, ("b@rcpt.example",), ANN)
+        await store.quarantine.mark_released(record.ggrid, ("b@rcpt.example",), ANN)
+        (pool,) = await store.learning.pools()
         assert (pool.tenant, pool.unwanted, pool.wanted) == (tenant, 0, 1)
         key = facet_key(Facet.CLAIMED_ADDRESS, "ida@shop.example")
         other = facet_key(Facet.PROVEN_ADDRESS, "ida@shop.example")
-        found = await store.sightings(tenant, (key, other))
+        found = await store.sightings.find(tenant, (key, other))
         assert (found[key].delivered, found[key].held, found[key].days) == (1, 0, 1)
         assert other not in found
 
@@ -140,30 +139,30 @@ def test_a_release_teaches_and_makes_the_sender_known(use: Use, new_record: NewR
 
 def test_models_are_taken_refused_and_rolled_back(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        assert await store.roll_back_model(None, CLI) == (None, None)
-        first = await store.keep_model(None, b'{"reason":"a"}', b"one", CLI)
-        assert await store.current_models() == {"": first}
-        refused = await store.keep_model(None, b'{"reason":"b"}', b"", CLI)
-        assert await store.current_models() == {"": first}
-        second = await store.keep_model(None, b"{}", b"two", CLI)
-        await store.set_model_look_back(second, ModelLookBack(7, 10, 1, ("g",)))
-        assert await store.current_models() == {"": second}
-        assert await store.model_bytes(second) == b"two"
-        assert await store.model_bytes(10_000) == b""
-        states = {model.version: model.state for model in await store.learnt_models(None)}
+        assert await store.learning.roll_back(None, CLI) == (None, None)
+        first = await store.learning.keep_model(None, b'{"reason":"a"}', b"one", CLI)
+        assert await store.learning.current_models() == {"": first}
+        refused = await store.learning.keep_model(None, b'{"reason":"b"}', b"", CLI)
+        assert await store.learning.current_models() == {"": first}
+        second = await store.learning.keep_model(None, b"{}", b"two", CLI)
+        await store.look_backs.record_of_model(second, ModelLookBack(7, 10, 1, ("g",)))
+        assert await store.learning.current_models() == {"": second}
+        assert await store.learning.model_bytes(second) == b"two"
+        assert await store.learning.model_bytes(10_000) == b""
+        states = {model.version: model.state for model in await store.learning.models(None)}
         assert states == {first: "former", refused: "refused", second: "current"}
-        shown = await store.learnt_model(second)
+        shown = await store.learning.find_model(second)
         assert shown is not None
         assert shown.look_back == ModelLookBack(7, 10, 1, ("g",))
-        assert await store.roll_back_model(None, ANN) == (second, first)
-        assert await store.current_models() == {"": first}
-        assert await store.roll_back_model(None, ANN) == (first, None)
-        assert await store.current_models() == {}
-        actions = [row.action for row in (await store.audit_page(AuditFilter())).rows]
+        assert await store.learning.roll_back(None, ANN) == (second, first)
+        assert await store.learning.current_models() == {"": first}
+        assert await store.learning.roll_back(None, ANN) == (first, None)
+        assert await store.learning.current_models() == {}
+        actions = [row.action for row in (await store.audit.page(AuditFilter())).rows]
         assert actions[:2] == ["model.rolledBack", "model.rolledBack"]
         for _ in range(MAX_KEPT + 3):
-            await store.keep_model(None, b"{}", b"x", CLI)
-        assert len(await store.learnt_models(None)) == MAX_KEPT
+            await store.learning.keep_model(None, b"{}", b"x", CLI)
+        assert len(await store.learning.models(None)) == MAX_KEPT
 
     use(scenario)
 
@@ -171,13 +170,13 @@ def test_models_are_taken_refused_and_rolled_back(use: Use) -> None:
 def test_one_process_trains_a_pool(use: Use) -> None:
     async def scenario(store: Store) -> None:
         later = now() + 60_000
-        assert await store.take_pool(None, "one", later, only_due=True)
-        assert not await store.take_pool(None, "two", later, only_due=False)
-        assert not await store.finish_pool(None, "two", later, "stolen")
-        assert await store.finish_pool(None, "one", later, "taken: better")
-        assert not await store.take_pool(None, "two", later, only_due=True)
-        assert await store.take_pool(None, "two", later, only_due=False)
-        (run,) = await store.learning_runs()
+        assert await store.learning.take_pool(None, "one", later, only_due=True)
+        assert not await store.learning.take_pool(None, "two", later, only_due=False)
+        assert not await store.learning.finish_pool(None, "two", later, "stolen")
+        assert await store.learning.finish_pool(None, "one", later, "taken: better")
+        assert not await store.learning.take_pool(None, "two", later, only_due=True)
+        assert await store.learning.take_pool(None, "two", later, only_due=False)
+        (run,) = await store.learning.runs()
         assert (run.tenant, run.outcome) == (None, "taken: better")
 
     use(scenario)
@@ -185,14 +184,14 @@ def test_one_process_trains_a_pool(use: Use) -> None:
 
 def test_a_deleted_tenant_leaves_no_pool(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.create_tenant("Ours", CLI)
+        tenant = await store.tenants.create("Ours", CLI)
         assert isinstance(tenant, Tenant)
-        await store.add_reports(tenant.uid, CLI, [TaughtMessage("m", ROW)], unwanted=True)
-        await store.keep_model(tenant.uid, b"{}", b"x", CLI)
-        assert await store.current_models() == {tenant.uid: 1}
-        await store.delete_tenant(tenant.uid, CLI)
-        assert await store.training_pools() == ()
-        assert await store.current_models() == {}
+        await store.learning.add_reports(tenant.uid, CLI, [TaughtMessage("m", ROW)], unwanted=True)
+        await store.learning.keep_model(tenant.uid, b"{}", b"x", CLI)
+        assert await store.learning.current_models() == {tenant.uid: 1}
+        await store.tenants.delete(tenant.uid, CLI)
+        assert await store.learning.pools() == ()
+        assert await store.learning.current_models() == {}
 
     use(scenario)
 
@@ -206,7 +205,7 @@ def test_reports_by_mail_are_bounded(use: Use, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(feedback, "MAX_BY_MAIL", 5)
 
     async def scenario(store: Store) -> None:
-        made = await store.create_tenant("acme")
+        made = await store.tenants.create("acme")
         assert isinstance(made, Tenant)
 
         def report(who: str, *names: str, **changes: object) -> MailReport:
@@ -214,17 +213,17 @@ def test_reports_by_mail_are_bounded(use: Use, monkeypatch: pytest.MonkeyPatch) 
             plain = MailReport(new_id(), made.uid, Actor("mail", who), True, messages)
             return msgspec.structs.replace(plain, **changes)
 
-        assert await store.report_mail(report("ann@acme.example", "a", "b")) == 2
-        assert await store.report_mail(report("ann@acme.example", "c", "d")) is None
-        assert await store.report_mail(report("ann@acme.example", "c")) == 1
-        assert await store.report_mail(report("bob@acme.example", "a", "b")) == 2
-        assert await store.report_mail(report("eve@acme.example", "e")) is None
-        (pool,) = await store.training_pools()
+        assert await store.feedback.report_mail(report("ann@acme.example", "a", "b")) == 2
+        assert await store.feedback.report_mail(report("ann@acme.example", "c", "d")) is None
+        assert await store.feedback.report_mail(report("ann@acme.example", "c")) == 1
+        assert await store.feedback.report_mail(report("bob@acme.example", "a", "b")) == 2
+        assert await store.feedback.report_mail(report("eve@acme.example", "e")) is None
+        (pool,) = await store.learning.pools()
         assert (pool.tenant, pool.unwanted, pool.wanted, pool.reporters) == (made.uid, 5, 0, 2)
-        assert "acme.example" not in str(await store.pool_reports(made.uid))
-        marks = [mark for mark in await store.campaign_marks(0) if mark.says == "unwanted"]
+        assert "acme.example" not in str(await store.learning.pool_reports(made.uid))
+        marks = [mark for mark in await store.campaigns.marks(0) if mark.says == "unwanted"]
         assert {mark.tenant for mark in marks} == {made.uid}
-        trail = (await store.audit_page(AuditFilter(action="mail.reported"))).rows
+        trail = (await store.audit.page(AuditFilter(action="mail.reported"))).rows
         assert [record.actor.label for record in trail][::-1] == [
             "mail:ann@acme.example",
             "mail:ann@acme.example",
@@ -239,7 +238,7 @@ def test_what_is_certain_is_not_taught_as_wanted(use: Use) -> None:
     async def scenario(store: Store) -> None:
         message = ReportedMessage("ab" * 32, ROW)
         report = MailReport(new_id(), None, Actor("mail", "a@x.example"), False, (message,), is_certain=True)
-        assert await store.report_mail(report) == 0
-        assert await store.training_pools() == ()
+        assert await store.feedback.report_mail(report) == 0
+        assert await store.learning.pools() == ()
 
     use(scenario)

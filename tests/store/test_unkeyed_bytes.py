@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
-from gatepost.store import unkeyed_bytes
+from gatepost.store import list_rows
 from gatepost.store.audit import Actor
 from gatepost.store.engine import Many, Read, Work, Write, now
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
-from gatepost.store.lists import find_lists
+from gatepost.store.list_rows import find_lists
+from gatepost.store.lists import NewEntry
 from gatepost.store.normal_forms import renew_normal_forms
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -24,7 +24,7 @@ CUSTOM = make_custom_list("own", "phrase", "block", "", "", 100)
 
 
 async def new_tenant(store: Store) -> str:
-    made = await store.create_tenant("one", ANN)
+    made = await store.tenants.create("one", ANN)
     assert isinstance(made, Tenant)
     return made.uid
 
@@ -33,9 +33,9 @@ async def sums(store: Store, scope: str) -> tuple[int | None, int]:
     """The sum that is believed (None where it would not be), and that of all entries."""
 
     def read() -> Work[tuple[int | None, int]]:
-        believed = yield Read(unkeyed_bytes._COUNTED, (scope,))
+        believed = yield Read(list_rows._COUNTED, (scope,))
         lists = tuple(row.id for row in (yield from find_lists(scope)) if not row.definition.keyed)
-        ((counted,),) = yield Read(unkeyed_bytes._ALL, (Many(lists),))
+        ((counted,),) = yield Read(list_rows._ALL, (Many(lists),))
         return believed[0][0] if believed else None, counted
 
     return await store._engine.query_once(read)
@@ -51,18 +51,18 @@ def test_it_is_right_after_any_changes(use: Use) -> None:
 
     async def scenario(store: Store) -> None:
         tenant = await new_tenant(store)
-        await store.create_list(tenant, CUSTOM, ANN)
-        await store.add_entries(tenant, PHRASES, some_entries(), ANN)
+        await store.lists.create(tenant, CUSTOM, ANN)
+        await store.lists.add(tenant, PHRASES, some_entries(), ANN)
         for step in range(60):
             definition = chance.choice((PHRASES, PEOPLE, CUSTOM))
             if chance.random() < 0.6:
-                assert not isinstance(await store.add_entries(tenant, definition, some_entries(), ANN), ListFull)
+                assert not isinstance(await store.lists.add(tenant, definition, some_entries(), ANN), ListFull)
             else:
-                await store.delete_entries(tenant, definition.name, [each.key for each in some_entries()], ANN)
+                await store.lists.remove(tenant, definition.name, [each.key for each in some_entries()], ANN)
             if step % 20 == 19:
-                await store.purge_expired(now())
-                await store.delete_list(tenant, "own", ANN)
-                await store.create_list(tenant, CUSTOM, ANN)
+                await store.lists.purge_expired(now())
+                await store.lists.delete(tenant, "own", ANN)
+                await store.lists.create(tenant, CUSTOM, ANN)
             believed, counted = await sums(store, tenant)
             assert believed == counted, step
 
@@ -74,14 +74,14 @@ def test_a_change_does_not_read_all_entries(use: Use, monkeypatch: pytest.Monkey
         tenant = await new_tenant(store)
         # The first call gives the scope its row, the second counts.
         for number in range(2):
-            assert await store.add_entries(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN) == 1
-        monkeypatch.setattr(unkeyed_bytes, "_ALL", "SELECT 1 FROM counted_all WHERE $1")
-        monkeypatch.setattr(unkeyed_bytes, "MAX_UNKEYED_BYTES", 300)
+            assert await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN) == 1
+        monkeypatch.setattr(list_rows, "_ALL", "SELECT 1 FROM counted_all WHERE $1")
+        monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 300)
         one, many = [NewEntry("p2", "p2")], [NewEntry("x" * 400, "x" * 400)]
-        assert await store.add_entries(tenant, PHRASES, one, ANN) == 1
-        assert isinstance(await store.add_entries(tenant, PHRASES, many, ANN), ListFull)
-        assert await store.delete_entries(tenant, PHRASES.name, ["p0"], ANN) == 1
-        assert await store.bytes_left(tenant, PEOPLE, one) is None
+        assert await store.lists.add(tenant, PHRASES, one, ANN) == 1
+        assert isinstance(await store.lists.add(tenant, PHRASES, many, ANN), ListFull)
+        assert await store.lists.remove(tenant, PHRASES.name, ["p0"], ANN) == 1
+        assert await store.lists.bytes_left(tenant, PEOPLE, one) is None
 
     use(scenario)
 
@@ -92,13 +92,13 @@ def test_a_sum_of_another_version_is_not_believed(use: Use) -> None:
     async def scenario(store: Store) -> None:
         tenant = await new_tenant(store)
         for number in range(2):
-            await store.add_entries(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN)
+            await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN)
         assert (await sums(store, tenant))[0]
         await store._engine.change(partial(raise_alone, tenant))
         assert (await sums(store, tenant))[0] is None
-        await store.delete_entries(tenant, PHRASES.name, ["p0"], ANN)
+        await store.lists.remove(tenant, PHRASES.name, ["p0"], ANN)
         assert (await sums(store, tenant))[0] is None
-        await store.add_entries(tenant, PHRASES, [NewEntry("p3", "p3")], ANN)
+        await store.lists.add(tenant, PHRASES, [NewEntry("p3", "p3")], ANN)
         believed, counted = await sums(store, tenant)
         assert believed == counted
         await store._engine.change(forget_forms)
@@ -117,13 +117,13 @@ def forget_forms() -> Work[None]:
 
 
 def test_expired_entries_give_their_place(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unkeyed_bytes, "MAX_UNKEYED_BYTES", 300)
+    monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 300)
 
     async def scenario(store: Store) -> None:
         tenant = await new_tenant(store)
         gone, new = NewEntry("g" * 200, "g" * 200, "", now() - 1), NewEntry("n" * 200, "n" * 200)
-        assert await store.add_entries(tenant, PEOPLE, [gone], ANN) == 1
-        assert await store.add_entries(tenant, PHRASES, [new], ANN) == 1
-        assert isinstance(await store.add_entries(tenant, PHRASES, [NewEntry("m" * 90, "m" * 90)], ANN), ListFull)
+        assert await store.lists.add(tenant, PEOPLE, [gone], ANN) == 1
+        assert await store.lists.add(tenant, PHRASES, [new], ANN) == 1
+        assert isinstance(await store.lists.add(tenant, PHRASES, [NewEntry("m" * 90, "m" * 90)], ANN), ListFull)
 
     use(scenario)

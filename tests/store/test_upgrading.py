@@ -12,13 +12,13 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.store import message_search, messages, open_store, sqlite_file
+from gatepost.store import message_index, message_records, open_store, sqlite_file
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import HeldFilter
+from gatepost.store.lists import NewEntry
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.tenants import Tenant
 
 TENANTS = [(new_id(), name, 5) for name in ("one", "twice", "twice", "twice")]
@@ -36,11 +36,15 @@ def _previous_sqlite(path: Path) -> None:
 
 
 # What records had before header sections were kept with them.
-COLUMNS = [column for column in messages.COLUMNS if column != "header"]
+COLUMNS = [column for column in message_records.COLUMNS if column != "header"]
 
 
 def _row(record: MessageRecord) -> list[Any]:
-    return [value for column, value in zip(messages.COLUMNS, messages._row(record), strict=True) if column in COLUMNS]
+    return [
+        value
+        for column, value in zip(message_records.COLUMNS, message_records._row(record), strict=True)
+        if column in COLUMNS
+    ]
 
 
 def _insert_sqlite(connection: apsw.Connection, records: list[MessageRecord]) -> None:
@@ -73,14 +77,14 @@ def test_the_previous_schema_with_data_in_it(empty_storage_url: str, tmp_path: P
     async def run() -> None:
         for _ in range(2):
             store = open_store(empty_storage_url, tmp_path)
-            assert await store.message(RECORD.ggrid) == RECORD
-            tenants = await store.tenants()
+            assert await store.messages.find(RECORD.ggrid) == RECORD
+            tenants = await store.tenants.all()
             assert {tenant.uid for tenant in tenants} == {uid for uid, _, _ in TENANTS}
             oldest = min(uid for uid, name, _ in TENANTS if name == "twice")
             later = sorted(uid for uid, name, _ in TENANTS if name == "twice" and uid != oldest)
             assert [tenant.name for tenant in tenants] == ["one", "twice", *(f"twice ({uid})" for uid in later)]
-            assert await store.tenant(oldest) == Tenant(oldest, "twice", 5)
-            assert await store.add_entries(oldest, BY_NAME["blocked-urls"], [NewEntry("a", "a")], CLI) == 1
+            assert await store.tenants.find(oldest) == Tenant(oldest, "twice", 5)
+            assert await store.lists.add(oldest, BY_NAME["blocked-urls"], [NewEntry("a", "a")], CLI) == 1
             await store.close()
 
     asyncio.run(run())
@@ -120,7 +124,7 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
     empty_storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the newest on, in small steps; one that was kept before the upgrade is counted once."""
-    monkeypatch.setattr(message_search, "STEP", 10)
+    monkeypatch.setattr(message_index, "STEP", 10)
     tenant = new_id()
 
     def made(n: int) -> MessageRecord:
@@ -135,10 +139,10 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
     async def run() -> None:
         store = open_store(empty_storage_url, tmp_path)
         new = made(100)
-        await store.record_message(new)
-        assert [row.ggrid for row in (await store.search_messages(MessageFilter())).rows] == [new.ggrid]
-        assert await store.message(old[0].ggrid) == old[0]
-        await store.purge_messages(-300_000)
+        await store.messages.record(new)
+        assert [row.ggrid for row in (await store.messages.search(MessageFilter())).rows] == [new.ggrid]
+        assert await store.messages.find(old[0].ggrid) == old[0]
+        await store.messages.purge(-300_000)
         everything = [new.ggrid, *(record.ggrid for record in reversed(old))]
         for wanted in (
             MessageFilter(),
@@ -146,13 +150,13 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
             MessageFilter(sender="x.example", subject="grüße"),
             MessageFilter(recipient="b@y.example", tag="url:x"),
         ):
-            assert [row.ggrid for row in (await store.search_messages(wanted)).rows] == everything, wanted
+            assert [row.ggrid for row in (await store.messages.search(wanted)).rows] == everything, wanted
         for whose in (None, tenant):
-            (bucket,) = await store.traffic(whose, 0, 300_000, 300_000)
+            (bucket,) = await store.traffic.buckets(whose, 0, 300_000, 300_000)
             assert (bucket.messages, bucket.bytes, bucket.verdicts) == (36, 108, {"spam": 36})
-        held = await store.search_held(HeldFilter(subject="34", score=34))
+        held = await store.quarantine.search(HeldFilter(subject="34", score=34))
         assert [mail.record.ggrid for mail in held.rows] == [old[34].ggrid]
-        assert await store.purge_messages(6) == 1
+        assert await store.messages.purge(6) == 1
         await store.close()
 
     asyncio.run(run())
@@ -187,7 +191,7 @@ def test_tables_of_another_program_are_refused(empty_postgres_url: str, tmp_path
 def test_stores_that_open_at_the_same_time_apply_it_once(empty_postgres_url: str, tmp_path: Path) -> None:
     async def run() -> None:
         opened = await asyncio.gather(*(asyncio.to_thread(open_store, empty_postgres_url, tmp_path) for _ in range(4)))
-        assert [await store.tenants() for store in opened] == [()] * 4
+        assert [await store.tenants.all() for store in opened] == [()] * 4
         for store in opened:
             await store.close()
 

@@ -20,13 +20,13 @@ FAR = 1 << 50
 
 
 async def made(store: Store, name: str, role: str = "administrator", tenant: str | None = None) -> User:
-    user = await store.create_user(name, role, tenant, f"hash of {name}", ROOT)  # type: ignore[arg-type]
+    user = await store.users.create(name, role, tenant, f"hash of {name}", ROOT)  # type: ignore[arg-type]
     assert isinstance(user, User)
     return user
 
 
 async def tenant_named(store: Store, name: str) -> str:
-    tenant = await store.create_tenant(name)
+    tenant = await store.tenants.create(name)
     assert isinstance(tenant, Tenant)
     return tenant.uid
 
@@ -39,16 +39,16 @@ def test_a_user_comes_back(use: Use) -> None:
             *("Ann", "analyst", uid, False, False),
             None,
         )
-        assert await store.user(ann.uid.upper()) == ann
-        assert await store.user("\0") is None
+        assert await store.users.find(ann.uid.upper()) == ann
+        assert await store.users.find("\0") is None
         bob = await made(store, "bob")
-        assert await store.users() == (ann, bob)
-        assert await store.users(uid) == (ann,)
-        assert await store.users(new_id()) == ()
-        found = await store.credentials("ANN")
+        assert await store.users.all() == (ann, bob)
+        assert await store.users.all(uid) == (ann,)
+        assert await store.users.all(new_id()) == ()
+        found = await store.users.credentials("ANN")
         assert found
         assert (found.user, found.password, found.totp_secret) == (ann, "hash of  Ann ", None)
-        assert await store.credentials("nobody") is None
+        assert await store.users.credentials("nobody") is None
 
     use(scenario)
 
@@ -57,10 +57,10 @@ def test_names_are_unique_in_any_case(use: Use) -> None:
     async def scenario(store: Store) -> None:
         await made(store, "Straße")
         for name in ("STRASSE", "straße", " Straße"):
-            assert await store.create_user(name, "auditor", None, "h", ROOT) == NameTaken(name)
-        assert await store.create_user("x", "auditor", new_id(), "h", ROOT) == NotFound("tenant")
-        assert len(await store.users()) == 1
-        both = await asyncio.gather(*(store.create_user("new", "auditor", None, "h", ROOT) for _ in range(5)))
+            assert await store.users.create(name, "auditor", None, "h", ROOT) == NameTaken(name)
+        assert await store.users.create("x", "auditor", new_id(), "h", ROOT) == NotFound("tenant")
+        assert len(await store.users.all()) == 1
+        both = await asyncio.gather(*(store.users.create("new", "auditor", None, "h", ROOT) for _ in range(5)))
         assert sorted(type(each).__name__ for each in both) == ["NameTaken"] * 4 + ["User"]
 
     use(scenario)
@@ -72,17 +72,17 @@ def test_the_last_administrator_stays(use: Use) -> None:
         root = await made(store, "root")
         await made(store, "local", "administrator", uid)
         off = await made(store, "off")
-        assert isinstance(await store.change_user(off.uid, by=ROOT, disabled=True), User)
+        assert isinstance(await store.users.update(off.uid, by=ROOT, disabled=True), User)
         last = LastAdministrator(root.uid)
-        assert await store.change_user(root.uid, by=ROOT, disabled=True) == last
-        assert await store.change_user(root.uid, by=ROOT, role="analyst") == last
-        assert await store.change_user(root.uid, by=ROOT, tenant=uid) == last
-        assert await store.delete_user(root.uid, ROOT) == last
-        assert await store.user(root.uid) == root
-        assert isinstance(await store.change_user(off.uid, by=ROOT, disabled=False), User)
-        assert isinstance(await store.delete_user(root.uid, ROOT), User)
-        assert await store.delete_user(root.uid, ROOT) == NotFound("user")
-        assert await store.change_user(root.uid, by=ROOT, role="auditor") == NotFound("user")
+        assert await store.users.update(root.uid, by=ROOT, disabled=True) == last
+        assert await store.users.update(root.uid, by=ROOT, role="analyst") == last
+        assert await store.users.update(root.uid, by=ROOT, tenant=uid) == last
+        assert await store.users.delete(root.uid, ROOT) == last
+        assert await store.users.find(root.uid) == root
+        assert isinstance(await store.users.update(off.uid, by=ROOT, disabled=False), User)
+        assert isinstance(await store.users.delete(root.uid, ROOT), User)
+        assert await store.users.delete(root.uid, ROOT) == NotFound("user")
+        assert await store.users.update(root.uid, by=ROOT, role="auditor") == NotFound("user")
 
     use(scenario)
 
@@ -91,12 +91,12 @@ def test_administrators_who_disable_each_other_at_once(use: Use) -> None:
     async def scenario(store: Store) -> None:
         everybody = [await made(store, f"a{n}") for n in range(6)]
         outcomes = await asyncio.gather(
-            *(store.change_user(user.uid, by=ROOT, disabled=True) for user in everybody[:3]),
-            *(store.delete_user(user.uid, ROOT) for user in everybody[3:5]),
-            store.change_user(everybody[5].uid, by=ROOT, role="auditor"),
+            *(store.users.update(user.uid, by=ROOT, disabled=True) for user in everybody[:3]),
+            *(store.users.delete(user.uid, ROOT) for user in everybody[3:5]),
+            store.users.update(everybody[5].uid, by=ROOT, role="auditor"),
         )
         assert sum(isinstance(outcome, LastAdministrator) for outcome in outcomes) == 1
-        left = [user for user in await store.users() if user.role == "administrator" and not user.disabled]
+        left = [user for user in await store.users.all() if user.role == "administrator" and not user.disabled]
         assert len(left) == 1
 
     use(scenario)
@@ -106,16 +106,16 @@ def test_changes_are_audited_without_secrets(use: Use) -> None:
     async def scenario(store: Store) -> None:
         uid = await tenant_named(store, "t")
         ann = await made(store, "ann", "analyst", uid)
-        await store.set_password(ann.uid, "$argon2$new", ROOT)
-        await store.set_totp(ann.uid, "TOTPSECRET", ROOT)
-        await store.change_user(ann.uid, by=ROOT, role="auditor")
-        await store.change_user(ann.uid, by=ROOT, role="auditor")
-        await store.change_user(ann.uid, by=ROOT, disabled=True)
-        await store.change_user(ann.uid, by=ROOT, disabled=False)
-        await store.delete_user(ann.uid, ROOT)
+        await store.users.set_password(ann.uid, "$argon2$new", ROOT)
+        await store.second_factors.set_totp(ann.uid, "TOTPSECRET", ROOT)
+        await store.users.update(ann.uid, by=ROOT, role="auditor")
+        await store.users.update(ann.uid, by=ROOT, role="auditor")
+        await store.users.update(ann.uid, by=ROOT, disabled=True)
+        await store.users.update(ann.uid, by=ROOT, disabled=False)
+        await store.users.delete(ann.uid, ROOT)
         trail = [
             record
-            for record in (await store.audit_page(AuditFilter(scope=uid))).rows
+            for record in (await store.audit.page(AuditFilter(scope=uid))).rows
             if record.action.startswith("user.")
         ]
         assert [record.action.removeprefix("user.") for record in reversed(trail)] == [
@@ -134,11 +134,11 @@ def test_a_tenant_takes_its_users_along(use: Use) -> None:
         mine, other = await tenant_named(store, "t"), await tenant_named(store, "o")
         ann, bob = await made(store, "ann", "analyst", mine), await made(store, "bob", "analyst", other)
         for user, digest in ((ann, "a"), (bob, "b")):
-            assert isinstance(await store.create_session(user.uid, digest, FAR, "", ""), WebSession)
-        await store.delete_tenant(mine, CLI)
-        assert await store.users() == (bob,)
-        assert await store.session("a", 1) is None
-        assert await store.session("b", 1)
+            assert isinstance(await store.sessions.create(user.uid, digest, FAR, "", ""), WebSession)
+        await store.tenants.delete(mine, CLI)
+        assert await store.users.all() == (bob,)
+        assert await store.sessions.find("a", 1) is None
+        assert await store.sessions.find("b", 1)
 
     use(scenario)
 
@@ -146,9 +146,9 @@ def test_a_tenant_takes_its_users_along(use: Use) -> None:
 def test_a_hash_is_renewed_unless_the_password_was_changed(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
-        assert await store.renew_password(ann.uid, "hash of ann", "renewed")
-        assert not await store.renew_password(ann.uid, "hash of ann", "again")
-        found = await store.credentials("ann")
+        assert await store.users.renew_password(ann.uid, "hash of ann", "renewed")
+        assert not await store.users.renew_password(ann.uid, "hash of ann", "again")
+        found = await store.users.credentials("ann")
         assert found
         assert found.password == "renewed"
 
@@ -157,26 +157,26 @@ def test_a_hash_is_renewed_unless_the_password_was_changed(use: Use) -> None:
 
 def test_a_password_of_somebody_else_s_choice_is_marked(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        given = await store.create_user("given", "analyst", None, "h", ROOT, must_change=True)
+        given = await store.users.create("given", "analyst", None, "h", ROOT, must_change=True)
         assert isinstance(given, User)
         assert given.must_change
-        assert await store.user(given.uid) == given
-        changed = await store.set_password(given.uid, "own", ROOT)
+        assert await store.users.find(given.uid) == given
+        changed = await store.users.set_password(given.uid, "own", ROOT)
         assert isinstance(changed, User)
-        found = await store.user(given.uid)
+        found = await store.users.find(given.uid)
         assert found
         assert not found.must_change
-        await store.set_password(given.uid, "again", ROOT, must_change=True)
-        found = await store.user(given.uid)
+        await store.users.set_password(given.uid, "again", ROOT, must_change=True)
+        found = await store.users.find(given.uid)
         assert found
         assert found.must_change
-        first = await store.create_user("first", "administrator", None, "h", ROOT, first_password=True)
+        first = await store.users.create("first", "administrator", None, "h", ROOT, first_password=True)
         assert isinstance(first, User)
-        assert await store.user(first.uid) == first
+        assert await store.users.find(first.uid) == first
         assert first.first_password
         assert not first.must_change, "who read it printed may look around first"
-        await store.set_password(first.uid, "own", ROOT)
-        found = await store.user(first.uid)
+        await store.users.set_password(first.uid, "own", ROOT)
+        found = await store.users.find(first.uid)
         assert found
         assert not found.first_password
 
@@ -189,7 +189,7 @@ def test_a_tenant_has_so_many_users(use: Use, monkeypatch: pytest.MonkeyPatch) -
     async def scenario(store: Store) -> None:
         tenant = await tenant_named(store, "full")
         await made(store, "first of them", "analyst", tenant)
-        refused = await store.create_user("second of them", "analyst", tenant, "h", ROOT)
+        refused = await store.users.create("second of them", "analyst", tenant, "h", ROOT)
         assert isinstance(refused, TenantFull)
         assert "1 users" in refused.explanation
         await made(store, "nobody's limit", "analyst")

@@ -14,7 +14,7 @@ from gatepost.store import open_store
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.engine import Rollback
 from gatepost.store.errors import NotFound, StorageError
-from gatepost.store.lookup import HitCount
+from gatepost.store.list_lookup import HitCount
 from gatepost.store.sqlite import SqliteEngine
 from gatepost.store.sqlite_writer import PendingChange
 from gatepost.store.store import Store
@@ -40,7 +40,7 @@ class Writing:
             code = 1
             try:
                 self.control.close()
-                WriterServer(self.folder / "g.db", self.folder, self.listening, theirs).run()
+                WriterServer(self.folder / "g.db", self.listening, theirs).run()
                 code = 0
             finally:
                 os._exit(code)
@@ -86,19 +86,19 @@ def run(writing: Writing, scenario: Callable[[Store], Awaitable[None]]) -> None:
 def test_the_store_is_the_same(writing: Writing, new_record: NewRecord) -> None:
     async def use(store: Store) -> None:
         record = new_record()
-        assert await store.record_message(record) is record
+        assert await store.messages.record(record) is record
         again = new_record(ggrid=record.ggrid, subject="another")
-        assert await store.record_message(again) == record, "the first of a ggrid stays"
+        assert await store.messages.record(again) == record, "the first of a ggrid stays"
         several = [new_record(tenant=None if number % 2 else "t") for number in range(50)]
-        assert await asyncio.gather(*map(store.record_message, several)) == several
-        assert await store.message(several[7].ggrid) == several[7]
-        secret, key = await store.create_api_key("key", None, False, None)  # type: ignore[misc]
-        assert await store.revoke_api_key("nobody's") == NotFound("key")
-        found = await store.api_key(secret)
+        assert await asyncio.gather(*map(store.messages.record, several)) == several
+        assert await store.messages.find(several[7].ggrid) == several[7]
+        secret, key = await store.api_keys.create("key", None, False, None)  # type: ignore[misc]
+        assert await store.api_keys.revoke("nobody's") == NotFound("key")
+        found = await store.api_keys.authenticate(secret)
         assert isinstance(found, ApiKey)
         assert found.id == key.id
-        await store.record_hits([HitCount(None, "no such list", "x", 1, 1)])
-        assert await store.purge_messages(10_000) == 51
+        await store.list_lookup.record_hits([HitCount(None, "no such list", "x", 1, 1)])
+        assert await store.messages.purge(10_000) == 51
         counters = store.counters()
         assert counters.failures == 0
         assert counters.commits < counters.changes, "records that come together share a commit"
@@ -109,20 +109,20 @@ def test_the_store_is_the_same(writing: Writing, new_record: NewRecord) -> None:
 
 def test_a_kill_is_a_fault_of_storage_and_the_next_process_goes_on(writing: Writing, new_record: NewRecord) -> None:
     async def use(store: Store) -> None:
-        first = await store.record_message(new_record())
+        first = await store.messages.record(new_record())
         os.kill(writing.pid, signal.SIGSTOP)
-        pending = asyncio.ensure_future(store.record_message(new_record()))
+        pending = asyncio.ensure_future(store.messages.record(new_record()))
         await asyncio.sleep(0.05)
         writing.kill()
         with pytest.raises(StorageError, match="has ended"):
             await pending
-        waiting = asyncio.ensure_future(store.record_message(new_record()))
+        waiting = asyncio.ensure_future(store.messages.record(new_record()))
         await asyncio.sleep(0.05)
         assert not waiting.done(), "the parent holds the socket: nobody is refused"
         writing.start()
         second = await waiting
-        assert await store.message(first.ggrid) == first
-        assert await store.message(second.ggrid) == second
+        assert await store.messages.find(first.ggrid) == first
+        assert await store.messages.find(second.ggrid) == second
 
     run(writing, use)
 
@@ -151,7 +151,7 @@ def test_a_change_that_fails_fails_alone(writing: Writing, new_record: NewRecord
         writer = engine._writer
         assert isinstance(writer, RemoteWriter)
         good, bad, odd = await asyncio.gather(
-            store.record_message(new_record()),
+            store.messages.record(new_record()),
             writer.apply(boom, 1),
             writer.apply(unpicklable, 2),
             return_exceptions=True,
@@ -162,18 +162,18 @@ def test_a_change_that_fails_fails_alone(writing: Writing, new_record: NewRecord
         with pytest.raises(StorageError, match="not readable"):
             await writer.apply(unpicklable, _Odd())
         assert writer.counters().failures == 3
-        assert await store.message(good.ggrid) == good
+        assert await store.messages.find(good.ggrid) == good
 
     run(writing, use)
 
 
 def test_the_writer_outlives_its_parent_while_it_is_needed(writing: Writing, new_record: NewRecord) -> None:
     async def use(store: Store) -> None:
-        await store.record_message(new_record())
+        await store.messages.record(new_record())
         writing.control.close()
         await asyncio.sleep(0.05)
-        last = await store.record_message(new_record())
-        assert await store.message(last.ggrid) == last
+        last = await store.messages.record(new_record())
+        assert await store.messages.find(last.ggrid) == last
 
     run(writing, use)
     pid, writing.pid = writing.pid, 0

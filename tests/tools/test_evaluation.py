@@ -23,6 +23,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return capsys.readouterr().out
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "mode", ["leave-out", *(pytest.param(mode, marks=pytest.mark.variant) for mode in ("folds", "as-is"))]
 )
@@ -40,6 +41,7 @@ def test_every_message_is_counted(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"roc.svg", "reliability.svg", "wrong.tsv"}
 
 
+@pytest.mark.process
 def test_a_page_does_not_run_what_strangers_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,7 @@ def test_the_tests_run_and_the_style_is_right(root: Path, name: str) -> None:
         assert said.returncode == 0, said.stdout
 
 
+@pytest.mark.process
 def test_what_is_there_stays(root: Path) -> None:
     before = read_all(root)
     main(["links/urls.some_trick"], root)
@@ -141,6 +142,7 @@ def test_bad_and_taken_names_are_refused(
     assert read_all(root) == before
 
 
+@pytest.mark.process
 def test_it_says_what_to_do_next(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["text/lures.some_trick"], root)
     said = capsys.readouterr().out

@@ -33,6 +33,7 @@ def test_the_fastest_that_lacks_nothing(
     assert choose(given, others) == chosen
 
 
+@pytest.mark.process
 def test_a_python_is_asked_about_itself(tmp_path: Path) -> None:
     found = describe_interpreter(sys.executable)
     assert found is not None
@@ -43,6 +44,7 @@ def test_a_python_is_asked_about_itself(tmp_path: Path) -> None:
     assert describe_interpreter(str(tmp_path / "python3")) is None
 
 
+@pytest.mark.process
 def test_one_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(new_environment, "LEAST", (4, 0))
     said = new_environment.main([str(tmp_path / "venv"), "requirements/uv.txt"])
@@ -50,6 +52,7 @@ def test_one_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.process
 def test_the_given_one_is_used_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[tuple[Path, str]] = []
     monkeypatch.setattr(new_environment, "PLACES", (str(tmp_path / "absent"),))

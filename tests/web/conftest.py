@@ -46,7 +46,7 @@ from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.sign_in import OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
 from gatepost.web import credentials
@@ -96,7 +96,7 @@ class PlainCore:
             *(request.ggrid, request.created, request.created + 5, request.envelope, 10, "cd" * 32, REPORT),
             source=request.source,
         )
-        await self._store.record_message(record)
+        await self._store.messages.record(record)
         return ScanResult(record.ggrid, record.created, record.completed, REPORT)
 
     async def read_features(
@@ -140,7 +140,7 @@ class Core:
             self.orders.append(order)
             return await self._release(order)
         if isinstance(order, DeleteOrder):
-            there = await self.store.delete_held(order.ggrid, order.by, order.tenant, for_good=order.for_good)
+            there = await self.store.quarantine.delete(order.ggrid, order.by, order.tenant, for_good=order.for_good)
             return Deleted() if there else NotHeld()
         if order.ggrid not in self.raw:
             return NotHeld()
@@ -149,9 +149,9 @@ class Core:
             return Picture(b"\x89PNG\r\n\x1a\n", 1, 1) if known else NotShown("there is no such picture")
         if isinstance(order, ExportOrder):
             if order.is_reading:
-                await self.store.note_view(order.ggrid, order.tenant, order.by)
+                await self.store.audit.note_view(order.ggrid, order.tenant, order.by)
             elif not order.for_learning:
-                await self.store.note_export(order.ggrid, order.tenant, order.by)
+                await self.store.audit.note_export(order.ggrid, order.tenant, order.by)
             return self.raw[order.ggrid]
         text = self.raw[order.ggrid].decode()
         picture = PictureLine(0, "1.2", "cat.png", "png", 70, 1, 1)
@@ -163,14 +163,14 @@ class Core:
         if order.ggrid not in self.raw:
             return NotHeld()
         self.sent[order.ggrid] = order.recipients or ("bob@example.com",)
-        release = await self.store.mark_released(order.ggrid, self.sent[order.ggrid], order.by)
+        release = await self.store.quarantine.mark_released(order.ggrid, self.sent[order.ggrid], order.by)
         return Released(order.ggrid, release.time, release.by, release.recipients)
 
     async def _release_to(self, order: RecipientReleaseOrder) -> Released | NotSent:
         if self.refuses:
             return NotSent(self.refuses)
         self.given.append((order.ggrid, order.recipient, order.by.kind))
-        made, _ = await self.store.mark_released_to(order.ggrid, order.recipient, order.by, new_id())
+        made, _ = await self.store.quarantine.mark_released_to(order.ggrid, order.recipient, order.by, new_id())
         return Released(order.ggrid, made.time, made.by, (made.address,))
 
     store: Store
@@ -329,13 +329,13 @@ class Site:
         return f"{answer.headers['location']} {notice_cookie(answer).partition('=')[2]}".strip()
 
     def new_tenant(self, name: str = "") -> str:
-        uid: str = self.run(self.store.create_tenant(name or f"tenant {new_id()}")).uid
+        uid: str = self.run(self.store.tenants.create(name or f"tenant {new_id()}")).uid
         return uid
 
     def new_user(self, role: Any = "analyst", tenant: str | None = None) -> str:
         """Somebody who can sign in with the password of all of them; the name."""
         name = f"{role} {new_id()}"
-        self.run(self.store.create_user(name, role, tenant, _HASHED, CLI))
+        self.run(self.store.users.create(name, role, tenant, _HASHED, CLI))
         return name
 
     def message(
@@ -345,9 +345,9 @@ class Site:
         envelope = Envelope("ann@example.org", ("bob@example.com",), "192.0.2.7", "mail.example.org", tenant)
         now = int(time.time() * 1000)
         record = MessageRecord(new_id(), now - 20, now, envelope, 512, "ab" * 32, report)
-        self.run(self.store.record_message(record))
+        self.run(self.store.messages.record(record))
         if held:
-            self.run(self.store.hold(record))
+            self.run(self.store.quarantine.hold(record))
             self.core.raw[record.ggrid] = text.encode()
         return record.ggrid
 

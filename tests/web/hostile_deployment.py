@@ -18,14 +18,13 @@ from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
 from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.config_drafts import DraftContent
 from gatepost.store.deliveries import Delivery
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.entries import NewEntry
+from gatepost.store.digests import DigestPreferences
 from gatepost.store.feeds import FeedRecord
+from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
-from gatepost.store.messages import MessageRecord
-from gatepost.store.publishing import NodeDetail, VersionContent
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.publishing import DraftContent, NodeDetail, VersionContent
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -56,14 +55,14 @@ def hostile_report(text: str) -> Report:
 async def fill_with_hostile_text(store: Store, text: str, user: str) -> dict[str, str]:
     """Write the text wherever something is stored; returns what stands for the parts of paths. `user` has the searches
     and the work."""
-    tenant = await store.create_tenant(f"tenant {text} {new_id()}")
+    tenant = await store.tenants.create(f"tenant {text} {new_id()}")
     assert isinstance(tenant, Tenant)
     ggrid = await _hold(store, text)
-    await store.create_user(f"user {text} {new_id()}", "analyst", tenant.uid, "hash", CLI)
-    await store.create_api_key(f"key {text}", tenant.uid, False, None)
-    work = await store.create_bulk_action(user, "release", [ggrid])
-    await store.save_search(user, "/messages", f"search {text}", "q=x")
-    await store.save_search(user, "/quarantine", f"search {text}", "q=x")
+    await store.users.create(f"user {text} {new_id()}", "analyst", tenant.uid, "hash", CLI)
+    await store.api_keys.create(f"key {text}", tenant.uid, False, None)
+    work = await store.bulk_actions.create(user, "release", [ggrid])
+    await store.users.save_search(user, "/messages", f"search {text}", "q=x")
+    await store.users.save_search(user, "/quarantine", f"search {text}", "q=x")
     return {
         **await _fill_lists(store, text, ggrid),
         **await _fill_operation(store, text),
@@ -82,12 +81,12 @@ async def _hold(store: Store, text: str) -> str:
     recipients = (f"{text}@example.com", "bob@example.com")
     envelope = Envelope(f"{text}@example.org", recipients, "192.0.2.7", text[:250])
     record = MessageRecord(new_id(), now - 20, now, envelope, 512, "ab" * 32, hostile_report(text))
-    await store.record_message(record)
-    await store.hold(record)
-    await store.record_deliveries([Delivery(record.ggrid, now, text, 550, text, text, text)])
+    await store.messages.record(record)
+    await store.quarantine.hold(record)
+    await store.messages.record_deliveries([Delivery(record.ggrid, now, text, 550, text, text, text)])
     for address in recipients:
-        await store.ask_for_release(record.ggrid, None, address, text)
-        await store.put_recipient_entry(None, address, f"{text}@example.org", "allow", Actor("recipient", address))
+        await store.recipients.ask_for_release(record.ggrid, None, address, text)
+        await store.recipients.put_entry(None, address, f"{text}@example.org", "allow", Actor("recipient", address))
     return record.ggrid
 
 
@@ -95,34 +94,34 @@ async def _fill_lists(store: Store, text: str, ggrid: str) -> dict[str, str]:
     definition = msgspec.structs.replace(
         BY_NAME["blocked-urls"], name=f"custom-{new_id()[:8]}", display_name=text, description=text, custom=True
     )
-    await store.create_list(None, definition, CLI)
+    await store.lists.create(None, definition, CLI)
     entry = NewEntry("hostile.example", f"hostile.example {text}", text)
-    await store.add_entries(None, definition, [entry], CLI)
+    await store.lists.add(None, definition, [entry], CLI)
     found = LookBack(int(time.time() * 1000), f"key:{text}", 1, 7, 10, 1, ((ggrid, text),))
-    await store.record_look_back(None, definition.name, found)
-    changed = (await store.audit_page(AuditFilter(action="entries.add", list=definition.name))).rows[0]
+    await store.look_backs.record(None, definition.name, found)
+    changed = (await store.audit.page(AuditFilter(action="entries.add", list=definition.name))).rows[0]
     name, feed = f"feed-{new_id()[-8:]}", WebFeed(definition.name, url=f"https://x.invalid/{text}", column=text)
-    await store.put_feed_definition(name, feed, 0, Actor("user", text), paused=True)
-    await store.take_feed(name, "test", 1 << 50)
+    await store.feeds.put_definition(name, feed, 0, Actor("user", text), paused=True)
+    await store.feeds.take(name, "test", 1 << 50)
     record = FeedRecord(None, definition.name, result="failed", message=text)
-    await store.finish_feed(name, "test", record, 1 << 50, audited=True)
+    await store.feeds.finish(name, "test", record, 1 << 50, audited=True)
     return {"name": definition.name, "entry": "hostile.example", "number": str(changed.id)}
 
 
 async def _fill_operation(store: Store, text: str) -> dict[str, str]:
     """Rules, alerts, digests, nodes, models, versions and a draft."""
     by = Actor("user", text)
-    version = (await store.rule_set(None)).version
-    await store.put_rule(None, "hostile", OwnRule("false", text, "spam"), version, by, enabled=False)
+    version = (await store.own_rules.find(None)).version
+    await store.own_rules.put(None, "hostile", OwnRule("false", text, "spam"), version, by, enabled=False)
     alert = WebAlert(("quarantine.full",), recipients=(f"{text}@x.invalid",), url=f"https://x.invalid/{text}")
-    await store.put_alert_definition(text, alert, 0, by)
-    await store.put_digest_preferences(None, DigestPreferences(intro=text, domains=(text,)), 0, by)
-    await store.put_node(new_id(), text, NodeDetail(state="failed", reason=text, error=text, program=text))
+    await store.alerts.put(text, alert, 0, by)
+    await store.digests.put_preferences(None, DigestPreferences(intro=text, domains=(text,)), 0, by)
+    await store.publishing.put_node(new_id(), text, NodeDetail(state="failed", reason=text, error=text, program=text))
     proof = Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True, reason=text)
-    version = await store.keep_model(None, msgspec.json.encode(proof), b"", CLI)
+    version = await store.learning.keep_model(None, msgspec.json.encode(proof), b"", CLI)
     content = VersionContent({"guard.yml": {"log": text}}, {"policy/deployment.toml": text.encode()})
-    published = (await store.publish_version(content, "digest", text, CLI)).number
+    published = (await store.publishing.publish(content, "digest", text, CLI)).number
     # Back to the files of the node, which can be edited.
-    await store.fail_rollout("node", text, published, 0, text)
-    await store.put_config_draft(DraftContent({"guard.yml history.retention": text}, {"": text}), 0, 0, by)
+    await store.publishing.fail_rollout("node", text, published, 0, text)
+    await store.publishing.put_draft(DraftContent({"guard.yml history.retention": text}, {"": text}), 0, 0, by)
     return {"version": str(version), "published": str(published)}

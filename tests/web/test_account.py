@@ -51,8 +51,10 @@ def test_a_password_that_is_not_taken(site: Any, visitor: Any, change: dict[str,
 def test_guessing_the_password_here_locks_the_session(site: Any, visitor: Any) -> None:
     for _ in range(6):
         visitor.post("/account/password", {"password": "wrong", "new": NEW, "again": NEW})
-    uid = site.run(site.store.credentials(visitor.who)).user.uid
-    failures = {state.source.partition(":")[0]: state.failures for state in site.run(site.store.attempt_states(uid))}
+    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
+    failures = {
+        state.source.partition(":")[0]: state.failures for state in site.run(site.store.sessions.attempt_states(uid))
+    }
     assert failures == {"account": 0, "session": 5}
     answer = visitor.post("/account/password", {"password": site.password, "new": NEW, "again": NEW})
     assert answer.status_code == 400
@@ -92,10 +94,10 @@ def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
     confirm = {"secret": secret, "code": code_of(secret), "password": site.password}
     assert visitor.post("/account/totp/confirm", {**confirm, "password": "wrong"}).status_code == 400
     assert visitor.post("/account/totp/confirm", {**confirm, "code": "000000"}).status_code == 400
-    assert not site.run(site.store.credentials(visitor.who)).user.totp
+    assert not site.run(site.store.users.credentials(visitor.who)).user.totp
     assert elsewhere.get("/account").status_code == 200
     assert len(set(shown_codes(visitor.post("/account/totp/confirm", confirm)))) == 10
-    kept = site.run(site.store.credentials(visitor.who))
+    kept = site.run(site.store.users.credentials(visitor.who))
     assert kept.user.totp
     assert kept.totp_step > 0, "the code that proved it is used up"
     assert secret not in kept.totp_secret, "it is not stored in clear"
@@ -106,26 +108,26 @@ def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
 def test_a_second_factor_is_removed_with_a_code_of_it(site: Any, visitor: Any, second_factor: str) -> None:
     for fields in ({}, {"old-code": "000000"}, {"old-code": code_of(second_factor)}):
         assert visitor.post("/account/totp/remove", {"password": site.password, **fields}).status_code == 400
-    assert site.run(site.store.credentials(visitor.who)).user.totp
+    assert site.run(site.store.users.credentials(visitor.who)).user.totp
     right = {"password": site.password, "old-code": code_of(second_factor, 1)}
     assert visitor.post("/account/totp/remove", {**right, "password": "wrong"}).status_code == 400
     assert visitor.post("/account/totp/remove", right).status_code == 303
-    assert not site.run(site.store.credentials(visitor.who)).user.totp
+    assert not site.run(site.store.users.credentials(visitor.who)).user.totp
 
 
 def test_a_new_second_factor_needs_a_code_of_the_old_one(site: Any, visitor: Any, second_factor: str) -> None:
     new = offered_secret(visitor)
     assert 'name="old-code"' in visitor.post("/account/totp").text
-    before = site.run(site.store.credentials(visitor.who)).totp_secret
+    before = site.run(site.store.users.credentials(visitor.who)).totp_secret
     fields = {"secret": new, "code": code_of(new), "password": site.password}
     for old in ({}, {"old-code": code_of(new)}, {"old-code": code_of(second_factor)}):
         answer = visitor.post("/account/totp/confirm", {**fields, **old})
         assert answer.status_code == 400
         assert "current second factor is wrong" in answer.text
-    assert site.run(site.store.credentials(visitor.who)).totp_secret == before
+    assert site.run(site.store.users.credentials(visitor.who)).totp_secret == before
     right = {**fields, "old-code": code_of(second_factor, 1)}
     assert len(shown_codes(visitor.post("/account/totp/confirm", right))) == 10
-    assert site.run(site.store.totp_secret(site.run(site.store.credentials(visitor.who)))) == new
+    assert site.run(site.store.second_factors.totp_secret(site.run(site.store.users.credentials(visitor.who)))) == new
 
 
 def browser_of(site: Any) -> httpx.Client:
@@ -146,14 +148,14 @@ def test_a_recovery_code_works_once_instead_of_a_code(site: Any, visitor: Any) -
     secret = offered_secret(visitor)
     confirm = {"secret": secret, "code": code_of(secret), "password": site.password}
     codes = shown_codes(visitor.post("/account/totp/confirm", confirm))
-    uid = site.run(site.store.credentials(visitor.who)).user.uid
+    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
     assert ">10</span> recovery codes are left" in visitor.get("/account").text
     entered = enter_with_code(site, visitor.who, f" {codes[3].upper().replace('-', ' ')} ")
     assert site.went(entered) == "/ recovery-code~9"
     assert enter_with_code(site, visitor.who, codes[3]).status_code == 401, "it was used"
     assert enter_with_code(site, visitor.who, "aaaa-bbbb-cccc-dddd").status_code == 401
-    assert site.run(site.store.count_recovery_codes(uid)) == 9
-    trail = site.run(site.store.audit_page(AuditFilter(actor=f"user:{visitor.who}"), limit=20)).rows
+    assert site.run(site.store.second_factors.count_recovery_codes(uid)) == 9
+    trail = site.run(site.store.audit.page(AuditFilter(actor=f"user:{visitor.who}"), limit=20)).rows
     assert [each.sample[1] for each in trail if each.action == "user.recoveryCode"] == ["9 left"]
     assert "recovery code" in next(each.sample for each in trail if each.action == "user.signIn")
     assert not any(code in str(trail) for code in codes)
@@ -170,8 +172,8 @@ def test_new_recovery_codes_void_the_old_ones(site: Any, visitor: Any, second_fa
     assert visitor.post("/account/recovery-codes", {"password": site.password, "old-code": new[1]}).status_code == 400
     turned_off = visitor.post("/account/totp/remove", {"password": site.password, "old-code": newer[0]})
     assert turned_off.status_code == 303
-    uid = site.run(site.store.credentials(visitor.who)).user.uid
-    assert site.run(site.store.count_recovery_codes(uid)) == 0, "they go with the second factor"
+    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
+    assert site.run(site.store.second_factors.count_recovery_codes(uid)) == 0, "they go with the second factor"
 
 
 def test_a_password_that_was_handed_over_has_to_be_changed_first(site: Any) -> None:
@@ -221,8 +223,8 @@ def test_sessions_are_shown_and_ended(site: Any, visitor: Any) -> None:
 
 def test_nobody_ends_the_session_of_somebody_else(site: Any, visitor: Any) -> None:
     other = site.enter(site.new_user())
-    user = site.run(site.store.credentials(other.who)).user
-    session = site.run(site.store.sessions(user.uid, int(time.time() * 1000)))[0]
+    user = site.run(site.store.users.credentials(other.who)).user
+    session = site.run(site.store.sessions.of_user(user.uid, int(time.time() * 1000)))[0]
     visitor.post(f"/account/sessions/{session.id}/end")
     assert other.get("/account").status_code == 200
 

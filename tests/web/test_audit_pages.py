@@ -9,13 +9,13 @@ import httpx
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI, AuditFilter, AuditRecord
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.web.pages.audit import shorten_ids
 
 
 def trail(site: Any, tenant: str | None, action: str = "") -> list[AuditRecord]:
     wanted = AuditFilter(scope=tenant, action=action or None)
-    return list(site.run(site.store.audit_page(wanted)).rows)
+    return list(site.run(site.store.audit.page(wanted)).rows)
 
 
 def wait_for(site: Any, tenant: str, action: str) -> AuditRecord:
@@ -61,12 +61,12 @@ def test_readings_exports_and_trials_are_on_record(site: Any, tenant: str) -> No
 def test_every_entry_with_its_value_before_and_after(site: Any, tenant: str) -> None:
     senders = BY_NAME["blocked-senders"]
     added = [NewEntry(f"a{number}@b.example", f"a{number}@b.example", "one") for number in range(71)]
-    site.run(site.store.add_entries(tenant, senders, added, CLI))
+    site.run(site.store.lists.add(tenant, senders, added, CLI))
     time.sleep(0.002)
     changed = [NewEntry("a1@b.example", "a1@b.example", "two"), NewEntry("new@b.example", "new@b.example")]
-    site.run(site.store.add_entries(tenant, senders, [*changed, added[2]], CLI))
-    site.run(site.store.delete_entries(tenant, "blocked-senders", ["a1@b.example"], CLI))
-    deleted, changes, first = (site.run(site.store.audit_changes(row.id))[1] for row in trail(site, tenant, "entries."))
+    site.run(site.store.lists.add(tenant, senders, [*changed, added[2]], CLI))
+    site.run(site.store.lists.remove(tenant, "blocked-senders", ["a1@b.example"], CLI))
+    deleted, changes, first = (site.run(site.store.audit.changes(row.id))[1] for row in trail(site, tenant, "entries."))
     assert len(first) == 71
     assert [(each.what, each.before, each.after) for each in changes] == [
         ("a1@b.example", "one", "two"),
@@ -85,7 +85,7 @@ def test_links_files_and_their_own_record(site: Any, tenant: str) -> None:
     ggrid = site.message(tenant, held=True)
     analyst, auditor = site.visitor("analyst", tenant), site.visitor("auditor", tenant)
     analyst.post(f"/messages/{ggrid}/delete")
-    site.run(site.store.note("message.trial", CLI, tenant, sample=["=cmd|calc"]))
+    site.run(site.store.audit.note("message.trial", CLI, tenant, sample=["=cmd|calc"]))
     page = auditor.get("/audit?action=quarantine.").text
     assert f'href="/messages/{ggrid}"' in page
     file = auditor.get("/audit/export?format=csv")
@@ -101,7 +101,7 @@ def test_links_files_and_their_own_record(site: Any, tenant: str) -> None:
 
 def test_a_release_that_fails_is_on_record(site: Any, tenant: str) -> None:
     user = site.visitor("analyst", tenant)
-    site.run(site.store.note_failed_release("AB" * 16, tenant, CLI, "the next hop said 550"))
+    site.run(site.store.audit.note_failed_release("AB" * 16, tenant, CLI, "the next hop said 550"))
     assert trail(site, tenant, "quarantine.releaseFailed")[0].sample == ("ab" * 16, "the next hop said 550")
     assert user.get("/audit").status_code == 403
 

@@ -68,10 +68,10 @@ def test_results_of_long_work_are_stored_in_a_hundred_steps() -> None:
         def __init__(self) -> None:
             self.stored: list[int] = []
 
-        async def claim_bulk_action(self, _uid: str) -> bool:
+        async def claim(self, _uid: str) -> bool:
             return True
 
-        async def add_bulk_results(self, _uid: str, results: list[str]) -> None:
+        async def add_results(self, _uid: str, results: list[str]) -> None:
             self.stored.append(len(results))
 
     async def act(_item: str) -> str:

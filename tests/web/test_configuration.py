@@ -17,7 +17,7 @@ from gatepost.mail.message import Envelope
 from gatepost.settings import files
 from gatepost.settings.keys import AbbySettings
 from gatepost.store.audit import Actor
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.web.configuration import EDITABLE, parse_value, render_value
 
 TOKEN = "0123456789abcdef" * 4
@@ -75,27 +75,27 @@ def test_from_draft_to_version_and_back(node: Any) -> None:
     page = save(visitor, **{"guard.yml history.retention": "60", "policy ": POLICY.replace("deliver", "quarantine")})
     assert "history.retention" in page.partition("What the draft changes")[2].partition("Settings")[0]
     assert "+decision = &#34;quarantine&#34;" in page
-    assert node.run(node.store.version_history()) == (), "a draft changes nothing"
+    assert node.run(node.store.publishing.history()) == (), "a draft changes nothing"
     tried = visitor.post("/configuration/try")
     assert "decisions would change" in tried.text
     assert publish(visitor, page, reason="").status_code == 400
     assert node.went(publish(visitor, page, "longer")) == "/configuration published"
-    version = node.run(node.store.find_version(1))
+    version = node.run(node.store.publishing.find(1))
     assert version.info.actor == f"user:{visitor.who}"
     assert version.content.documents["guard.yml"]["history"] == {"retention": 60}
     assert version.content.files["policy/deployment.toml"].decode() == POLICY.replace("deliver", "quarantine")
-    assert node.run(node.store.config_draft()) is None
+    assert node.run(node.store.publishing.draft()) is None
     assert TOKEN not in str(version.content), "a version has no secret"
     second = save(visitor, **{"guard.yml history.retention": ""})
     publish(visitor, second)
-    assert node.run(node.store.find_version(2)).content.documents["guard.yml"]["history"] == {}
+    assert node.run(node.store.publishing.find(2)).content.documents["guard.yml"]["history"] == {}
     compared = visitor.get("/configuration/versions/1").text
     assert "Roll back to version 1" in compared
     assert (
         node.went(visitor.post("/configuration/versions/1/roll-back", {"running": "2"})) == "/configuration rolled-back"
     )
-    assert node.run(node.store.rollout()).wanted == 3
-    assert node.run(node.store.find_version(3)).content == version.content
+    assert node.run(node.store.publishing.rollout()).wanted == 3
+    assert node.run(node.store.publishing.find(3)).content == version.content
     assert "(content of version 1)" in visitor.get("/configuration").text
 
 
@@ -113,11 +113,11 @@ def test_the_policy_of_outbound_mail_is_one_of_them(node: Any) -> None:
     now = int(time.time() * 1000)
     for outbound in (False, True):
         sent = Envelope("bob@example.com", ("ann@example.org",), outbound=outbound)
-        node.run(node.store.record_message(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
+        node.run(node.store.messages.record(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
     assert "1 of the last 2 decisions would change." in visitor.post("/configuration/try").text
     answer = publish(visitor, page)
     assert answer.status_code == 303, re.findall('<li class="break">.*?<.li>', answer.text)
-    version = node.run(node.store.find_version(1))
+    version = node.run(node.store.publishing.find(1))
     assert version.content.files["policy/outbound.toml"] == strict.encode()
     assert version.content.documents["guard.yml"]["policy"]["outbound"] == "policy/outbound.toml"
 
@@ -144,7 +144,7 @@ def test_faults_stand_beside_their_settings(node: Any) -> None:
     assert publish(visitor, alone).status_code == 400
     page = save(visitor, **wrong)
     assert publish(visitor, page).status_code == 400
-    assert node.run(node.store.version_history()) == ()
+    assert node.run(node.store.publishing.history()) == ()
     assert visitor.post("/configuration/try").status_code == 400
     gone = visitor.post("/configuration/discard", {"revision": revision(page)})
     assert node.went(gone) == "/configuration draft-discarded"
@@ -170,9 +170,11 @@ def test_two_administrators_do_not_overwrite_each_other(node: Any) -> None:
     assert node.went(publish(ann, page)).endswith("draft-changed")
     assert node.went(publish(bob, newer)).endswith("published")
     page = save(ann, **{"guard.yml history.retention": "62"})
-    node.run(node.store.publish_version(node.run(node.store.find_version(1)).content, "x", "from elsewhere", ANYBODY))
+    node.run(
+        node.store.publishing.publish(node.run(node.store.publishing.find(1)).content, "x", "from elsewhere", ANYBODY)
+    )
     assert node.went(publish(ann, page)).endswith("draft-changed"), "the version beneath has changed"
-    assert node.run(node.store.rollout()).wanted == 2
+    assert node.run(node.store.publishing.rollout()).wanted == 2
 
 
 def test_other_roles_and_tenants_do_not_see_it(node: Any) -> None:
@@ -194,7 +196,7 @@ def test_a_token_is_made_and_revoked_as_a_version(node: Any) -> None:
     assert found
     token = found[1]
     assert token not in visitor.get("/tokens").text
-    version = node.run(node.store.find_version(1))
+    version = node.run(node.store.publishing.find(1))
     assert version.info.reason == "API token <b>border made"
     assert token not in str(version.content)
     stated = AbbySettings.model_validate(version.content.documents["abby.yml"], context={"folder": node.folder})
@@ -210,17 +212,17 @@ def test_a_token_is_made_and_revoked_as_a_version(node: Any) -> None:
     assert visitor.post("/tokens/revoke", {"name": "nobody"}).status_code == 404
     assert node.went(visitor.post("/tokens/revoke", {"name": "<b>border"})) == "/tokens token-revoked"
     assert "border" not in visitor.get("/tokens").text
-    assert len(node.run(node.store.version_history())) == 2
+    assert len(node.run(node.store.publishing.history())) == 2
 
 
 def test_the_last_use_of_a_token_is_shown(node: Any) -> None:
     visitor = node.visitor()
     assert re.search(r"mta</strong>.*?Last used[^>]*>never<", visitor.get("/tokens").text, re.DOTALL)
-    node.run(node.store._set_token_use("mta", 1_790_000_000_000, "2001:db8::7"))
+    node.run(node.store.api_keys._set_token_use("mta", 1_790_000_000_000, "2001:db8::7"))
     page = visitor.get("/tokens").text
     assert '<time datetime="2026-09-21' in page
     assert "from 2001:db8::7" in page
-    node.run(node.store._set_token_use("fresh", 1_700_000_000_000, "192.0.2.1"))
+    node.run(node.store.api_keys._set_token_use("fresh", 1_700_000_000_000, "192.0.2.1"))
     visitor.post("/tokens", {"name": "fresh"})
     again = visitor.get("/tokens").text
     assert "192.0.2.1" not in again, "that was another token of the same name, before this one was made"

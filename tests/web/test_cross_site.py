@@ -26,7 +26,7 @@ def people(site: Any) -> list[tuple[Any, frozenset[str]]]:
     for scope in (None, site.new_tenant()):
         for role in ROLES:
             visitor = site.visitor(role, scope)
-            (user,) = (each for each in site.run(site.store.users(scope)) if each.name == visitor.who)
+            (user,) = (each for each in site.run(site.store.users.all(scope)) if each.name == visitor.who)
             found.append((visitor, permissions_of(user)))
     return found
 
@@ -40,7 +40,7 @@ def path_of(row: Any) -> str:
 
 
 def last_record(site: Any) -> int:
-    rows = site.run(site.store.audit_page(AuditFilter())).rows
+    rows = site.run(site.store.audit.page(AuditFilter())).rows
     return rows[0].id if rows else 0
 
 

@@ -13,10 +13,9 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.messages import MessageRecord
-from gatepost.store.recipient_entries import MAX_OF_RECIPIENT
-from gatepost.store.recipient_requests import MAX_OPEN_OF_RECIPIENT, RequestFilter
+from gatepost.store.digests import DigestPreferences
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.recipients import MAX_OF_RECIPIENT, MAX_OPEN_OF_RECIPIENT, RequestFilter
 
 BOB, CY = "bob@example.com", "cy@example.com"
 DAY = 86_400_000
@@ -43,15 +42,15 @@ class Mailbox:
 
     def prefer(self, **preferences: Any) -> None:
         site = self.site
-        seen = site.run(site.store.digest_scope(self.tenant)).modified
+        seen = site.run(site.store.digests.scope(self.tenant)).modified
         wanted = DigestPreferences(**{"enabled": True, "own_entries": True, "domains": ("example.com",), **preferences})
-        assert site.run(site.store.put_digest_preferences(self.tenant, wanted, seen, CLI))
+        assert site.run(site.store.digests.put_preferences(self.tenant, wanted, seen, CLI))
 
     def hold(self, verdict: Any = "spam", recipients: tuple[str, ...] = (BOB, CY), subject: str = "Offer") -> str:
         report: Report = msgspec.structs.replace(REPORT, verdict=verdict, subject=subject)
         envelope = Envelope("ann@example.org", recipients, "192.0.2.7", "mx", self.tenant)
         record = MessageRecord(new_id(), now(), now(), envelope, 9, "ab" * 32, report)
-        self.site.run(self.site.store.hold(record))
+        self.site.run(self.site.store.quarantine.hold(record))
         self.site.core.raw[record.ggrid] = b"text"
         return record.ggrid
 
@@ -59,18 +58,18 @@ class Mailbox:
         """The id of a digest that waits for a recipient with held mail."""
         store, run = self.site.store, self.site.run
         holder = new_id()
-        assert run(store.take_digests(self.tenant, holder, now() + DAY))
-        assert run(store.begin_planning(self.tenant, holder, now(), now() + DAY))
-        while run(store.plan_digests(self.tenant, holder, ["example.com"])):
+        assert run(store.digests.take(self.tenant, holder, now() + DAY))
+        assert run(store.digests.begin_planning(self.tenant, holder, now(), now() + DAY))
+        while run(store.digests.plan(self.tenant, holder, ["example.com"])):
             pass
-        waiting = run(store.waiting_digests(self.tenant, 1000))
+        waiting = run(store.digests.waiting(self.tenant, 1000))
         for each in waiting:
-            run(store.mark_digest_sent(each.id, now() + DAY))
-        run(store.finish_digests(self.tenant, holder, run(store.digest_runs())[0].record))
+            run(store.digests.mark_sent(each.id, now() + DAY))
+        run(store.digests.finish(self.tenant, holder, run(store.digests.runs())[0].record))
         return str(next(each.id for each in waiting if each.address == address))
 
     def link(self, digest: str, item: str, *, ends: int = DAY, key: Any = None) -> str:
-        signing = key or self.site.run(self.site.store.current_digest_key(DAY))
+        signing = key or self.site.run(self.site.store.digests.current_key(DAY))
         return f"/digest/{sign_link(DigestLink(digest, item, now() + ends), signing)}"
 
     def forget(self) -> None:
@@ -118,9 +117,9 @@ def test_a_get_shows_and_a_post_acts_once(site: Any, mailbox: Mailbox) -> None:
     assert done.status_code == 200
     assert "on its way to your mailbox" in done.text
     assert site.core.given == [(ggrid, BOB, "recipient")]
-    record = site.run(site.store.audit_page(AuditFilter(scope=mailbox.tenant, action="quarantine.release"))).rows[0]
+    record = site.run(site.store.audit.page(AuditFilter(scope=mailbox.tenant, action="quarantine.release"))).rows[0]
     assert (record.actor.kind, record.actor.name) == ("recipient", BOB)
-    mail = site.run(site.store.held(ggrid))
+    mail = site.run(site.store.quarantine.find(ggrid))
     assert mail.state == "held", "the other recipient's copy stays"
     assert f"already released to {BOB} (recipient" in site.visitor().get(f"/messages/{ggrid}").text
     for again in (mailbox.post(link, do="release"), mailbox.client.get(link)):
@@ -131,7 +130,7 @@ def test_a_get_shows_and_a_post_acts_once(site: Any, mailbox: Mailbox) -> None:
 def test_every_link_that_does_not_work_gets_one_answer(site: Any, mailbox: Mailbox) -> None:
     ggrid, malware = mailbox.hold(), mailbox.hold("malware")
     digest = mailbox.digest()
-    key = site.run(site.store.current_digest_key(DAY))
+    key = site.run(site.store.digests.current_key(DAY))
     forged = msgspec.structs.replace(key, secret=bytes(32))
     others = Mailbox(site, site.new_tenant())
     theirs = others.hold()
@@ -170,9 +169,9 @@ def test_a_tenant_that_switches_digests_off_ends_their_links(mailbox: Mailbox) -
 def test_links_outlive_the_key_that_follows_and_not_its_revocation(site: Any, mailbox: Mailbox) -> None:
     ggrid = mailbox.hold()
     link = mailbox.link(mailbox.digest(), ggrid)
-    site.run(site.store.current_digest_key(DAY, renew=True))
+    site.run(site.store.digests.current_key(DAY, renew=True))
     assert mailbox.client.get(link).status_code == 200
-    site.run(site.store.current_digest_key(DAY, renew=True, revoke=True))
+    site.run(site.store.digests.current_key(DAY, renew=True, revoke=True))
     assert mailbox.client.get(link).status_code == 404
 
 
@@ -188,7 +187,7 @@ def test_what_is_not_spam_is_requested_and_granted(site: Any, mailbox: Mailbox, 
     page = analyst.get("/requests").text
     assert "<script>alert" not in page
     assert BOB in page
-    request = site.run(site.store.recipient_requests(RequestFilter(mailbox.tenant))).rows[0]
+    request = site.run(site.store.recipients.requests(RequestFilter(mailbox.tenant))).rows[0]
     assert (request.ggrid, request.address, request.kind) == (ggrid, BOB, "release")
     if verdict in ("malware", "phishing"):
         assert analyst.post("/requests", {"action": "grant", "id": request.id}).status_code == 409
@@ -198,13 +197,13 @@ def test_what_is_not_spam_is_requested_and_granted(site: Any, mailbox: Mailbox, 
     assert site.core.given == [(ggrid, BOB, "user")]
     decided = boss.get("/requests?state=granted").text
     assert "checked" in decided
-    assert site.run(site.store.open_requests(mailbox.tenant)) == 0
+    assert site.run(site.store.recipients.count_open(mailbox.tenant)) == 0
 
 
 def test_requests_are_denied_by_their_own_people_only(site: Any, mailbox: Mailbox) -> None:
     ggrid = mailbox.hold("fraud")
     mailbox.post(mailbox.link(mailbox.digest(), ggrid), do="request")
-    request = site.run(site.store.recipient_requests(RequestFilter(mailbox.tenant))).rows[0]
+    request = site.run(site.store.recipients.requests(RequestFilter(mailbox.tenant))).rows[0]
     stranger, auditor = site.visitor("administrator", site.new_tenant()), site.visitor("auditor", mailbox.tenant)
     assert request.id not in stranger.get("/requests").text
     for word in ("grant", "deny"):
@@ -230,7 +229,7 @@ def test_a_full_queue_and_a_next_hop_that_is_down_leave_the_link_usable(site: An
     site.core.refuses = ""
     assert mailbox.post(link, do="release").status_code == 200
     for _ in range(MAX_OPEN_OF_RECIPIENT):
-        site.run(site.store.ask_for_release(new_id(), mailbox.tenant, BOB, ""))
+        site.run(site.store.recipients.ask_for_release(new_id(), mailbox.tenant, BOB, ""))
     asking = mailbox.link(digest, other)
     assert "Too many requests wait" in mailbox.post(asking, do="request").text
     assert mailbox.client.get(asking).status_code == 200
@@ -241,27 +240,29 @@ def test_own_entries_where_the_tenant_permits_them(site: Any, mailbox: Mailbox) 
     first, second = mailbox.hold(), mailbox.hold()
     digest = mailbox.digest()
     mailbox.post(mailbox.link(digest, first), do="release", allow="1")
-    entry = site.run(store.entries_of_recipient(tenant, BOB))[0]
+    entry = site.run(store.recipients.entries_of(tenant, BOB))[0]
     assert (entry.sender, entry.says) == ("ann@example.org", "allow")
-    hits = site.run(store.lookup(tenant, [("sender", ["ann@example.org"])], BOB))
+    hits = site.run(store.list_lookup.find(tenant, [("sender", ["ann@example.org"])], BOB))
     assert [(hit.list, hit.scope) for hit in hits] == [("allowed-senders", "recipient")]
-    assert site.run(store.lookup(tenant, [("sender", ["ann@example.org"])], CY)) == ()
-    assert site.run(store.lookup(tenant, [("sender", ["ann@example.org"])])) == ()
+    assert site.run(store.list_lookup.find(tenant, [("sender", ["ann@example.org"])], CY)) == ()
+    assert site.run(store.list_lookup.find(tenant, [("sender", ["ann@example.org"])])) == ()
     assert "is blocked for you" in mailbox.post(mailbox.link(digest, second), do="block").text
-    assert site.run(store.entries_of_recipient(tenant, BOB))[0].says == "block"
+    assert site.run(store.recipients.entries_of(tenant, BOB))[0].says == "block"
     page = site.visitor("administrator", tenant).get(f"/digests/{tenant}").text
     assert "ann@example.org" in page
     own = mailbox.link(digest, "")
     assert "ann@example.org" in mailbox.client.get(own).text
     assert mailbox.post(own, do="remove").status_code == 200, "nothing was selected, so nothing is used up"
     assert "removed" in mailbox.post(own, sender="ann@example.org").text
-    assert site.run(store.entries_of_recipient(tenant, BOB)) == ()
+    assert site.run(store.recipients.entries_of(tenant, BOB)) == ()
     assert mailbox.client.get(own).status_code == 404
     for number in range(MAX_OF_RECIPIENT):
-        assert site.run(store.put_recipient_entry(tenant, BOB, f"a{number}@x.example", "block", CLI))
-    assert not site.run(store.put_recipient_entry(tenant, BOB, "more@x.example", "block", CLI))
+        assert site.run(store.recipients.put_entry(tenant, BOB, f"a{number}@x.example", "block", CLI))
+    assert not site.run(store.recipients.put_entry(tenant, BOB, "more@x.example", "block", CLI))
     mailbox.prefer(own_entries=False)
-    assert site.run(store.lookup(tenant, [("sender", ["a1@x.example"])], BOB)) == (), "it is no longer permitted"
+    assert site.run(store.list_lookup.find(tenant, [("sender", ["a1@x.example"])], BOB)) == (), (
+        "it is no longer permitted"
+    )
     third = mailbox.hold()
     link = mailbox.link(mailbox.digest(), third)
     assert "Block this sender" not in mailbox.client.get(link).text
@@ -291,9 +292,9 @@ def test_preferences_are_saved_by_administrators_of_the_tenant(site: Any, tenant
     assert "off" in own.get("/digests").text
     for wrong in ({"hour": "24"}, {"hour": "x"}, {"zone": "Nowhere"}, {"language": "xx"}, {"domains": "not a domain!"}):
         assert own.post(path, {**fields, **wrong}).status_code == 400
-    assert not site.run(site.store.digest_scope(tenant)).preferences.enabled
+    assert not site.run(site.store.digests.scope(tenant)).preferences.enabled
     assert site.went(own.post(path, fields)) == f"{path} digests-saved"
-    saved = site.run(site.store.digest_scope(tenant)).preferences
+    saved = site.run(site.store.digests.scope(tenant)).preferences
     assert saved == DigestPreferences(True, "de", 6, "Europe/Berlin", "Hallo")
     assert site.went(own.post(path, fields)) == f"{path} digests-changed", "somebody else saved meanwhile"
     analyst, auditor = site.visitor("analyst", tenant), site.visitor("auditor", tenant)
@@ -303,7 +304,7 @@ def test_preferences_are_saved_by_administrators_of_the_tenant(site: Any, tenant
     boss = site.visitor("administrator")
     assert boss.post("/digests/global", {**fields, "seen": "0"}).status_code == 400, "without a tenant, name domains"
     assert "Mail without a tenant" in boss.get("/digests").text
-    record = site.run(site.store.audit_page(AuditFilter(scope=tenant, action="digest.settings"))).rows[0]
+    record = site.run(site.store.audit.page(AuditFilter(scope=tenant, action="digest.settings"))).rows[0]
     assert record.has_changes
 
 

@@ -9,7 +9,7 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import AuditFilter
 from gatepost.store.feeds import FeedCounts, FeedRecord
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 
 
@@ -17,7 +17,7 @@ def deliver(site: Any, tenant: str, link: str, subject: str = "Your <b>invoice</
     report = Report("clean", "deliver", (), 0, "", subject=subject, subjects=(Subject("link", link, "html"),))
     envelope = Envelope("shop@x.example", ("bob@rcpt.example",), tenant=tenant)
     record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    site.run(site.store.record_message(record))
+    site.run(site.store.messages.record(record))
     return record.ggrid
 
 
@@ -43,7 +43,7 @@ def test_adding_an_entry_lists_what_was_delivered_before(site: Any, tenant: str)
     answer = visitor.post(f"{path}/add", {"entries": "absent.example"})
     assert site.went(answer) == f"{path} added"
     # When the message is gone, nothing of it is left.
-    site.run(site.store.purge_messages(now() + 1))
+    site.run(site.store.messages.purge(now() + 1))
     page = visitor.get(there).text
     assert "no longer on record" in page
     assert "bob@" not in page
@@ -76,8 +76,8 @@ def test_feeds_are_shown_where_they_fill_lists(site: Any, tenant: str) -> None:
     )
 
     async def remember() -> None:
-        assert await site.store.take_feed("test-feed", "me", now() + 1_000)
-        assert await site.store.finish_feed("test-feed", "me", record, now(), audited=True)
+        assert await site.store.feeds.take("test-feed", "me", now() + 1_000)
+        assert await site.store.feeds.finish("test-feed", "me", record, now(), audited=True)
 
     site.run(remember())
     administrator = site.visitor()
@@ -119,12 +119,12 @@ def test_a_feed_is_defined_changed_paused_run_and_deleted(site: Any) -> None:
     assert "csv, every 30 minutes" in page
     # The list's page names it too.
     assert "own-feed" in admin.get("/lists/global/blocked-urls").text
-    (kept,) = site.run(site.store.feed_definitions())
+    (kept,) = site.run(site.store.feeds.definitions())
     assert (kept.feed.column, kept.feed.delimiter, kept.paused) == ("2", ";", False)
     form = admin.get("/feeds/edit?name=own-feed").text
     assert f'name="seen" value="{kept.modified}"' in form
     assert site.went(admin.post("/feeds/run", {"name": "own-feed"})) == "/feeds feed-requested"
-    assert site.run(site.store.feed_state("own-feed")).next_run == 0
+    assert site.run(site.store.feeds.state("own-feed")).next_run == 0
     seen = {"name": "own-feed", "seen": str(kept.modified)}
     assert site.went(admin.post("/feeds/pause", {**seen, "do": "pause"})) == "/feeds feed-paused"
     assert site.went(admin.post("/feeds/pause", {**seen, "do": "pause"})) == "/feeds feeds-changed"
@@ -132,8 +132,8 @@ def test_a_feed_is_defined_changed_paused_run_and_deleted(site: Any) -> None:
     assert admin.post("/feeds/run", {"name": "own-feed"}).status_code == 400
     assert admin.post("/feeds/edit", {**FIELDS, "seen": "5"}).status_code == 409
     assert site.went(admin.post("/feeds/delete", {"name": "own-feed"})) == "/feeds feed-deleted"
-    assert site.run(site.store.feed_definitions()) == ()
-    trail = site.run(site.store.audit_page(AuditFilter(action="feed."))).rows
+    assert site.run(site.store.feeds.definitions()) == ()
+    trail = site.run(site.store.audit.page(AuditFilter(action="feed."))).rows
     actions = [record.action for record in trail if "own-feed" in record.sample]
     assert actions == ["feed.delete", "feed.change", "feed.requested", "feed.create"]
 
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_feed_is_said(site: Any) -> None:
         answer = admin.post("/feeds/edit", {**FIELDS, **change})
         assert answer.status_code == 400, said
         assert said in answer.text
-    assert site.run(site.store.feed_definitions()) == ()
+    assert site.run(site.store.feeds.definitions()) == ()
     # Feeds of the file are changed in the file.
     assert admin.get("/feeds/edit?name=test-feed").status_code == 404
     for path in ("/feeds/pause", "/feeds/delete", "/feeds/run", "/feeds/try"):

@@ -146,7 +146,7 @@ def unsent_fields(page: str) -> dict[str, str]:
 def test_a_form_of_a_session_that_is_over_can_be_sent_again(site: Any, tenant: str) -> None:
     name = site.new_user("analyst", tenant)
     visitor = site.enter(name)
-    site.run(site.store.end_sessions(site.run(site.store.credentials(name)).user.uid, CLI))
+    site.run(site.store.sessions.end_all(site.run(site.store.users.credentials(name)).user.uid, CLI))
     path = f"/lists/{tenant}/blocked-urls/preview"
     lost = visitor.post(path, {"entries": "a.example\n<b>.example\n", "comment": "kept"})
     assert lost.status_code == 401
@@ -194,13 +194,13 @@ async def _age(store: Any, session: str, seen: int) -> None:
 
 def test_polling_is_no_use_of_a_session(site: Any) -> None:
     visitor = site.enter(site.new_user())
-    uid = site.run(site.store.credentials(visitor.who)).user.uid
-    before = site.run(site.store.sessions(uid, 0))[0]
+    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
+    before = site.run(site.store.sessions.of_user(uid, 0))[0]
     site.run(_age(site.store, before.id, before.seen - 3_600_000))
     visitor.get("/overview/live")
-    assert site.run(site.store.sessions(uid, 0))[0].seen == before.seen - 3_600_000
+    assert site.run(site.store.sessions.of_user(uid, 0))[0].seen == before.seen - 3_600_000
     visitor.get("/")
-    assert site.run(site.store.sessions(uid, 0))[0].seen >= before.seen
+    assert site.run(site.store.sessions.of_user(uid, 0))[0].seen >= before.seen
 
 
 def test_the_legend_leads_to_the_messages_of_its_span(site: Any, tenant: str) -> None:
@@ -253,7 +253,7 @@ def test_a_key_form_keeps_what_was_typed_and_is_not_sent_twice(site: Any, tenant
     assert created.status_code == 200
     assert "2099-01-01 23:59:59" in re.sub(r"<[^>]*>", "", created.text)
     assert visitor.post("/keys", again).status_code == 409
-    assert [key.name for key in site.run(site.store.api_keys(tenant))] == ["SOAR"]
+    assert [key.name for key in site.run(site.store.api_keys.all(tenant))] == ["SOAR"]
 
 
 def test_domains_of_a_tenant_are_lines(site: Any, tenant: str) -> None:
@@ -261,14 +261,14 @@ def test_domains_of_a_tenant_are_lines(site: Any, tenant: str) -> None:
     assert answer.status_code == 400
     assert "line 2: not a" in answer.text
     assert "line 3: com" in answer.text
-    assert site.run(site.store.tenant(tenant)).domains == ()
+    assert site.run(site.store.tenants.find(tenant)).domains == ()
     assert "results and held mail" in site.visitor().get(f"/tenants/{tenant}").text
 
 
 def test_a_repeated_line_keeps_the_comment_of_the_first(site: Any, tenant: str) -> None:
     visitor = site.visitor(tenant=tenant)
     visitor.post(f"/lists/{tenant}/blocked-urls/add", {"entries": "a.example # ticket 7\nb.example\na.example\n"})
-    entries = site.run(site.store.entries(tenant, "blocked-urls", ("a.example", "b.example")))
+    entries = site.run(site.store.lists.find(tenant, "blocked-urls", ("a.example", "b.example")))
     assert {entry.key: entry.comment for entry in entries} == {"a.example": "ticket 7", "b.example": ""}
 
 
@@ -286,6 +286,6 @@ def test_files_as_spreadsheets_write_them(site: Any, tenant: str, name: str, con
         f"/lists/{tenant}/blocked-urls/import", name, content.encode(), {"what": "save"}
     )
     assert "1 entry saved" in answer.text
-    (entry,) = site.run(site.store.entries(tenant, "blocked-urls", ("a.example",)))
+    (entry,) = site.run(site.store.lists.find(tenant, "blocked-urls", ("a.example",)))
     assert entry.comment == "ticket 7"
     assert entry.expires == (moment("2099-02-01T00:00") if name.endswith("csv") else None)

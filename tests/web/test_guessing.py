@@ -17,16 +17,16 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import structlog
 from argon2 import PasswordHasher, extract_parameters
 
+from gatepost import logs
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
 from gatepost.api import http
 from gatepost.ids import new_id
 from gatepost.policy.file import MAX_MISTAKES, MAX_SUGGESTIONS
 from gatepost.store.audit import CLI
-from gatepost.store.sign_in_attempts import ACCOUNT
+from gatepost.store.sessions import ACCOUNT
 from gatepost.web import credentials, forms
 from gatepost.web.credentials import MAX_PARALLEL_HASHES, MAX_WAITING, PasswordHashes
 from gatepost.web.forms import FormLimits
@@ -76,8 +76,10 @@ def browser_of(answer: httpx.Response) -> str:
 
 
 def states(site: Any, name: str) -> dict[str, int]:
-    uid = site.run(site.store.credentials(name)).user.uid
-    return {state.source.partition(":")[0]: state.failures for state in site.run(site.store.attempt_states(uid))}
+    uid = site.run(site.store.users.credentials(name)).user.uid
+    return {
+        state.source.partition(":")[0]: state.failures for state in site.run(site.store.sessions.attempt_states(uid))
+    }
 
 
 @pytest.fixture
@@ -122,9 +124,9 @@ def test_a_burst_from_many_addresses_gets_no_more_tries_than_the_limit(site: Any
 
 def test_a_burst_of_codes_gets_no_more_tries_than_the_limit(site: Any, somebody: str) -> None:
     secret = credentials.new_totp_secret()
-    uid = site.run(site.store.credentials(somebody)).user.uid
-    site.run(site.store.set_totp(uid, secret, CLI))
-    site.run(site.store.remember_browser(uid, hashlib.sha256(b"known").hexdigest(), 1))
+    uid = site.run(site.store.users.credentials(somebody)).user.uid
+    site.run(site.store.second_factors.set_totp(uid, secret, CLI))
+    site.run(site.store.sessions.remember_browser(uid, hashlib.sha256(b"known").hexdigest(), 1))
     name = f"__Host-gatepost-browser-{hashlib.sha256(uid.encode()).hexdigest()[:16]}"
     known = f"{name}=known"
     half = f"{cookies_of(enter(site, somebody, site.password, known))}; {known}"
@@ -140,8 +142,8 @@ def test_a_burst_of_codes_gets_no_more_tries_than_the_limit(site: Any, somebody:
 
 def test_the_password_does_not_reset_what_is_counted_for_codes(site: Any, somebody: str) -> None:
     secret = credentials.new_totp_secret()
-    uid = site.run(site.store.credentials(somebody)).user.uid
-    site.run(site.store.set_totp(uid, secret, CLI))
+    uid = site.run(site.store.users.credentials(somebody)).user.uid
+    site.run(site.store.second_factors.set_totp(uid, secret, CLI))
     address = new_address()
     for number in range(1, 4):
         half = cookies_of(enter(site, somebody, site.password, address=address))
@@ -223,7 +225,7 @@ def test_right_attempts_are_given_back() -> None:
 
 def test_a_name_that_nobody_has_is_not_logged(site: Any, somebody: str) -> None:
     typed = f"my secret password {new_id()}"
-    with structlog.testing.capture_logs() as lines:
+    with logs.capture() as lines:
         enter(site, typed, "x")
         enter(site, somebody, WRONG)
     refused = [line for line in lines if line["event"] == "sign-in refused"]
@@ -382,15 +384,15 @@ def wait_until(is_done: Callable[[], bool]) -> None:
 def test_a_hash_of_other_parameters_is_checked_and_renewed(site: Any) -> None:
     name = f"old {new_id()}"
     old = PasswordHasher(time_cost=1, memory_cost=64, parallelism=4).hash(site.password)
-    site.run(site.store.create_user(name, "analyst", None, old, CLI))
+    site.run(site.store.users.create(name, "analyst", None, old, CLI))
     assert enter(site, name, WRONG).status_code == 401
-    assert site.run(site.store.credentials(name)).password == old
+    assert site.run(site.store.users.credentials(name)).password == old
     assert enter(site, name, site.password).status_code == 303
-    wait_until(lambda: site.run(site.store.credentials(name)).password != old)
-    renewed = site.run(site.store.credentials(name)).password
+    wait_until(lambda: site.run(site.store.users.credentials(name)).password != old)
+    renewed = site.run(site.store.users.credentials(name)).password
     assert extract_parameters(renewed).parallelism == 1
     assert enter(site, name, site.password).status_code == 303
-    assert site.run(site.store.credentials(name)).password == renewed
+    assert site.run(site.store.users.credentials(name)).password == renewed
 
 
 def test_new_hashes_cost_what_the_standard_says(monkeypatch: pytest.MonkeyPatch) -> None:

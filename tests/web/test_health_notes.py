@@ -91,7 +91,7 @@ def test_alerts_are_defined_tried_and_deleted(site: Any, tenant: str) -> None:
         assert "Nothing was saved" in answer.text
     assert site.went(boss.post("/alerts/edit", fields)) == "/alerts alert-saved"
     assert boss.post("/alerts/edit", fields).status_code == 409
-    saved = next(each for each in site.run(site.store.alert_definitions()) if each.name == name)
+    saved = next(each for each in site.run(site.store.alerts.all()) if each.name == name)
     assert saved.alert.kinds == ("node.state", "health.changed")
     page = boss.get("/alerts").text
     assert "very-secret" in page

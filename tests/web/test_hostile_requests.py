@@ -208,13 +208,13 @@ def test_a_form_that_is_no_text_is_refused(site: Any) -> None:
 
 def test_half_a_body_changes_nothing(site: Any) -> None:
     visitor = site.visitor()
-    before = len(site.run(site.store.api_keys()))
+    before = len(site.run(site.store.api_keys.all()))
     head = (
         "POST /keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
         f"Cookie: {visitor.cookie}\r\nContent-Length: 500\r\n\r\nname=half&csrf={quote(visitor.csrf)}"
     )
     assert b" 200 " not in raw(site, head.encode())
-    assert len(site.run(site.store.api_keys())) == before
+    assert len(site.run(site.store.api_keys.all())) == before
 
 
 def test_a_session_begins_with_a_secret_of_its_own(site: Any) -> None:

@@ -12,7 +12,7 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.report import FileSeen
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PageRoute
 
@@ -41,7 +41,7 @@ def check(answer: httpx.Response) -> None:
 @pytest.fixture(scope="module")
 def places(site: Any) -> dict[str, str]:
     """Something hostile of each sort, and what stands for the parts of paths."""
-    user = site.run(site.store.credentials(site.visitor().who)).user
+    user = site.run(site.store.users.credentials(site.visitor().who)).user
     site.message(report=REPORT, held=True, text=f"text {WORD}")
     found: dict[str, str] = site.run(fill_with_hostile_text(site.store, HOSTILE, user.uid))
     site.core.raw[found["ggrid"]] = f"text {WORD}".encode()
@@ -131,6 +131,6 @@ def test_what_a_form_sends_back_stays_as_it_is(site: Any) -> None:
     """A comment with a joiner, as in an emoji, is the same after it was edited and saved."""
     comment = 'family \U0001f468\u200d\U0001f469 <&"'
     entry = NewEntry("joined.example", "joined.example", comment)
-    site.run(site.store.add_entries(None, BY_NAME["blocked-urls"], [entry], CLI))
+    site.run(site.store.lists.add(None, BY_NAME["blocked-urls"], [entry], CLI))
     page = site.visitor().get("/lists/global/blocked-urls/entry", params={"key": "joined.example"}).text
     assert 'value="family \U0001f468\u200d\U0001f469 &lt;&amp;&#34;"' in page

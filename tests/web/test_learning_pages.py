@@ -9,9 +9,8 @@ from gatepost.learning.proof import Proof, Side
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import CLI
-from gatepost.store.learnt_models import ModelLookBack
-from gatepost.store.messages import MessageRecord
-from gatepost.store.training_pools import TaughtMessage
+from gatepost.store.learning import ModelLookBack, TaughtMessage
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 
 FIGURES = msgspec.json.encode(
@@ -23,17 +22,17 @@ def deliver(site: Any, tenant: str) -> str:
     report = Report("clean", "deliver", (), 0, "", subject="Your <b>offer</b>")
     envelope = Envelope("shop@x.example", ("bob@rcpt.example",), tenant=tenant)
     record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    site.run(site.store.record_message(record))
+    site.run(site.store.messages.record(record))
     return record.ggrid
 
 
 def test_pools_and_models_are_shown_and_rolled_back(site: Any, tenant: str) -> None:
     store = site.store
-    site.run(store.add_reports(tenant, CLI, [TaughtMessage("m", b"\x01\x00")], unwanted=True))
-    first = site.run(store.keep_model(tenant, FIGURES, b"one", CLI))
-    second = site.run(store.keep_model(tenant, FIGURES, b"two", CLI))
+    site.run(store.learning.add_reports(tenant, CLI, [TaughtMessage("m", b"\x01\x00")], unwanted=True))
+    first = site.run(store.learning.keep_model(tenant, FIGURES, b"one", CLI))
+    second = site.run(store.learning.keep_model(tenant, FIGURES, b"two", CLI))
     ggrid = deliver(site, tenant)
-    site.run(store.set_model_look_back(second, ModelLookBack(7, 10, 1, (ggrid,))))
+    site.run(store.look_backs.record_of_model(second, ModelLookBack(7, 10, 1, (ggrid,))))
     visitor = site.visitor(tenant=tenant)
     page = visitor.get("/learning").text
     assert f"Model {second}" in page
@@ -47,14 +46,14 @@ def test_pools_and_models_are_shown_and_rolled_back(site: Any, tenant: str) -> N
     answer = visitor.post(f"/learning/{second}/rollback", {})
     assert (answer.status_code, answer.headers["location"]) == (303, "/learning")
     assert "The model is withdrawn." in visitor.get("/learning").text
-    assert site.run(store.current_models())[tenant] == first
+    assert site.run(store.learning.current_models())[tenant] == first
     answer = visitor.post(f"/learning/{second}/rollback", {})
     assert answer.headers["location"] == "/learning"
     assert "nothing was changed" in visitor.get("/learning").text
 
 
 def test_a_tenant_sees_its_own_and_an_auditor_changes_nothing(site: Any, tenant: str) -> None:
-    version = site.run(site.store.keep_model(tenant, FIGURES, b"one", CLI))
+    version = site.run(site.store.learning.keep_model(tenant, FIGURES, b"one", CLI))
     other = site.visitor(tenant=site.new_tenant())
     assert f"Model {version}<" not in other.get("/learning").text
     assert other.get(f"/learning/{version}").status_code == 404

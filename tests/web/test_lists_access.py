@@ -7,7 +7,7 @@ import pytest
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
 
@@ -45,8 +45,8 @@ def asked(visitor: Any, row: WebRoute, scope: str, **options: Any) -> Any:
 def furnish(site: Any) -> str:
     """A tenant with a list of its own and an entry in it."""
     tenant: str = site.new_tenant()
-    site.run(site.store.create_list(tenant, FEED, CLI))
-    site.run(site.store.add_entries(tenant, FEED, [NewEntry("kept.example", "kept.example", "kept")], CLI))
+    site.run(site.store.lists.create(tenant, FEED, CLI))
+    site.run(site.store.lists.add(tenant, FEED, [NewEntry("kept.example", "kept.example", "kept")], CLI))
     return tenant
 
 
@@ -64,8 +64,8 @@ def neighbour(site: Any) -> str:
 
 def untouched(site: Any, tenant: str) -> bool:
     """Is everything as it was made?"""
-    rows = site.run(site.store.entries_page(tenant, "feed")).rows
-    own = [state.definition.name for state in site.run(site.store.lists(tenant)) if state.definition.custom]
+    rows = site.run(site.store.lists.page(tenant, "feed")).rows
+    own = [state.definition.name for state in site.run(site.store.lists.all(tenant)) if state.definition.custom]
     return [(row.shown, row.comment) for row in rows] == [("kept.example", "kept")] and own == ["feed"]
 
 
@@ -133,5 +133,5 @@ def test_an_administrator_of_the_deployment_changes_any_scope(site: Any, tenant:
     for scope in ("global", tenant):
         answer = visitor.post(f"/lists/{scope}/blocked-urls/add", {"entries": f"by-{tenant}.example"})
         assert site.went(answer) == f"/lists/{scope}/blocked-urls added"
-    record = site.run(site.store.audit_page(AuditFilter(scope=tenant))).rows[0]
+    record = site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows[0]
     assert (record.actor.label, record.action, record.list) == (f"user:{visitor.who}", "entries.add", "blocked-urls")

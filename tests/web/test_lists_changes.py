@@ -10,32 +10,32 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.entries import ListEntry, NewEntry
-from gatepost.store.lookup import HitCount
-from gatepost.store.messages import MessageRecord
+from gatepost.store.list_lookup import HitCount
+from gatepost.store.lists import ListEntry, NewEntry
+from gatepost.store.message_records import MessageRecord
 from gatepost.web.pages.list_changes import MAX_LINES
 
 URLS = BY_NAME["blocked-urls"]
 
 
 def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEntry, ...]:
-    found: tuple[ListEntry, ...] = site.run(site.store.entries_page(tenant, name, limit=1000)).rows
+    found: tuple[ListEntry, ...] = site.run(site.store.lists.page(tenant, name, limit=1000)).rows
     return found
 
 
 def changes(site: Any, tenant: str) -> list[tuple[str, str, int]]:
-    records = site.run(site.store.audit_page(AuditFilter(scope=tenant))).rows
+    records = site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows
     return [(each.actor.label, each.action, each.count) for each in records if each.action.startswith("entries.")]
 
 
 def keep(site: Any, tenant: str, link: str) -> None:
     report = Report("clean", "deliver", (), 0, "", subjects=(Subject("link", link, "html"),))
     envelope = Envelope("a@x.example", ("b@x.example",), tenant=tenant)
-    site.run(site.store.record_message(MessageRecord(new_id(), 1, 2, envelope, 1, "00" * 32, report)))
+    site.run(site.store.messages.record(MessageRecord(new_id(), 1, 2, envelope, 1, "00" * 32, report)))
 
 
 def put(site: Any, tenant: str, *keys: str, **options: Any) -> None:
-    site.run(site.store.add_entries(tenant, URLS, [NewEntry(key, key, **options) for key in keys], CLI))
+    site.run(site.store.lists.add(tenant, URLS, [NewEntry(key, key, **options) for key in keys], CLI))
 
 
 def figures(page: str) -> list[str]:
@@ -148,7 +148,7 @@ def test_a_hash_sign_belongs_to_a_phrase(site: Any, tenant: str) -> None:
 
 def test_a_full_list_is_said_in_the_preview_and_keeps_what_was_applied(site: Any, tenant: str) -> None:
     small = make_custom_list("small", "url", "block", "Small", "", 600)
-    site.run(site.store.create_list(tenant, small, CLI))
+    site.run(site.store.lists.create(tenant, small, CLI))
     visitor, text = site.visitor(tenant=tenant), "\n".join(f"host-{number}.example" for number in range(700))
     seen = visitor.post(f"/lists/{tenant}/small/preview", {"entries": text})
     assert "0 of at most 600 entries; the new ones do not fit" in seen.text
@@ -161,7 +161,7 @@ def test_a_full_list_is_said_in_the_preview_and_keeps_what_was_applied(site: Any
 
 def test_comment_and_end_of_an_entry(site: Any, tenant: str) -> None:
     put(site, tenant, "evil.example", comment="before", expires=4_102_444_812_345)
-    site.run(site.store.record_hits([HitCount(tenant, URLS.name, "evil.example", 3, 5)]))
+    site.run(site.store.list_lookup.record_hits([HitCount(tenant, URLS.name, "evil.example", 3, 5)]))
     visitor, path = site.visitor("analyst", tenant), f"/lists/{tenant}/blocked-urls/entry"
     page = visitor.get(path, params={"key": "evil.example"}).text
     assert 'value="before"' in page

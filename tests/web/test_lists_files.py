@@ -9,7 +9,7 @@ from gatepost.api.call_limits import LIMITS, CallLimit
 from gatepost.api.lists import ListFileError
 from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, make_custom_list
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.entries import ListEntry, NewEntry
+from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.web.pages import list_changes
 from gatepost.web.pages.list_changes import MAX_LINE
 from gatepost.web.pages.list_changes import split_lines as lines_of
@@ -19,14 +19,14 @@ SAVE = {"what": "save"}
 
 
 def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEntry, ...]:
-    found: tuple[ListEntry, ...] = site.run(site.store.entries_page(tenant, name, limit=1000)).rows
+    found: tuple[ListEntry, ...] = site.run(site.store.lists.page(tenant, name, limit=1000)).rows
     return found
 
 
 def actions(site: Any, tenant: str) -> list[tuple[str, str, int]]:
     return [
         (each.actor.label, each.action, each.count)
-        for each in site.run(site.store.audit_page(AuditFilter(scope=tenant))).rows
+        for each in site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows
     ]
 
 
@@ -105,7 +105,7 @@ def test_the_format_that_is_chosen_wins(site: Any, tenant: str) -> None:
 
 
 def test_an_import_stops_where_the_list_is_full_and_says_how_far_it_came(site: Any, tenant: str) -> None:
-    site.run(site.store.create_list(tenant, make_custom_list("small", "url", "block", "S", "", 600), CLI))
+    site.run(site.store.lists.create(tenant, make_custom_list("small", "url", "block", "S", "", 600), CLI))
     content = b"\n".join(b"host-%d.example" % number for number in range(1200))
     answer = site.visitor(tenant=tenant).upload(f"/lists/{tenant}/small/import", "a.txt", content, SAVE)
     assert answer.status_code == 400
@@ -187,7 +187,7 @@ EXPORTED = (
 def test_an_export_is_a_file_that_goes_back_in(
     site: Any, tenant: str, kind: str, media_type: str, file: str, content: str
 ) -> None:
-    site.run(site.store.add_entries(tenant, URLS, EXPORTED, CLI))
+    site.run(site.store.lists.add(tenant, URLS, EXPORTED, CLI))
     visitor = site.visitor("auditor", tenant)
     answer = visitor.get(f"/lists/{tenant}/blocked-urls/export", params={"format": kind})
     assert answer.text == content
@@ -201,7 +201,7 @@ def test_an_export_is_a_file_that_goes_back_in(
 
 
 def test_an_export_as_json_has_what_the_api_has(site: Any, tenant: str) -> None:
-    site.run(site.store.add_entries(tenant, URLS, EXPORTED, CLI))
+    site.run(site.store.lists.add(tenant, URLS, EXPORTED, CLI))
     answer = site.visitor(tenant=tenant).get(f"/lists/{tenant}/blocked-urls/export")
     assert [json.loads(line)["entry"] for line in answer.text.splitlines()] == ["a.example", "b.example"]
     assert json.loads(answer.text.splitlines()[1])["modifiedBy"] == "cli"
@@ -209,7 +209,7 @@ def test_an_export_as_json_has_what_the_api_has(site: Any, tenant: str) -> None:
 
 def test_an_export_of_thousands_is_whole_and_one_of_nothing_has_its_heading(site: Any, tenant: str) -> None:
     many = [NewEntry(f"h{number:05}.example", f"h{number:05}.example") for number in range(5_000)]
-    site.run(site.store.add_entries(tenant, URLS, many, CLI))
+    site.run(site.store.lists.add(tenant, URLS, many, CLI))
     visitor = site.visitor(tenant=tenant)
     lines = visitor.get(f"/lists/{tenant}/blocked-urls/export?format=csv").text.splitlines()
     assert lines == ["entry,comment,expires", *(f"{entry.key},," for entry in many)]
@@ -237,7 +237,7 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
     visitor = site.visitor("analyst", tenant)
     answer = visitor.post(f"/lists/{tenant}", {**OWN, "max-size": "10"})
     assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/feed list-created")
-    made = site.run(site.store.list_definition(tenant, "feed"))
+    made = site.run(site.store.lists.definition(tenant, "feed"))
     assert made == make_custom_list("feed", "url", "block", "My <feed>", "of mine", 10)
     assert "My &lt;feed&gt;" in visitor.get(f"/lists/{tenant}/feed").text
     visitor.post(f"/lists/{tenant}/feed/add", {"entries": "a.example"})
@@ -268,11 +268,11 @@ def test_a_list_of_ones_own_is_made_and_deleted(site: Any, tenant: str) -> None:
     ],
 )
 def test_what_no_list_may_be(site: Any, tenant: str, changed: dict[str, str], status: int, said: str) -> None:
-    site.run(site.store.create_list(tenant, make_custom_list("taken", "url", "block", "", "", 10), CLI))
+    site.run(site.store.lists.create(tenant, make_custom_list("taken", "url", "block", "", "", 10), CLI))
     answer = site.visitor(tenant=tenant).post(f"/lists/{tenant}", {**OWN, **changed})
     assert answer.status_code == status
     assert said in answer.text
-    assert [state.definition.name for state in site.run(site.store.lists(tenant)) if state.definition.custom] == [
+    assert [state.definition.name for state in site.run(site.store.lists.all(tenant)) if state.definition.custom] == [
         "taken"
     ]
 
@@ -280,7 +280,7 @@ def test_what_no_list_may_be(site: Any, tenant: str, changed: dict[str, str], st
 @pytest.mark.parametrize(("category", "size"), [("allow", LARGE), ("policy", SMALL)])
 def test_without_a_size_a_list_is_as_large_as_usual(site: Any, tenant: str, category: str, size: int) -> None:
     site.visitor(tenant=tenant).post(f"/lists/{tenant}", {**OWN, "category": category})
-    assert site.run(site.store.list_definition(tenant, "feed")).max_size == size
+    assert site.run(site.store.lists.definition(tenant, "feed")).max_size == size
 
 
 @pytest.mark.parametrize("method", ["get", "post"])

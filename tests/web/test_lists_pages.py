@@ -7,8 +7,8 @@ import pytest
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, make_custom_list
 from gatepost.lists.entries import NormalForm
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
-from gatepost.store.lookup import HitCount
+from gatepost.store.list_lookup import HitCount
+from gatepost.store.lists import NewEntry
 
 DAY = 86_400_000
 URLS = BY_NAME["blocked-urls"]
@@ -19,7 +19,7 @@ def add(site: Any, scope: str | None, *texts: str, name: str = "blocked-urls", c
     forms = [definition.normalise(text) for text in texts]
     entries = [NewEntry(form.key, form.shown, comment) for form in forms if isinstance(form, NormalForm)]
     assert len(entries) == len(texts)
-    site.run(site.store.add_entries(scope, definition, entries, CLI))
+    site.run(site.store.lists.add(scope, definition, entries, CLI))
 
 
 def test_every_list_of_a_scope_with_size_and_meaning(site: Any, tenant: str) -> None:
@@ -51,8 +51,8 @@ def test_who_has_a_tenant_sees_its_lists_and_no_choice(site: Any, tenant: str) -
 
 def test_an_entry_with_all_that_is_known_of_it(site: Any, tenant: str) -> None:
     entry = NewEntry("evil.example", "evil.example", "seen in May", 4_102_444_800_000)
-    site.run(site.store.add_entries(tenant, URLS, [entry], CLI))
-    site.run(site.store.record_hits([HitCount(tenant, URLS.name, "evil.example", 41, 1_700_000_000_000)]))
+    site.run(site.store.lists.add(tenant, URLS, [entry], CLI))
+    site.run(site.store.list_lookup.record_hits([HitCount(tenant, URLS.name, "evil.example", 41, 1_700_000_000_000)]))
     page = site.visitor(tenant=tenant).get(f"/lists/{tenant}/blocked-urls").text
     for shown in ("evil.example", "seen in May", "2100-01-01T00:00:00", ">41 <", "2023-11-14T22:13:20", ">cli <"):
         assert shown in page
@@ -61,7 +61,7 @@ def test_an_entry_with_all_that_is_known_of_it(site: Any, tenant: str) -> None:
 
 def test_an_entry_whose_time_is_over_is_gone(site: Any, tenant: str) -> None:
     entries = [NewEntry("over.example", "over.example", "", 1_000), NewEntry("now.example", "now.example")]
-    site.run(site.store.add_entries(tenant, URLS, entries, CLI))
+    site.run(site.store.lists.add(tenant, URLS, entries, CLI))
     visitor = site.visitor(tenant=tenant)
     assert shown(visitor.get(f"/lists/{tenant}/blocked-urls").text) == ["now.example"]
     assert visitor.get(f"/lists/{tenant}/blocked-urls/entry?key=over.example").status_code == 404
@@ -129,9 +129,9 @@ def test_people_are_found_as_they_are_written(site: Any, tenant: str) -> None:
 def test_what_people_wrote_is_text_and_never_markup(site: Any, tenant: str) -> None:
     hostile = "\"><script>alert(1)</script>'{{ 7*7 }}"
     add(site, tenant, hostile, name="blocked-phrases", comment=hostile)
-    site.run(site.store.create_list(tenant, make_custom_list("odd", "phrase", "policy", hostile, hostile, 5), CLI))
+    site.run(site.store.lists.create(tenant, make_custom_list("odd", "phrase", "policy", hostile, hostile, 5), CLI))
     visitor = site.visitor(tenant=tenant)
-    key = site.run(site.store.entries_page(tenant, "blocked-phrases")).rows[0].key
+    key = site.run(site.store.lists.page(tenant, "blocked-phrases")).rows[0].key
     answers = [
         visitor.get("/lists"),
         visitor.get(f"/lists/{tenant}/odd"),

@@ -37,10 +37,10 @@ def test_a_key_is_shown_once_and_works_as_printed(site: Any, tenant: str) -> Non
 def test_a_key_is_made_as_the_form_says(site: Any, tenant: str) -> None:
     fields = {"name": "night shift", "scope": tenant, "read-only": "1", "expires": "2030-01-31"}
     secret = secret_of(site.visitor().post("/keys", fields).text)
-    key = site.run(site.store.api_key(secret))
+    key = site.run(site.store.api_keys.authenticate(secret))
     assert isinstance(key, ApiKey)
     assert (key.name, key.tenant, key.read_only, key.expires) == ("night shift", tenant, True, 1_896_134_400_000)
-    audit = site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=1)).rows[0]
+    audit = site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=1)).rows[0]
     assert audit.actor.label == f"user:{site.visitor().who}"
 
 
@@ -56,21 +56,21 @@ def test_a_key_that_is_not_made(site: Any, tenant: str, fields: dict[str, str], 
     answer = site.visitor().post("/keys", {"name": "x", "scope": tenant, **fields})
     assert answer.status_code == 400
     assert said in answer.text
-    assert site.run(site.store.api_keys(tenant)) == ()
+    assert site.run(site.store.api_keys.all(tenant)) == ()
 
 
 def test_a_revoked_key_opens_nothing(site: Any, tenant: str) -> None:
-    secret, key = site.run(site.store.create_api_key("k", tenant, False, None, CLI))
+    secret, key = site.run(site.store.api_keys.create("k", tenant, False, None, CLI))
     visitor = site.visitor(tenant=tenant)
     assert site.went(visitor.post(f"/keys/{key.id}/revoke")) == "/keys key-revoked"
-    assert site.run(site.store.api_key(secret)).reason == "revoked"
+    assert site.run(site.store.api_keys.authenticate(secret)).reason == "revoked"
     assert "revoked" in visitor.get("/keys").text
 
 
 def test_keys_of_others_are_neither_seen_nor_made_nor_revoked(site: Any, tenant: str) -> None:
     other = site.new_tenant()
-    _, key = site.run(site.store.create_api_key("theirs", other, False, None, CLI))
-    _, wide = site.run(site.store.create_api_key("everybody's", None, False, None, CLI))
+    _, key = site.run(site.store.api_keys.create("theirs", other, False, None, CLI))
+    _, wide = site.run(site.store.api_keys.create("everybody's", None, False, None, CLI))
     visitor = site.visitor(tenant=tenant)
     page = visitor.get("/keys").text
     assert "theirs" not in page
@@ -79,7 +79,7 @@ def test_keys_of_others_are_neither_seen_nor_made_nor_revoked(site: Any, tenant:
         assert visitor.post(f"/keys/{uid}/revoke").status_code == 404
     for scope in (other, "global", "", new_id()):
         assert visitor.post("/keys", {"name": "x", "scope": scope}).status_code == 404
-    assert not any(each.revoked for each in site.run(site.store.api_keys(other)))
+    assert not any(each.revoked for each in site.run(site.store.api_keys.all(other)))
 
 
 def test_a_user_is_made_changed_and_deleted(site: Any, tenant: str) -> None:
@@ -91,24 +91,24 @@ def test_a_user_is_made_changed_and_deleted(site: Any, tenant: str) -> None:
     own = {"password": password, "new": "words of his own choice", "again": "words of his own choice"}
     assert bob.post("/account/password", own).status_code == 303
     assert bob.get("/messages").status_code == 200
-    uid = site.run(site.store.credentials(name)).user.uid
+    uid = site.run(site.store.users.credentials(name)).user.uid
     assert site.went(visitor.post(f"/users/{uid}", {"role": "analyst"})) == "/users changed"
-    assert site.run(site.store.user(uid)).role == "analyst"
+    assert site.run(site.store.users.find(uid)).role == "analyst"
     renewed = secret_of(visitor.post(f"/users/{uid}/password").text)
     assert bob.get("/messages").status_code == 303
     assert site.enter(name, renewed).get("/messages").headers["location"] == "/account/setup"
     visitor.post(f"/users/{uid}", {"disabled": "yes"})
-    assert site.run(site.store.user(uid)).disabled
+    assert site.run(site.store.users.find(uid)).disabled
     assert site.went(visitor.post(f"/users/{uid}/delete")) == "/users user-deleted"
-    assert site.run(site.store.user(uid)) is None
+    assert site.run(site.store.users.find(uid)) is None
 
 
 @pytest.mark.parametrize("fields", [{"name": ""}, {"name": "a\u202eb"}, {"role": "king"}, {"role": ""}])
 def test_a_user_that_is_not_made(site: Any, fields: dict[str, str]) -> None:
-    before = len(site.run(site.store.users()))
+    before = len(site.run(site.store.users.all()))
     answer = site.visitor().post("/users", {"name": "eve", "role": "analyst", "scope": "global", **fields})
     assert answer.status_code == 400
-    assert len(site.run(site.store.users())) == before
+    assert len(site.run(site.store.users.all())) == before
 
 
 def test_a_name_is_taken_in_any_case(site: Any) -> None:
@@ -120,10 +120,10 @@ def test_a_name_is_taken_in_any_case(site: Any) -> None:
 
 def test_nobody_changes_or_deletes_themselves(site: Any) -> None:
     visitor = site.visitor()
-    uid = site.run(site.store.credentials(visitor.who)).user.uid
+    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
     for path, fields in ((f"/users/{uid}", {"role": "auditor"}), (f"/users/{uid}/delete", {})):
         assert visitor.post(path, fields).status_code == 409
-    assert site.run(site.store.user(uid)).role == "administrator"
+    assert site.run(site.store.users.find(uid)).role == "administrator"
 
 
 def test_an_administrator_of_a_tenant_manages_its_users_only(site: Any, tenant: str) -> None:
@@ -134,10 +134,10 @@ def test_an_administrator_of_a_tenant_manages_its_users_only(site: Any, tenant: 
     assert theirs not in page
     assert wide not in page
     for name in (theirs, wide):
-        uid = site.run(site.store.credentials(name)).user.uid
+        uid = site.run(site.store.users.credentials(name)).user.uid
         for action in ("", "/password", "/delete"):
             assert visitor.post(f"/users/{uid}{action}", {"role": "auditor", "disabled": "yes"}).status_code == 404
-        assert not site.run(site.store.user(uid)).disabled
+        assert not site.run(site.store.users.find(uid)).disabled
     for scope in (other, "global", ""):
         fields = {"name": f"x {new_id()}", "role": "administrator", "scope": scope}
         assert visitor.post("/users", fields).status_code == 404
@@ -149,11 +149,11 @@ def test_a_tenant_from_its_name_to_its_end(site: Any) -> None:
     saved = visitor.post(f"{place}/domains", {"domains": f"A.{name[-12:]}.example\n  b.{name[-12:]}.example "})
     assert saved.status_code == 303
     uid = place.rpartition("/")[2]
-    assert site.run(site.store.tenant(uid)).domains == (f"a.{name[-12:]}.example", f"b.{name[-12:]}.example")
+    assert site.run(site.store.tenants.find(uid)).domains == (f"a.{name[-12:]}.example", f"b.{name[-12:]}.example")
     assert visitor.post("/tenants", {"name": name}).status_code == 409
     assert visitor.post(f"{place}/delete", {"name": "something else"}).status_code == 400
     assert site.went(visitor.post(f"{place}/delete", {"name": name})) == "/tenants tenant-deleted"
-    assert site.run(site.store.tenant(uid)) is None
+    assert site.run(site.store.tenants.find(uid)) is None
     assert visitor.get(place).status_code == 404
 
 
@@ -166,29 +166,29 @@ def test_what_goes_with_a_tenant_is_said_and_goes(site: Any) -> None:
     said = "Its lists, keys, users, domains, results and held mail are deleted permanently. The audit trail is kept."
     assert said in page
     assert site.went(site.visitor().post(f"/tenants/{uid}/delete", {"name": name})) == "/tenants tenant-deleted"
-    assert site.run(site.store.held_or_deleted(held)) is None
-    assert site.run(site.store.message(held)) is None
-    assert site.run(site.store.held_or_deleted(kept)) is not None
+    assert site.run(site.store.quarantine.find_or_deleted(held)) is None
+    assert site.run(site.store.messages.find(held)) is None
+    assert site.run(site.store.quarantine.find_or_deleted(kept)) is not None
     assert site.visitor().get(f"/messages/{held}").status_code == 404
 
 
 def test_domains_that_are_not_taken(site: Any, tenant: str) -> None:
     visitor, other = site.visitor(), site.new_tenant()
     domain = f"{new_id()}.example"
-    site.run(site.store.set_tenant_domains(other, [domain], CLI))
+    site.run(site.store.tenants.set_domains(other, [domain], CLI))
     assert visitor.post(f"/tenants/{tenant}/domains", {"domains": domain}).status_code == 409
     answer = visitor.post(f"/tenants/{tenant}/domains", {"domains": f"fine.example no..such {NASTY}"})
     assert answer.status_code == 400
     assert "no..such" in answer.text
     assert "<script>alert" not in answer.text
-    assert site.run(site.store.tenant(tenant)).domains == ()
+    assert site.run(site.store.tenants.find(tenant)).domains == ()
 
 
 def test_names_are_text_wherever_they_stand(site: Any) -> None:
     visitor = site.visitor()
     uid = site.new_tenant(f"{NASTY} {new_id()}")
-    site.run(site.store.create_api_key(NASTY, uid, False, None, CLI))
-    site.run(site.store.create_user(f"{NASTY} {new_id()}", "analyst", uid, "x", CLI))
+    site.run(site.store.api_keys.create(NASTY, uid, False, None, CLI))
+    site.run(site.store.users.create(f"{NASTY} {new_id()}", "analyst", uid, "x", CLI))
     for path in ("/keys", "/users", "/tenants", f"/tenants/{uid}", "/audit", "/", "/messages", "/quarantine", "/scan"):
         page = visitor.get(path).text
         assert "<script>alert" not in page, path
@@ -209,7 +209,7 @@ def test_the_audit_trail_is_found_by_who_what_and_where(site: Any, tenant: str) 
 
 def test_the_audit_trail_of_others_is_not_shown(site: Any, tenant: str) -> None:
     other = site.new_tenant()
-    site.run(site.store.create_api_key("not for you", other, False, None, CLI))
+    site.run(site.store.api_keys.create("not for you", other, False, None, CLI))
     visitor = site.visitor("auditor", tenant)
     assert "not for you" not in visitor.get("/audit").text
     for scope in (other, "global"):

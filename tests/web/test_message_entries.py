@@ -6,11 +6,11 @@ import pytest
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 
 
 def entries(site: Any, tenant: str | None, name: str, key: str) -> Any:
-    return site.run(site.store.entries(tenant, name, [key]))
+    return site.run(site.store.lists.find(tenant, name, [key]))
 
 
 def test_a_sender_is_blocked_in_one_step(site: Any, tenant: str) -> None:
@@ -48,10 +48,10 @@ def test_a_sender_is_blocked_in_one_step(site: Any, tenant: str) -> None:
     ],
 )
 def test_what_needs_a_second_look_is_confirmed(site: Any, tenant: str, name: str, entry: str, said: str) -> None:
-    if not site.run(site.store.tenant_of("mine.example")):
-        site.run(site.store.set_tenant_domains(tenant, ["mine.example"]))
+    if not site.run(site.store.tenants.of_domain("mine.example")):
+        site.run(site.store.tenants.set_domains(tenant, ["mine.example"]))
     own = NewEntry("listed.example", "listed.example")
-    site.run(site.store.add_entries(None, BY_NAME["own-domains"], [own], CLI))
+    site.run(site.store.lists.add(None, BY_NAME["own-domains"], [own], CLI))
     ggrid = site.message(tenant)
     visitor = site.visitor()
     fields = {"list": name, "entry": entry, "scope": tenant, "comment": "", "expires": ""}

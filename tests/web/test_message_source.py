@@ -13,13 +13,13 @@ from gatepost.files.values import UnpackBudget
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import AuditFilter
-from gatepost.store.header_sections import HEAD_BYTES, MAX_HEADER, cut_header
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.record_packing import HEAD_BYTES, MAX_HEADER, cut_header
 from gatepost.web.pages.messages import PASSWORD, zip_with_password
 
 
 def actions(site: Any, tenant: str) -> list[str]:
-    return [record.action for record in site.run(site.store.audit_page(AuditFilter(scope=tenant))).rows]
+    return [record.action for record in site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows]
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_the_header_section_of_delivered_mail(site: Any, tenant: str) -> None:
     header = "Subject: \u202egpj.exe\r\nX-Odd: \x1b[31m <script>alert(1)</script> ".encode() + b"\xe4\r\n"
     envelope = Envelope("ann@example.org", ("bob@example.com",), tenant=tenant)
     record = MessageRecord(new_id(), 1, 2, envelope, 512, "ab" * 32, REPORT, header=header)
-    site.run(site.store.record_message(record))
+    site.run(site.store.messages.record(record))
     page = site.visitor("auditor", tenant).get(f"/messages/{record.ggrid}/source").text
     assert "Subject: \\u202egpj.exe" in page
     assert "\\x1b[31m &lt;script&gt;" in page
     assert "\\xe4" in page
     assert "The rest of the message is not stored." in page
     without = msgspec.structs.replace(record, ggrid=new_id(), header=None)
-    site.run(site.store.record_message(without))
+    site.run(site.store.messages.record(without))
     page = site.visitor(tenant=tenant).get(f"/messages/{without.ggrid}/source").text
     assert "The header section of this message is not stored." in page
 

@@ -13,7 +13,7 @@ from tests.web.conftest import REPORT
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.web.pages.scan import EMPTY_FILE
 
 
@@ -42,7 +42,7 @@ def test_a_scan_leads_to_its_ledger(site: Any, tenant: str) -> None:
     said = {"from": "carol@example.org", "address": "2001:db8::1", "helo": "mx.example.org", "scope": tenant}
     answer = site.visitor().upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n", said)
     assert answer.status_code == 303
-    record = site.run(site.store.message(answer.headers["location"].rpartition("/")[2]))
+    record = site.run(site.store.messages.find(answer.headers["location"].rpartition("/")[2]))
     assert record.envelope == Envelope(
         "carol@example.org", ("postmaster@localhost",), "2001:db8::1", "mx.example.org", tenant
     )
@@ -59,14 +59,14 @@ def test_a_scan_is_a_trial_and_no_mail(site: Any, tenant: str) -> None:
     assert f"/messages/{ggrid}" in visitor.get("/messages?tag=trial").text
     assert mail not in visitor.get("/messages?tag=trial").text
     now = int(time.time() * 1000)
-    counted = site.run(site.store.traffic(tenant, now - 600_000, now + 600_000, 300_000))
+    counted = site.run(site.store.traffic.buckets(tenant, now - 600_000, now + 600_000, 300_000))
     assert sum(bucket.messages for bucket in counted) == 1, "the mail alone is counted"
     assert site.run(read_recent(site.store, tenant)) == [mail]
 
 
 async def read_recent(store: Any, tenant: str) -> list[str]:
     """What is re-evaluated when a change is tried."""
-    async with aclosing(store.recent_messages(tenant, 10)) as batches:
+    async with aclosing(store.messages.recent(tenant, 10)) as batches:
         return [record.ggrid async for batch in batches for record in batch]
 
 
@@ -117,7 +117,7 @@ def test_the_policy_of_outbound_mail_is_shown_and_tried(site: Any, tenant: str) 
     site.message(tenant)
     sent = Envelope("bob@example.com", ("ann@example.org",), tenant=tenant, outbound=True)
     now = int(time.time() * 1000)
-    site.run(site.store.record_message(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
+    site.run(site.store.messages.record(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
     tried = visitor.post("/policy", {"scope": "outbound", "text": STRICT}).text
     assert "1 of the 1 decisions on outbound mail, among the last 1,000 messages, would change." in tried
 
@@ -141,8 +141,8 @@ def test_the_overview_says_what_came_into_the_quarantine_and_left_it(site: Any, 
     boss, analyst = site.visitor(), site.visitor("analyst", tenant)
     assert "Came into quarantine" not in analyst.get("/").text
     ggrids = [site.message(tenant, held=True) for _ in range(4)]
-    site.run(site.store.mark_released(ggrids[0], ("bob@example.com",), CLI))
-    site.run(site.store.delete_held(ggrids[1], CLI, for_good=False))
+    site.run(site.store.quarantine.mark_released(ggrids[0], ("bob@example.com",), CLI))
+    site.run(site.store.quarantine.delete(ggrids[1], CLI, for_good=False))
     page = analyst.get("/?span=week").text
     shown = dict(re.findall(r'<h2>([^<]+)</h2><p class="figure">([^<]+)</p>', page))
     wanted = {"Came into quarantine": "4", "Released": "1", "Deleted by hand": "1", "Held by mistake": "25 %"}

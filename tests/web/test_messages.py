@@ -14,7 +14,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
 from gatepost.report import ListNote
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -121,7 +121,7 @@ def test_an_export_is_a_file_and_on_record(site: Any, tenant: str) -> None:
     assert answer.content == b"held text"
     assert answer.headers["content-disposition"] == f'attachment; filename="{ggrid}.eml"'
     assert answer.headers["content-type"] == "application/octet-stream"
-    assert site.run(site.store.audit_page(AuditFilter(), limit=1)).rows[0].action == "quarantine.export"
+    assert site.run(site.store.audit.page(AuditFilter(), limit=1)).rows[0].action == "quarantine.export"
     assert site.visitor().post(f"/messages/{site.message(tenant)}/export").status_code == 404
 
 
@@ -132,7 +132,7 @@ def test_a_report_is_on_record(site: Any, tenant: str, says: str, meant: str) ->
     ggrid = site.message(tenant)
     answer = site.visitor(tenant=tenant).post(f"/messages/{ggrid}/report", {"says": says})
     assert site.went(answer) == f"/messages/{ggrid} reported"
-    last = site.run(site.store.feedback())[-1]
+    last = site.run(site.store.feedback.reports())[-1]
     assert (last.ggrid, last.says, last.tenant) == (ggrid, meant, tenant)
 
 
@@ -142,13 +142,13 @@ def test_a_report_of_nothing_sensible_is_refused(site: Any, tenant: str) -> None
 
 def test_judged_again_with_the_lists_of_now(site: Any, tenant: str) -> None:
     from gatepost.lists.catalogue import BY_NAME
-    from gatepost.store.entries import NewEntry
+    from gatepost.store.lists import NewEntry
 
     ggrid = site.message(tenant)
     visitor = site.visitor(tenant=tenant)
     assert "Re-evaluation" in visitor.get(f"/messages/{ggrid}/replay").text
     entry = NewEntry("ann@example.org", "ann@example.org", "now blocked")
-    site.run(site.store.add_entries(tenant, BY_NAME["blocked-senders"], [entry], CLI))
+    site.run(site.store.lists.add(tenant, BY_NAME["blocked-senders"], [entry], CLI))
     page = visitor.get(f"/messages/{ggrid}/replay").text
     assert "list:blocked-senders" in page
     assert "policy" in page
@@ -174,7 +174,7 @@ def test_every_recipient_can_be_found_and_read(site: Any, tenant: str) -> None:
     now = int(time.time() * 1000)
     envelope = Envelope("ann@example.org", recipients, tenant=tenant)
     record = MessageRecord(new_id(), now, now, envelope, 1, "00" * 32, REPORT)
-    site.run(site.store.record_message(record))
+    site.run(site.store.messages.record(record))
     visitor = site.visitor(tenant=tenant)
     for field in ("recipient", "q"):
         assert record.ggrid in visitor.get(f"/messages?{field}=user199@many.example").text

@@ -85,7 +85,7 @@ def openid_site(provider: ProviderProcess, tmp_path_factory: pytest.TempPathFact
 
 async def _make_tenant(folder: Path) -> str:
     store = open_store("sqlite:web.db", folder)
-    tenant = await store.create_tenant("Acme")
+    tenant = await store.tenants.create("Acme")
     await store.close()
     assert isinstance(tenant, Tenant)
     return tenant.uid
@@ -155,17 +155,17 @@ def test_somebody_signs_in_and_is_a_user_without_a_password(openid_site: Any, pr
     assert who["preferred_username"] in page
     assert ">external</span>" in page
     assert "managed there" in browser.get("/account").text
-    found = openid_site.run(openid_site.store.credentials(who["preferred_username"]))
+    found = openid_site.run(openid_site.store.users.credentials(who["preferred_username"]))
     assert (found.user.role, found.user.tenant, found.password) == ("administrator", None, "")
     assert found.user.external == f"{provider.issuer} {who['sub']}"
     refused = browser.post("/sign-in", {"name": found.user.name, "password": ""})
     assert refused.status_code == 401, "there is no password, not even an empty one"
-    trail = openid_site.run(openid_site.store.audit_page(AuditFilter(actor=f"user:{found.user.name}"))).rows
+    trail = openid_site.run(openid_site.store.audit.page(AuditFilter(actor=f"user:{found.user.name}"))).rows
     assert "OpenID Connect" in next(each.sample for each in trail if each.action == "user.signIn")
     again = Browser(openid_site)
     again.sign_in()
     assert again.is_signed_in
-    everybody = openid_site.run(openid_site.store.users())
+    everybody = openid_site.run(openid_site.store.users.all())
     assert [each.uid for each in everybody if each.external == found.user.external] == [found.user.uid]
 
 
@@ -182,7 +182,7 @@ def test_role_and_tenant_follow_the_claims(openid_site: Any, provider: ProviderP
     provider.tell(claims=who)
     browser = Browser(openid_site)
     browser.sign_in()
-    user = openid_site.run(openid_site.store.credentials(who["preferred_username"])).user
+    user = openid_site.run(openid_site.store.users.credentials(who["preferred_username"])).user
     assert (user.role, user.tenant) == ("analyst", openid_site.acme)
     assert browser.get("/users").status_code == 403
     provider.tell(claims={**who, "groups": ["gatepost-admins"]})
@@ -190,7 +190,7 @@ def test_role_and_tenant_follow_the_claims(openid_site: Any, provider: ProviderP
     raised.sign_in()
     assert raised.get("/users").status_code == 200
     assert browser.get("/account").status_code == 303, "the session from before has ended"
-    record = openid_site.run(openid_site.store.audit_page(AuditFilter(action="user.change"))).rows[0]
+    record = openid_site.run(openid_site.store.audit.page(AuditFilter(action="user.change"))).rows[0]
     assert record.actor.label == "system:OpenID Connect"
 
 
@@ -203,8 +203,8 @@ def test_claims_that_open_nothing(openid_site: Any, provider: ProviderProcess, g
     assert refused.status_code == 403
     assert "nothing there gives you access" in refused.text
     assert not browser.is_signed_in
-    assert openid_site.run(openid_site.store.credentials(who["preferred_username"])) is None
-    record = openid_site.run(openid_site.store.audit_page(AuditFilter(action="user.signInFailed"))).rows[0]
+    assert openid_site.run(openid_site.store.users.credentials(who["preferred_username"])) is None
+    record = openid_site.run(openid_site.store.audit.page(AuditFilter(action="user.signInFailed"))).rows[0]
     assert f"{provider.issuer} {who['sub']}" in record.sample
 
 
@@ -217,8 +217,8 @@ def test_a_disabled_user_stays_out(openid_site: Any, provider: ProviderProcess) 
     who = claims()
     provider.tell(claims=who)
     Browser(openid_site).sign_in()
-    user = openid_site.run(openid_site.store.credentials(who["preferred_username"])).user
-    openid_site.run(openid_site.store.change_user(user.uid, by=CLI, disabled=True))
+    user = openid_site.run(openid_site.store.users.credentials(who["preferred_username"])).user
+    openid_site.run(openid_site.store.users.update(user.uid, by=CLI, disabled=True))
     refused = Browser(openid_site).sign_in()
     assert refused.status_code == 403
     assert "disabled" in refused.text
@@ -230,7 +230,7 @@ def test_the_name_of_somebody_here_is_not_taken_over(openid_site: Any, provider:
     browser = Browser(openid_site)
     browser.sign_in()
     assert f"{local.upper()} (external)" in browser.get("/account").text
-    assert not openid_site.run(openid_site.store.credentials(local)).user.external
+    assert not openid_site.run(openid_site.store.users.credentials(local)).user.external
 
 
 WRONG_TOKENS = [

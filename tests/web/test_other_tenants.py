@@ -10,10 +10,10 @@ import pytest
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.entries import NewEntry
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.recipient_requests import RequestFilter
-from gatepost.store.security_keys import NewSecurityKey
+from gatepost.store.lists import NewEntry
+from gatepost.store.recipients import RequestFilter
+from gatepost.store.second_factors import NewSecurityKey
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PublicRoute, UploadRoute
 
@@ -40,22 +40,22 @@ class Property(msgspec.Struct, frozen=True):
 def theirs(site: Any) -> Property:
     """All that the other tenant has."""
     scope = site.new_tenant()
-    _, key = site.run(site.store.create_api_key("theirs", scope, False, None, CLI))
+    _, key = site.run(site.store.api_keys.create("theirs", scope, False, None, CLI))
     entry = NewEntry("evil.example", "evil.example", "theirs")
-    site.run(site.store.add_entries(scope, BY_NAME["blocked-urls"], [entry], CLI))
+    site.run(site.store.lists.add(scope, BY_NAME["blocked-urls"], [entry], CLI))
     visitor = site.visitor("administrator", scope)
-    user = next(each for each in site.run(site.store.users(scope)) if each.name == visitor.who)
-    session = site.run(site.store.sessions(user.uid, 0))[0]
-    version = site.run(site.store.keep_model(scope, FIGURES, b"", CLI))
-    record = site.run(site.store.audit_page(AuditFilter(scope=scope))).rows[0].id
+    user = next(each for each in site.run(site.store.users.all(scope)) if each.name == visitor.who)
+    session = site.run(site.store.sessions.of_user(user.uid, 0))[0]
+    version = site.run(site.store.learning.keep_model(scope, FIGURES, b"", CLI))
+    record = site.run(site.store.audit.page(AuditFilter(scope=scope))).rows[0].id
     ggrid = site.message(scope, held=True)
-    work = site.run(site.store.create_bulk_action(user.uid, "delete", [ggrid])).id
-    site.run(site.store.save_search(user.uid, "/messages", "theirs", "q=x"))
-    search = site.run(site.store.saved_searches(user.uid))[0].id
-    site.run(site.store.ask_for_release(ggrid, scope, f"{scope}@example.com", "please"))
-    asked = site.run(site.store.recipient_requests(RequestFilter(tenant=scope))).rows[0].id
+    work = site.run(site.store.bulk_actions.create(user.uid, "delete", [ggrid])).id
+    site.run(site.store.users.save_search(user.uid, "/messages", "theirs", "q=x"))
+    search = site.run(site.store.users.saved_searches(user.uid))[0].id
+    site.run(site.store.recipients.ask_for_release(ggrid, scope, f"{scope}@example.com", "please"))
+    asked = site.run(site.store.recipients.requests(RequestFilter(tenant=scope))).rows[0].id
     made = NewSecurityKey(scope, "mail.example.com", b"", 0, "theirs")
-    security_key = site.run(site.store.add_security_key(user.uid, made, CLI, keep=session.id)).id
+    security_key = site.run(site.store.second_factors.add_security_key(user.uid, made, CLI, keep=session.id)).id
     return Property(scope, ggrid, key.id, user.uid, session.id, version, record, work, search, asked, security_key)
 
 
@@ -69,22 +69,22 @@ def everything(site: Any, theirs: Property) -> Any:
     """What could have changed."""
     run, store = site.run, site.store
     return (
-        run(store.audit_page(AuditFilter(scope=theirs.scope))).rows,
-        run(store.held(theirs.ggrid)),
-        run(store.search_held(HeldFilter(tenant=theirs.scope))).rows,
-        run(store.api_keys(theirs.scope)),
-        [msgspec.structs.replace(each, last_sign_in=None) for each in run(store.users(theirs.scope))],
-        run(store.entries(theirs.scope, "blocked-urls", ["evil.example", "new.example"])),
-        [state.size for state in run(store.lists(theirs.scope))],
-        run(store.tenant(theirs.scope)),
-        [each.id for each in run(store.sessions(theirs.uid, 0))],
-        run(store.message(theirs.ggrid)),
-        run(store.current_models()).get(theirs.scope),
-        run(store.feedback())[-1:],
-        run(store.bulk_action(theirs.work, theirs.uid)),
-        run(store.saved_searches(theirs.uid)),
-        run(store.recipient_request(theirs.request)),
-        run(store.security_keys(theirs.uid)),
+        run(store.audit.page(AuditFilter(scope=theirs.scope))).rows,
+        run(store.quarantine.find(theirs.ggrid)),
+        run(store.quarantine.search(HeldFilter(tenant=theirs.scope))).rows,
+        run(store.api_keys.all(theirs.scope)),
+        [msgspec.structs.replace(each, last_sign_in=None) for each in run(store.users.all(theirs.scope))],
+        run(store.lists.find(theirs.scope, "blocked-urls", ["evil.example", "new.example"])),
+        [state.size for state in run(store.lists.all(theirs.scope))],
+        run(store.tenants.find(theirs.scope)),
+        [each.id for each in run(store.sessions.of_user(theirs.uid, 0))],
+        run(store.messages.find(theirs.ggrid)),
+        run(store.learning.current_models()).get(theirs.scope),
+        run(store.feedback.reports())[-1:],
+        run(store.bulk_actions.find(theirs.work, theirs.uid)),
+        run(store.users.saved_searches(theirs.uid)),
+        run(store.recipients.find_request(theirs.request)),
+        run(store.second_factors.security_keys(theirs.uid)),
     )
 
 
@@ -174,7 +174,7 @@ def test_nor_is_what_is_of_the_deployment(site: Any, stranger: Any, row: Any) ->
     else:
         answer = stranger.post(path, FIELDS) if row.method == "POST" else stranger.get(path)
     assert answer.status_code == 404
-    assert site.run(site.store.entries(None, "blocked-urls", ["new.example"])) == ()
+    assert site.run(site.store.lists.find(None, "blocked-urls", ["new.example"])) == ()
 
 
 @pytest.mark.parametrize(
@@ -224,5 +224,5 @@ def test_nor_in_a_search(theirs: Property, stranger: Any) -> None:
 
 def test_a_scan_is_always_for_ones_own_tenant(site: Any, theirs: Property, stranger: Any) -> None:
     answer = stranger.upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n", {"scope": theirs.scope})
-    record = site.run(site.store.message(answer.headers["location"].rpartition("/")[2]))
+    record = site.run(site.store.messages.find(answer.headers["location"].rpartition("/")[2]))
     assert record.envelope.tenant not in (None, theirs.scope)

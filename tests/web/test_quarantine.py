@@ -50,7 +50,7 @@ def test_released_once_with_the_visitors_name(site: Any, tenant: str, core: Any)
     assert ggrid not in core.sent
     assert site.went(visitor.post(f"/messages/{ggrid}/release", SURE)) == f"/messages/{ggrid} released"
     assert core.sent[ggrid] == ("bob@example.com",)
-    record = site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=1)).rows[0]
+    record = site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=1)).rows[0]
     assert (record.action, record.actor.label) == ("quarantine.release", f"user:{visitor.who}")
     assert f"by user:{visitor.who}" in visitor.get(f"/messages/{ggrid}").text
     assert ggrid not in visitor.get("/quarantine").text
@@ -103,7 +103,7 @@ def test_a_release_that_fails_is_told_and_the_mail_stays(
     page = visitor.get(many.headers["location"]).text
     assert said in page
     assert "Act now</a>" in page, "a failure names the subject, not only an id"
-    assert site.run(site.store.held(ggrid)).state == "held"
+    assert site.run(site.store.quarantine.find(ggrid)).state == "held"
 
 
 def test_many_at_once_and_what_of_them_went_well(site: Any, tenant: str) -> None:
@@ -111,12 +111,12 @@ def test_many_at_once_and_what_of_them_went_well(site: Any, tenant: str) -> None
     ggrids = [site.message(tenant, held=True) for _ in range(3)]
     answer = visitor.post("/quarantine?verdict=spam", {"action": "delete", "ggrid": ggrids[:2]})
     assert site.went(answer).startswith("/quarantine?verdict=spam mail-deleted~2~")
-    assert [site.run(site.store.held(each)) for each in ggrids[:2]] == [None, None]
+    assert [site.run(site.store.quarantine.find(each)) for each in ggrids[:2]] == [None, None]
     asked = visitor.post("/quarantine", {"action": "release", "ggrid": [ggrids[0], ggrids[2]]})
     mixed = visitor.get(confirm(visitor, asked).headers["location"]).text
     assert "1 of 2 released" in mixed
     assert "1 failed." in mixed
-    assert site.run(site.store.held(ggrids[2])).state == "released"
+    assert site.run(site.store.quarantine.find(ggrids[2])).state == "released"
 
 
 def test_a_release_of_many_says_first_how_many_of_which_verdict(site: Any, tenant: str, core: Any) -> None:
@@ -148,8 +148,8 @@ def test_a_deletion_is_taken_back(site: Any, tenant: str) -> None:
     assert ">Release</button>" not in gone
     assert f'value="{ggrid}"' in visitor.get("/quarantine?state=deleted").text
     assert site.went(visitor.post(undo[1])).startswith("/quarantine mail-restored~1~")
-    assert site.run(site.store.held(ggrid)).state == "held"
-    actions = [record.action for record in site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=2)).rows]
+    assert site.run(site.store.quarantine.find(ggrid)).state == "held"
+    actions = [record.action for record in site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=2)).rows]
     assert actions == ["quarantine.restore", "quarantine.delete"]
 
 
@@ -161,8 +161,8 @@ def test_all_that_match_and_nothing_else(site: Any, tenant: str) -> None:
     asked = visitor.post("/quarantine?subject=prize", {"action": "delete", "all": "1"})
     assert "Delete 3 messages?" in visitor.get(asked.headers["location"]).text
     assert site.went(confirm(visitor, asked)).startswith("/quarantine?subject=prize mail-deleted~3~")
-    assert site.run(site.store.held(other)).state == "held"
-    assert site.run(site.store.held_counts(tenant)).messages == 1
+    assert site.run(site.store.quarantine.find(other)).state == "held"
+    assert site.run(site.store.quarantine.counts(tenant)).messages == 1
 
 
 def test_a_campaign_is_one_row_and_is_acted_on_once(site: Any, tenant: str) -> None:
@@ -198,13 +198,13 @@ def test_enter_in_a_checkbox_presses_nothing(site: Any, tenant: str) -> None:
     assert form.index('<button name="action" value="none"') < form.index('<button name="action" value="delete"')
     answer = site.visitor(tenant=tenant).post("/quarantine?verdict=spam", {"action": "none", "ggrid": ggrid})
     assert site.went(answer) == "/quarantine?verdict=spam"
-    assert site.run(site.store.held(ggrid)).state == "held"
+    assert site.run(site.store.quarantine.find(ggrid)).state == "held"
 
 
 def test_a_report_is_no_export(site: Any, tenant: str) -> None:
     ggrid = site.message(tenant, held=True)
     site.visitor("analyst").post(f"/messages/{ggrid}/report", {"says": "deliver"})
-    actions = {record.action for record in site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=10)).rows}
+    actions = {record.action for record in site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=10)).rows}
     assert "message.reported" in actions
     assert "quarantine.export" not in actions
 
@@ -220,7 +220,7 @@ def test_deleted_and_reported(site: Any, tenant: str) -> None:
     visitor = site.visitor("analyst", tenant)
     ggrid = site.message(tenant, held=True)
     assert visitor.post("/quarantine", {"action": "report", "ggrid": ggrid}).status_code == 303
-    assert site.run(site.store.feedback())[-1].ggrid == ggrid
+    assert site.run(site.store.feedback.reports())[-1].ggrid == ggrid
     assert site.went(visitor.post(f"/messages/{ggrid}/delete")).startswith("/quarantine mail-deleted~1~")
     assert "The core" not in visitor.get(f"/messages/{ggrid}").text
     assert "/quarantine/work/" in visitor.post(f"/messages/{ggrid}/delete").headers["location"], "it says why not"
@@ -246,7 +246,7 @@ def test_what_the_deployment_reports_is_kept_to_learn_from_and_what_a_tenant_rep
     site.visitor("analyst").post("/quarantine", {"action": "report", "ggrid": ours})
     assert (f"ours {tenant}".encode(), True) in site.learnt
     assert not any(raw == f"theirs {tenant}".encode() for raw, _ in site.learnt)
-    assert {each.ggrid for each in site.run(site.store.feedback())} >= {ours, theirs}
+    assert {each.ggrid for each in site.run(site.store.feedback.reports())} >= {ours, theirs}
 
 
 @pytest.mark.parametrize("verdict", ["malware", "phishing"])

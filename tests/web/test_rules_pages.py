@@ -42,7 +42,7 @@ def test_a_rule_is_tried_saved_and_shown(site: Any, tenant: str) -> None:
     assert tried.status_code == 200
     assert "It holds for 1 of the last 2 messages, and 1 decision would change" in tried.text
     assert f'href="/messages/{ggrid}"' in tried.text
-    assert site.run(site.store.rule_set(tenant)).rules == ()
+    assert site.run(site.store.own_rules.find(tenant)).rules == ()
     answer = visitor.post("/rules/edit", fields(tenant))
     assert site.went(answer) == f"/rules?scope={tenant} rule-saved"
     page = visitor.get("/rules").text
@@ -95,7 +95,7 @@ def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tena
     assert visitor.post("/rules/edit", {**changed, "do": "save", "version": "2"}).status_code == 303
     assert site.went(visitor.post("/rules/delete", fields(tenant, 1))) == f"/rules?scope={tenant} rules-changed"
     assert site.went(visitor.post("/rules/delete", fields(tenant, 3))) == f"/rules?scope={tenant} rule-deleted"
-    trail = site.run(site.store.audit_page(AuditFilter(scope=tenant, action="rule."))).rows
+    trail = site.run(site.store.audit.page(AuditFilter(scope=tenant, action="rule."))).rows
     assert [record.action for record in trail] == ["rule.delete", "rule.change", "rule.change", "rule.create"]
     assert trail[1].actor.name == visitor.who
     assert "weight 7.5" in trail[1].sample[1]
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_said_and_nothing_is_saved(site: Any, tenant: str, chan
     answer = visitor.post("/rules/edit", fields(tenant, **change))
     assert answer.status_code == 400
     assert said in answer.text
-    assert site.run(site.store.rule_set(tenant)).rules == ()
+    assert site.run(site.store.own_rules.find(tenant)).rules == ()
 
 
 def test_the_place_of_a_mistake_is_shown(site: Any, tenant: str) -> None:
@@ -145,7 +145,7 @@ def test_a_condition_that_reads_what_is_not_stored_cannot_be_tried(site: Any, te
 
 def test_names_of_the_deployment_are_taken(site: Any, tenant: str) -> None:
     admin, visitor = site.visitor(), site.visitor(tenant=tenant)
-    version = site.run(site.store.rule_set(None)).version
+    version = site.run(site.store.own_rules.find(None)).version
     assert admin.post("/rules/edit", fields("global", version, name="of-all")).status_code == 303
     assert "rule:of-all" in visitor.get("/rules").text
     answer = visitor.post("/rules/edit", fields(tenant, name="of-all"))
@@ -174,7 +174,7 @@ def test_who_may_change_rules(site: Any, tenant: str) -> None:
         assert visitor.get(f"/rules/edit?scope={scope}").status_code == 404
     assert visitor.bare("POST", "/rules/edit", data=fields(tenant)).status_code == 403
     assert visitor.get(f"/rules/edit?scope={tenant}&name=absent").status_code == 404
-    assert site.run(site.store.rule_set(tenant)).rules == ()
+    assert site.run(site.store.own_rules.find(tenant)).rules == ()
 
 
 def test_rules_of_a_tenant_are_bounded(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.web.authenticators import Authenticator
 
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.security_keys import NewSecurityKey
+from gatepost.store.second_factors import NewSecurityKey
 from gatepost.web import credentials
 
 HOST = "mail.example.com:9081"
@@ -85,11 +85,11 @@ class HalfSignedIn:
 
 
 def known(site: Any, name: str) -> Any:
-    return site.run(site.store.credentials(name)).user
+    return site.run(site.store.users.credentials(name)).user
 
 
 def trail_of(site: Any, name: str) -> list[Any]:
-    return list(site.run(site.store.audit_page(AuditFilter(actor=f"user:{name}"), limit=30)).rows)
+    return list(site.run(site.store.audit.page(AuditFilter(actor=f"user:{name}"), limit=30)).rows)
 
 
 def test_a_key_is_added_and_opens(site: Any, visitor: Any) -> None:
@@ -132,13 +132,13 @@ def test_a_second_key_needs_the_first_one_or_a_code(site: Any, visitor: Any, key
 
 def test_removing_keys(site: Any, visitor: Any, key: Authenticator) -> None:
     uid = known(site, visitor.who).uid
-    (stored,) = site.run(site.store.security_keys(uid))
+    (stored,) = site.run(site.store.second_factors.security_keys(uid))
     path = f"/account/keys/{stored.id}/remove"
     assert visitor.post(path, {"password": site.password}).status_code == 400
     challenge = visitor.post("/account/keys/options").json()["challenge"]
     assert visitor.post(path, {"password": site.password, **key.sign(challenge)}).status_code == 303
     assert not known(site, visitor.who).has_second_factor
-    assert site.run(site.store.count_recovery_codes(uid)) == 0
+    assert site.run(site.store.second_factors.count_recovery_codes(uid)) == 0
     assert site.enter(visitor.who).get("/account").status_code == 200, "the password is enough again"
 
 
@@ -201,7 +201,7 @@ def test_attempts_with_keys_are_counted_as_codes_are(site: Any, visitor: Any, ke
         half.send({"key-id": "x"})
     states = {
         each.source.partition(":")[0]: each
-        for each in site.run(site.store.attempt_states(known(site, visitor.who).uid))
+        for each in site.run(site.store.sessions.attempt_states(known(site, visitor.who).uid))
     }
     assert states["address"].failures == 5
     assert states["address"].locked_until > time.time() * 1000
@@ -251,12 +251,12 @@ def test_a_key_that_is_known_and_keys_that_are_too_many(site: Any, visitor: Any,
     assert "registered already" in again.text
     for number in range(9):
         made = NewSecurityKey(f"{uid}{number}", "mail.example.com", b"", 0, f"key {number}")
-        site.run(site.store.add_security_key(uid, made, CLI, keep=visitor_session(site, uid)))
+        site.run(site.store.second_factors.add_security_key(uid, made, CLI, keep=visitor_session(site, uid)))
     assert "which is the limit" in begin(site, visitor).text
 
 
 def visitor_session(site: Any, uid: str) -> str:
-    return str(site.run(site.store.sessions(uid, int(time.time() * 1000)))[0].id)
+    return str(site.run(site.store.sessions.of_user(uid, int(time.time() * 1000)))[0].id)
 
 
 def test_administrators_see_and_remove_keys(site: Any, visitor: Any, key: Authenticator) -> None:
@@ -268,7 +268,7 @@ def test_administrators_see_and_remove_keys(site: Any, visitor: Any, key: Authen
     uid = known(site, visitor.who).uid
     assert admin.post(f"/users/{uid}/password", {"totp": "1"}).status_code == 200
     assert not known(site, visitor.who).has_second_factor
-    assert site.run(site.store.security_keys(uid)) == ()
+    assert site.run(site.store.second_factors.security_keys(uid)) == ()
 
 
 def test_a_form_of_another_site_gets_no_challenge(site: Any, visitor: Any, key: Authenticator) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI
-from gatepost.store.sign_in_attempts import Attempt
+from gatepost.store.sessions import Attempt
 from gatepost.store.users import Credentials, User
 from gatepost.web import credentials
 from gatepost.web.pages.sign_in import _describe_refusal
@@ -71,8 +71,8 @@ def test_a_wrong_password_opens_nothing_and_says_nothing(site: Any, somebody: st
 def test_who_is_shut_out_does_not_get_in(site: Any, somebody: str) -> None:
     session = cookie_of(enter(site, somebody, site.password))
     assert opens(site, session)
-    user = site.run(site.store.credentials(somebody)).user
-    site.run(site.store.change_user(user.uid, by=CLI, disabled=True))
+    user = site.run(site.store.users.credentials(somebody)).user
+    site.run(site.store.users.update(user.uid, by=CLI, disabled=True))
     assert not opens(site, session)
     assert enter(site, somebody, site.password).status_code == 401
 
@@ -120,8 +120,8 @@ def test_a_page_that_was_asked_for_comes_after_signing_in(site: Any) -> None:
 
 def test_with_a_second_factor_the_password_alone_opens_nothing(site: Any, somebody: str) -> None:
     secret = credentials.new_totp_secret()
-    user = site.run(site.store.credentials(somebody)).user
-    site.run(site.store.set_totp(user.uid, secret, CLI))
+    user = site.run(site.store.users.credentials(somebody)).user
+    site.run(site.store.second_factors.set_totp(user.uid, secret, CLI))
     half = enter(site, somebody, site.password)
     assert half.status_code == 200
     assert 'name="code"' in half.text

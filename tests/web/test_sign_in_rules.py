@@ -56,7 +56,7 @@ def test_a_role_that_needs_a_second_factor_sets_it_up_first(strict: Site) -> Non
     assert found
     assert "Users of your role (administrator) need a second factor" in page
     assert person.post("/users", name="x", role="administrator", scope="global").headers["location"] == "/account/setup"
-    assert not strict.run(strict.store.credentials("x")), "nothing is done before"
+    assert not strict.run(strict.store.users.credentials("x")), "nothing is done before"
     code = credentials.totp_code(found[1], int(time.time()) // credentials.TOTP_SECONDS)
     wrong = person.post("/account/totp/confirm", secret=found[1], code="000000", password=PASSWORD)
     assert wrong.status_code == 400
@@ -71,7 +71,7 @@ def test_a_role_that_needs_a_second_factor_sets_it_up_first(strict: Site) -> Non
     next_code = credentials.totp_code(found[1], int(time.time()) // credentials.TOTP_SECONDS + 1)
     fields = {"csrf": html.unescape(csrf[1]), "password": PASSWORD, "old-code": next_code}
     assert person.client.post("/account/totp/remove", data=fields).status_code == 403
-    assert strict.run(strict.store.credentials(name)).user.totp
+    assert strict.run(strict.store.users.credentials(name)).user.totp
 
 
 def test_other_roles_need_none(strict: Site) -> None:
@@ -97,8 +97,8 @@ def test_without_passwords_only_the_emergency_account_gets_in(tmp_path_factory: 
     folder, named = tmp_path_factory.mktemp("closed"), f"glass {new_id()}"
     open_site = Site(folder)
     other = open_site.new_user("administrator")
-    hashed = open_site.run(open_site.store.credentials(other)).password
-    open_site.run(open_site.store.create_user(named, "administrator", None, hashed, CLI))
+    hashed = open_site.run(open_site.store.users.credentials(other)).password
+    open_site.run(open_site.store.users.create(named, "administrator", None, hashed, CLI))
     before = Person(open_site, other)
     assert before.client.get("/users").status_code == 200
     open_site.stop()
@@ -136,7 +136,9 @@ def test_users_of_a_strict_tenant_set_it_up_first(strict: Site) -> None:
     assert "Users of your tenant need a second factor" in page
     assert "Keys belong to host names" in page, "these pages are reached by an address"
     name = strict.new_user("administrator")
-    strict.run(strict.store.set_totp(strict.run(strict.store.credentials(name)).user.uid, SECRET, CLI))
+    strict.run(
+        strict.store.second_factors.set_totp(strict.run(strict.store.users.credentials(name)).user.uid, SECRET, CLI)
+    )
     admin = Person(strict, name)
     code = credentials.totp_code(SECRET, int(time.time()) // credentials.TOTP_SECONDS)
     entered = admin.client.post("/sign-in/code", data={"code": code})

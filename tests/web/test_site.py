@@ -153,8 +153,8 @@ def test_whoever_is_signed_in_keeps_the_menu_where_there_is_nothing(
 
 def test_who_has_something_to_do_first_gets_no_menu(site: Any) -> None:
     name = site.new_user("administrator")
-    known = site.run(site.store.credentials(name))
-    site.run(site.store.set_password(known.user.uid, known.password, CLI, must_change=True))
+    known = site.run(site.store.users.credentials(name))
+    site.run(site.store.users.set_password(known.user.uid, known.password, CLI, must_change=True))
     answer = site.enter(name).get("/nothing/here")
     assert answer.status_code == 404
     assert 'aria-label="Main"' not in answer.text

@@ -62,7 +62,7 @@ def test_the_result_as_a_file(site: Any, tenant: str) -> None:
     assert cells["from"].startswith("'=HYPERLINK(1)")
     assert visitor.get("/quarantine/export?format=exe").status_code == 400
     assert visitor.get("/quarantine/export?format=csv&verdict=odd").status_code == 400
-    record = site.run(site.store.audit_page(AuditFilter(scope=tenant), limit=1)).rows[0]
+    record = site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=1)).rows[0]
     assert (record.action, record.count) == ("messages.export", 1)
 
 
@@ -84,7 +84,7 @@ def test_all_deleted_ones_that_match_are_restored(site: Any, tenant: str) -> Non
     asked = visitor.post("/quarantine?state=deleted&subject=prize", {"action": "restore", "all": "1"})
     path, _, query = asked.headers["location"].partition("?")
     assert "mail-restored~3~" in site.went(visitor.post(f"{path}/start?{query}"))
-    assert {site.run(site.store.held(each)).state for each in ggrids} == {"held"}
+    assert {site.run(site.store.quarantine.find(each)).state for each in ggrids} == {"held"}
 
 
 def test_every_action_of_a_message_keeps_the_place(site: Any, tenant: str) -> None:
@@ -122,7 +122,7 @@ def test_senders_of_selected_messages_are_blocked_and_the_list_comes_back(site: 
     page = visitor.post("/quarantine?subject=prize", {"action": "block", "ggrid": [*ggrids, gmail]}).text
     assert f"win0@prize.example\tfrom message {ggrids[0]}, spam, {visitor.who}" in page
     assert "gmail.com is a free-mail provider. This holds the mail of everybody there." in page
-    assert site.run(site.store.entries(tenant, "blocked-senders", ["win0@prize.example"])) == ()
+    assert site.run(site.store.lists.find(tenant, "blocked-senders", ["win0@prize.example"])) == ()
     fields = {
         name: re.search(rf'name="{name}"[^>]*value="([^"]*)"', page)[1]  # type: ignore[index]
         for name in ("comment", "expires", "from-quarantine", "back")
@@ -130,7 +130,7 @@ def test_senders_of_selected_messages_are_blocked_and_the_list_comes_back(site: 
     entries = f"win0@prize.example\tfrom message {ggrids[0]}\nwin1@prize.example"
     answer = visitor.post(f"/lists/{tenant}/blocked-senders/add", {**fields, "entries": entries})
     assert site.went(answer) == "/quarantine?subject=prize senders-blocked"
-    (entry,) = site.run(site.store.entries(tenant, "blocked-senders", ["win0@prize.example"]))
+    (entry,) = site.run(site.store.lists.find(tenant, "blocked-senders", ["win0@prize.example"]))
     assert entry.comment == f"from message {ggrids[0]}"
     assert entry.expires
     assert "Block senders" not in site.visitor("auditor", tenant).get("/quarantine").text

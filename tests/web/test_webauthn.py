@@ -7,7 +7,7 @@ import pytest
 from fido2 import cbor
 from tests.web.authenticators import Authenticator
 
-from gatepost.store.security_keys import NewSecurityKey, SecurityKey
+from gatepost.store.second_factors import NewSecurityKey, SecurityKey
 from gatepost.store.users import User
 from gatepost.web import second_factors
 from gatepost.web.forms import Form

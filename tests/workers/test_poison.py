@@ -14,9 +14,8 @@ from tests.workers.test_pool import PLAIN, SIGNED, Kept, changed, faulty, from_z
 from gatepost.questions import Answers, Questions
 from gatepost.report import Report, undecided
 from gatepost.scanning.spool import BytesBody
-from gatepost.workers import poison, supervisor, warmup
-from gatepost.workers.jobs import Job, Snapshot
-from gatepost.workers.poison import MAX_REMEMBERED, MESSAGE_SECONDS, SNAPSHOT_SECONDS, PoisonMemory
+from gatepost.workers import jobs, supervisor, warmup
+from gatepost.workers.jobs import MAX_REMEMBERED, MESSAGE_SECONDS, SNAPSHOT_SECONDS, Job, PoisonMemory, Snapshot
 from gatepost.workers.protocol import JUDGE, VIEW
 
 
@@ -45,7 +44,7 @@ def test_a_message_is_remembered_for_a_while() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poison, "MAX_REMEMBERED", 10)
+    monkeypatch.setattr(jobs, "MAX_REMEMBERED", 10)
     memory = PoisonMemory()
     for number in range(30):
         memory.remember(job(b"%d" % number), None)
@@ -229,7 +228,7 @@ def test_nothing_waits_for_the_collector() -> None:
                 worker.kill("crash")
             await until(lambda: pool.counters().workers == 2 and not pool.counters().busy)
             del worker
-            await asyncio.sleep(0.05)
+            await until(lambda: not any(reference() for reference in seen))
             return [reference() is None for reference in seen]
 
     gc.collect()

@@ -1,12 +1,19 @@
 """abby, the API service, as an ASGI application: its endpoints, and what each of them needs.
 
 Everything is passed in as a value; there are no globals. The routes of the web interface are passed in as well, so that
-this package knows nothing of pages.
+this package knows nothing of pages. The state of the service is told here: `POST /v1/admin/status` for its clients,
+health, readiness and metrics for its operators. So are the APIs: `/docs` shows their OpenAPI documents to people, on a
+page that has no script and loads nothing.
 """
 
+import asyncio
+import base64
+import hashlib
+import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from html import escape
 from typing import Any
 
 import msgspec
@@ -19,19 +26,32 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, GuessMemories, Tokens
 from gatepost.abby.cores import Cores
-from gatepost.abby.docs_page import render_docs
-from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores
-from gatepost.abby.held_messages import HeldMessagesApi
+from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, HeldMessagesApi
 from gatepost.abby.lists import Exports, ListsApi
-from gatepost.abby.message_reports import ReportsApi
-from gatepost.abby.messages import MessagesApi
+from gatepost.abby.messages import MessagesApi, ReportsApi
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
-from gatepost.abby.status import ReadinessCheck, StatusApi, always_ready
 from gatepost.api.call_limits import CallLimits
-from gatepost.api.errors import Failure
-from gatepost.api.http import Endpoint, ErrorPage, Handler, HttpErrors, JsonResponse, StrictTransport, UnreadBodies
+from gatepost.api.errors import (
+    CORE_UNAVAILABLE,
+    FORBIDDEN,
+    INVALID_PARAMETERS,
+    MALFORMED_REQUEST,
+    PAYLOAD_TOO_LARGE,
+    Failure,
+)
+from gatepost.api.http import (
+    Endpoint,
+    ErrorPage,
+    Handler,
+    HttpErrors,
+    JsonResponse,
+    StrictTransport,
+    UnreadBodies,
+    is_from_this_machine,
+)
 from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, document
-from gatepost.api.scanning import encode_scanning
+from gatepost.api.scanning import SystemStatus, encode_scanning
+from gatepost.api.strict_json import decode_json
 from gatepost.background_work import background
 from gatepost.node_memory import Tally
 from gatepost.policy.layers import unchanged_policies
@@ -40,6 +60,211 @@ from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store.store import Store
+
+MAX_BODY = 64 << 10
+BODY_SECONDS = 10.0
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OK = b'{"status":"ok"}'
+
+ReadinessCheck = Callable[[], Awaitable[str | None]]
+
+
+async def always_ready() -> str | None:
+    """The default readiness check: nothing besides the cores is needed."""
+    return None
+
+
+class StatusApi:
+    """The endpoints for state. `ready` returns what is missing, None for nothing; `metrics` the text for Prometheus."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        cores: Cores,
+        ready: ReadinessCheck = always_ready,
+        metrics: Callable[[], bytes] = bytes,
+        metrics_public: bool = False,
+    ) -> None:
+        self._authenticator = authenticator
+        self._cores = cores
+        self._ready = ready
+        self._metrics = metrics
+        self._metrics_public = metrics_public
+
+    async def status(self, request: Request) -> Response | Failure | None:
+        """Return the colour of the queue. The body, if any, must be a JSON object; its fields are ignored."""
+        caller = await self._authenticator.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        refusal = await _body_fault(request)
+        if refusal:
+            return refusal
+        colour = "RED" if await self._ready() else await self._cores.status()
+        return JsonResponse(encode_scanning(SystemStatus(colour)))
+
+    async def health(self, _request: Request) -> Response:
+        """Answer that the process runs and serves."""
+        return JsonResponse(OK)
+
+    async def readiness(self, _request: Request) -> Response | Failure:
+        """Answer whether the service can do its work."""
+        missing = await self._ready() or (None if self._cores.answering else "no core answers")
+        if not missing and self._cores.colour == "RED" and (faults := self._cores.faults):
+            missing = faults[0]
+        return Failure(CORE_UNAVAILABLE, missing) if missing else JsonResponse(OK)
+
+    async def metrics(self, request: Request) -> Response | Failure:
+        """Return the metrics, to clients on this machine only unless they are public."""
+        if self._metrics_public or is_from_this_machine(request):
+            return Response(self._metrics(), headers={"content-type": METRICS_TYPE})
+        return Failure(FORBIDDEN, "metrics are answered on loopback only")
+
+
+async def _body_fault(request: Request) -> Failure | None:
+    data = b""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > MAX_BODY:
+                    return Failure(PAYLOAD_TOO_LARGE, "no body is needed here")
+    except TimeoutError:
+        return Failure(MALFORMED_REQUEST, "the request body stopped arriving")
+    if not data:
+        return None
+    found = decode_json("the body", data)
+    if isinstance(found, Failure):
+        return found
+    return None if isinstance(found, dict) else Failure(INVALID_PARAMETERS, "the body must be an object")
+
+
+STYLE = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
+code, pre { font: 0.9em ui-monospace, monospace; }
+pre { overflow-x: auto; padding: 0.75rem; border: 1px solid #8886; border-radius: 0.4rem; }
+table { border-collapse: collapse; width: 100%; margin: 0.5rem 0 1rem; }
+th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem; border-bottom: 1px solid #8884; }
+section { margin: 2rem 0; }
+.method { font-weight: 700; text-transform: uppercase; }
+nav a { margin-right: 1rem; }
+"""
+
+
+def render_docs(documents: Iterable[dict[str, Any]]) -> Response:
+    """One page for all documents."""
+    pieces = [piece for document in documents for piece in _render_document(document)]
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Gatepost API</title><style>{STYLE}</style></head><body><main>{''.join(pieces)}</main></body></html>"
+    )
+    return Response(page, headers=_page_headers(), media_type="text/html")
+
+
+def _page_headers() -> dict[str, str]:
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode("utf-8")).digest()).decode("ascii")
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return {
+        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+
+
+def _render_document(document: dict[str, Any]) -> Iterator[str]:
+    info = document["info"]
+    yield f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
+    yield _render_text(info["description"])
+    yield "<nav>"
+    for path, method, operation in _list_operations(document):
+        yield f'<a href="#{escape(operation["operationId"])}"><code>{method.upper()} {escape(path)}</code></a>'
+    yield "</nav>"
+    for path, method, operation in _list_operations(document):
+        yield from _render_operation(path, method, operation)
+    yield "<h2>Types</h2>"
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        yield from _render_schema(name, schema)
+
+
+def _list_operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _render_operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
+    yield f'<section id="{escape(operation["operationId"])}"><h2><span class="method">{method}</span> '
+    yield f"<code>{escape(path)}</code></h2><p><b>{escape(operation['summary'])}.</b></p>"
+    yield _render_text(operation["description"])
+    if "requestBody" in operation:
+        yield "<h3>Request</h3>"
+        for media_type, content in operation["requestBody"]["content"].items():
+            yield f"<p><code>{escape(media_type)}</code></p>{_render_fields(content['schema'])}"
+            yield from _render_examples(content)
+    yield "<h3>Answers</h3><table><tr><th>Status<th>Type<th>Meaning</tr>"
+    for status, response in operation["responses"].items():
+        kinds = ", ".join(_render_type(content["schema"]) for content in response.get("content", {}).values())
+        yield f"<tr><td>{escape(status)}<td>{kinds}<td>{_render_text(response['description'])}</tr>"
+    yield "</table>"
+    for response in operation["responses"].values():
+        for content in response.get("content", {}).values():
+            yield from _render_examples(content)
+    yield "</section>"
+
+
+def _render_examples(content: dict[str, Any]) -> Iterator[str]:
+    """Yield the examples of a request or response, folded."""
+    for name, example in content.get("examples", {}).items():
+        shown = json.dumps(example["value"], indent=2, ensure_ascii=False)
+        yield f"<details><summary>Example: {escape(name)}</summary><pre>{escape(shown)}</pre></details>"
+
+
+def _render_schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    yield f'<section id="type-{escape(name)}"><h3>{escape(name)}</h3>{_render_text(schema.get("description", ""))}'
+    yield f"{_render_fields(schema)}</section>"
+
+
+def _render_fields(schema: dict[str, Any]) -> str:
+    properties = schema.get("properties")
+    if not properties:
+        return f"<p>{_render_type(schema)}</p>"
+    required = set(schema.get("required", ()))
+    rows = [
+        f"<tr><td><code>{escape(name)}</code><td>{_render_type(field)}<td>{'yes' if name in required else ''}"
+        f"<td>{_render_text(field.get('description', ''))}</tr>"
+        for name, field in properties.items()
+    ]
+    return f"<table><tr><th>Field<th>Type<th>Required<th>Meaning</tr>{''.join(rows)}</table>"
+
+
+def _render_type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rsplit("/", 1)[1])
+        return f'<a href="#type-{name}">{name}</a>'
+    if "enum" in schema:
+        return " · ".join(f"<code>{escape(json.dumps(value))}</code>" for value in schema["enum"])
+    if "type" not in schema and "anyOf" in schema:
+        return " or ".join(_render_type(choice) for choice in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"array of {_render_type(schema.get('items', {}))}"
+    kind = schema.get("format") or schema.get("type", "any")
+    return escape(str(kind))
+
+
+def _render_text(text: str) -> str:
+    """Plain text with `code` and lines that start with `- `: all that our descriptions use."""
+    lines = [_render_inline(line) for line in text.split("\n") if line]
+    if lines and all(line.startswith("- ") for line in lines):
+        return "<ul>" + "".join(f"<li>{line[2:]}</li>" for line in lines) + "</ul>"
+    return f"<p>{' '.join(lines)}</p>" if lines else ""
+
+
+def _render_inline(text: str) -> str:
+    pieces = escape(text).split("`")
+    return "".join(f"<code>{piece}</code>" if index % 2 else piece for index, piece in enumerate(pieces))
+
 
 LONG_REQUEST_SECONDS = 3600.0
 
@@ -82,12 +307,12 @@ def create_services(
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
     `scan_seconds` is how long a scan may take, with the wait for a slot; `calls` and `guesses` are shared where the
     service runs as several processes."""
-    applied = policies or PoliciesInForce(unchanged_policies(), store)
+    applied = policies or PoliciesInForce(unchanged_policies(), store.own_rules)
     limits = CallLimits(tally=calls)
     return ApiServices(
         store=store,
         cores=cores,
-        held_mail=HeldMailOnCores(store, held_mail_cores),
+        held_mail=HeldMailOnCores(store.quarantine, held_mail_cores),
         spool=spool,
         policies=applied,
         dry_runs=ListDryRuns(store, applied),
@@ -147,7 +372,7 @@ def create_app(
     the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only;
     with `look_back` delivered mail is looked at for entries that come through the List API."""
     authenticator = Authenticator(
-        Tokens(tokens), Guesses(clock, services.guesses.tokens), services.store.note_token_use
+        Tokens(tokens), Guesses(clock, services.guesses.tokens), services.store.api_keys.note_token_use
     )
     status = StatusApi(
         authenticator=authenticator,
@@ -157,7 +382,7 @@ def create_app(
         metrics_public=metrics_public,
     )
     lists = ListsApi(
-        authenticator=ApiKeyAuthenticator(services.store, Guesses(clock, services.guesses.keys)),
+        authenticator=ApiKeyAuthenticator(services.store.api_keys, Guesses(clock, services.guesses.keys)),
         store=services.store,
         dry_runs=services.dry_runs,
         exports=services.exports,
@@ -187,7 +412,7 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
     scanning = ScanApi(
         authenticator=authenticator,
         cores=services.cores,
-        store=services.store,
+        store=services.store.tenants,
         spool=services.spool,
         seconds=services.scan_seconds,
         observe=observe,

@@ -18,14 +18,14 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
-import structlog
 from starlette.requests import Request
 
 from gatepost.api.call_limits import CallingParty
 from gatepost.api.errors import FORBIDDEN, UNAUTHORIZED, Failure
+from gatepost.logs import Logger
 from gatepost.node_memory import NodeMemory, SharedRecords
 from gatepost.settings.keys import StaticApiTokenSettings, TokenPermission
-from gatepost.store.api_keys import ApiKey, ApiKeyStore
+from gatepost.store.api_keys import ApiKey, ApiKeys
 from gatepost.store.audit import Actor
 
 FREE_GUESSES = 5
@@ -293,13 +293,13 @@ def address_of(request: Request) -> str:
 
 APIKEY_SCHEME = "apikey"
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class ApiKeyAuthenticator:
     """Authenticates callers of the List API by their API keys."""
 
-    def __init__(self, store: ApiKeyStore, guesses: Guesses) -> None:
+    def __init__(self, store: ApiKeys, guesses: Guesses) -> None:
         self._store = store
         self._guesses = guesses
 
@@ -308,7 +308,7 @@ class ApiKeyAuthenticator:
         presented = parse_authorization(request, APIKEY_SCHEME, "API_KEY")
         if isinstance(presented, Failure):
             return presented
-        found = await self._store.api_key(presented.decode("latin-1"), client_host(request))
+        found = await self._store.authenticate(presented.decode("latin-1"), client_host(request))
         if isinstance(found, ApiKey):
             return found
         log.info("api key refused", reason=found.reason, key=found.key.id if found.key else None)

@@ -15,10 +15,9 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import msgspec
-import structlog
 
 from gatepost.api.errors import (
     ANALYSIS_TIMEOUT,
@@ -29,11 +28,17 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import ClientLeft, ConnectedClient
+from gatepost.logs import Logger
+from gatepost.scanning.held_mail import CarriesOutOrders, HeldMailOrder, NotHeld, ReleaseOrder
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
+from gatepost.store.errors import StorageError
 from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import WAITING_LIMIT
 from gatepost.workers.protocol import Extracted
+
+if TYPE_CHECKING:
+    from gatepost.guard.service import Guard
 
 POLL_SECONDS = 1.0
 # How soon a core is asked for its load again while a scan waits for one that takes it.
@@ -59,7 +64,7 @@ _OVERLOADED = Failure(OVERLOADED, "too many messages wait for a slot")
 Status = Literal["GREEN", "YELLOW", "RED"]
 R = TypeVar("R")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class Down(msgspec.Struct, frozen=True):
@@ -112,12 +117,65 @@ class ScanCore(Protocol):
     async def close(self) -> None: ...
 
 
+class LocalCore:
+    """The guard of this process as one of the cores, with the mail that it holds. `close` does not stop it."""
+
+    name = "local"
+
+    def __init__(self, guard: "Guard", quarantine: CarriesOutOrders | None = None) -> None:
+        self._guard, self._quarantine = guard, quarantine
+
+    @property
+    def enabled(self) -> bool:
+        return self._guard.rest_enabled
+
+    async def scan(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> ScanResult | Full | ClientLeft:
+        return await self._guard.scan_in_turn(request, body, client)
+
+    async def read_features(
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+    ) -> Extracted | NotShown | Full | ClientLeft:
+        return await self._guard.read_features(request, body, client)
+
+    async def ask_load(self) -> Load:
+        return self._guard.load()
+
+    def load_now(self) -> Load | None:
+        return self._guard.load()
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return self._guard.waiting
+
+    def trust(self, _ca: Path) -> None:
+        """It has no certificate to verify."""
+
+    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
+        """Do what the order says with mail in the quarantine of this process.
+
+        A release raises `StorageError` where the others return `Down`: its caller must learn that storage failed.
+        """
+        if self._quarantine is None:
+            return NotHeld()
+        try:
+            return await self._quarantine.carry_out(order)
+        except StorageError as fault:
+            if isinstance(order, ReleaseOrder):
+                raise
+            return Down(str(fault), answered=True)
+
+    async def close(self) -> None:
+        return None
+
+
 class CoreState:
     """One core with its last known load, and the scans that abby has started there."""
 
     def __init__(self, core: ScanCore) -> None:
         self.core = core
-        self.answers = core.load_now() is not None
+        self.answers = False
         self.told: Load | None = None
         self.told_at = 0.0
         self.silent = False

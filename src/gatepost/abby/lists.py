@@ -10,20 +10,26 @@ stays open keeps storage from purging old rows. A stream that breaks ends withou
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gatepost.abby import list_bodies
 from gatepost.abby.authenticator import ApiKeyAuthenticator
-from gatepost.abby.json_bodies import BodyReader, list_faults
-from gatepost.abby.list_bodies import B, Body
+from gatepost.abby.json_bodies import (
+    BodyReader,
+    array_faults,
+    flag_faults,
+    length_faults,
+    list_faults,
+    object_faults,
+    text_faults,
+    time_faults,
+)
 from gatepost.api.call_limits import CallingParty, CallLimits
 from gatepost.api.errors import (
     FORBIDDEN,
@@ -36,6 +42,8 @@ from gatepost.api.errors import (
 )
 from gatepost.api.http import ClientLeft, Handler, JsonResponse
 from gatepost.api.lists import (
+    MAX_BODY,
+    MAX_COMMENT,
     MAX_ENTRIES,
     AddEntriesRequest,
     DeleteEntriesRequest,
@@ -54,21 +62,67 @@ from gatepost.api.lists import (
 from gatepost.api.openapi import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import ListRefusal
+from gatepost.lists.entries import MAX_ENTRY, ListRefusal
+from gatepost.logs import Logger
 from gatepost.rejudge.dry_run import ListDryRuns, can_look_back, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
-from gatepost.store.entries import EntryRow, NewEntry
 from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.lists import EntryRow, NewEntry
 from gatepost.store.store import Store
-from gatepost.times import date_time
+from gatepost.times import date_time, milliseconds
+
+Body: TypeAlias = AddEntriesRequest | DeleteEntriesRequest | GetListsRequest | ListEntriesRequest
+B = TypeVar("B", bound=Body)
+
+
+def _has_times(body: AddEntriesRequest) -> bool:
+    """Check what the decoder cannot."""
+    return all(entry.expires is None or milliseconds(entry.expires) is not None for entry in body.entries)
+
+
+def _entry_faults(name: str, value: Any, present: bool) -> Iterator[str]:
+    yield from text_faults(name, value, present)
+    yield from length_faults(name, value, MAX_ENTRY)
+
+
+def _comment_faults(name: str, value: Any, present: bool) -> Iterator[str]:
+    if value is not None:
+        yield from text_faults(name, value, present)
+        yield from length_faults(name, value, MAX_COMMENT)
+
+
+def _new_entry_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
+    yield from object_faults(
+        name, f"{name}.", value, {"entry": _entry_faults, "comment": _comment_faults, "expires": time_faults}
+    )
+
+
+ADD = BodyReader(
+    AddEntriesRequest,
+    {
+        "listName": text_faults,
+        "entries": array_faults(_new_entry_faults, "an array of objects"),
+        "dryRun": flag_faults,
+    },
+    most=MAX_BODY,
+    is_sound=_has_times,
+)
+DELETE = BodyReader(
+    DeleteEntriesRequest,
+    {"listName": text_faults, "entries": array_faults(text_faults, "an array of strings"), "dryRun": flag_faults},
+    most=MAX_BODY,
+)
+GET = BodyReader(GetListsRequest, {}, most=MAX_BODY)
+LIST = BodyReader(ListEntriesRequest, {"listName": text_faults}, most=MAX_BODY)
+
 
 STALL_SECONDS = 60.0
 MAX_TIMES = 10_000
 FEW_ENTRIES = 20
 T = TypeVar("T")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 Batches = AsyncGenerator[bytes, None]
 
@@ -171,7 +225,7 @@ class Exports:
         call = self._limits.begin("stream", party)
         if isinstance(call, Failure):
             return call
-        batches = self._store.stream_rows(scope, name, encode)
+        batches = self._store.lists.stream_rows(scope, name, encode)
         try:
             return EntryStream(heading + await next_batch(batches), batches, call.end)
         except BaseException:
@@ -204,10 +258,10 @@ class ListsApi:
     def operations(self) -> dict[str, Handler]:
         """The handlers by the last part of their paths."""
         return {
-            "addEntries": lambda request: self._answer(request, list_bodies.ADD, self._add),
-            "deleteEntries": lambda request: self._answer(request, list_bodies.DELETE, self._delete),
-            "getLists": lambda request: self._answer(request, list_bodies.GET, self._lists),
-            "listEntries": lambda request: self._answer(request, list_bodies.LIST, self._stream),
+            "addEntries": lambda request: self._answer(request, ADD, self._add),
+            "deleteEntries": lambda request: self._answer(request, DELETE, self._delete),
+            "getLists": lambda request: self._answer(request, GET, self._lists),
+            "listEntries": lambda request: self._answer(request, LIST, self._stream),
         }
 
     async def _answer(
@@ -234,12 +288,12 @@ class ListsApi:
         return failure
 
     async def _tenant_fault(self, scope: str | None) -> Failure | None:
-        if scope is None or await self._store.tenant(scope):
+        if scope is None or await self._store.tenants.find(scope):
             return None
         return _no_tenant(scope)
 
     async def _add(self, key: ApiKey, body: AddEntriesRequest, scope: str | None) -> Response | Failure:
-        definition = await self._store.list_definition(scope, body.list_name)
+        definition = await self._store.lists.definition(scope, body.list_name)
         if definition is None:
             return _no_list(body.list_name)
         entries = await _beside_the_loop(len(body.entries), partial(_normalise_entries, body.entries, definition))
@@ -248,7 +302,7 @@ class ListsApi:
         if body.dry_run:
             return await self._run_within_limits(key, self._try_adding(scope, definition, entries))
         look_back = self._look_back and can_look_back(definition)
-        modified = await self._store.add_entries(scope, definition, entries, _actor(key), look_back=look_back)
+        modified = await self._store.lists.add(scope, definition, entries, _actor(key), look_back=look_back)
         if isinstance(modified, ListFull):
             return _list_full(modified)
         if isinstance(modified, NotFound):
@@ -256,7 +310,7 @@ class ListsApi:
         return _change_response(modified)
 
     async def _delete(self, key: ApiKey, body: DeleteEntriesRequest, scope: str | None) -> Response | Failure:
-        definition = await self._store.list_definition(scope, body.list_name)
+        definition = await self._store.lists.definition(scope, body.list_name)
         if definition is None:
             return _no_list(body.list_name)
         if len(body.entries) > MAX_ENTRIES:
@@ -264,7 +318,7 @@ class ListsApi:
         keys = await _beside_the_loop(len(body.entries), lambda: [definition.key(text) for text in body.entries])
         if body.dry_run:
             return await self._run_within_limits(key, self._try_deleting(scope, definition, keys))
-        return _change_response(await self._store.delete_entries(scope, definition.name, keys, _actor(key)))
+        return _change_response(await self._store.lists.remove(scope, definition.name, keys, _actor(key)))
 
     async def _try_adding(
         self, scope: str | None, definition: ListDefinition, entries: list[NewEntry]
@@ -287,11 +341,11 @@ class ListsApi:
             return await dry_run
 
     async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
-        infos = tuple(_describe_list(state.definition) for state in await self._store.lists(scope))
+        infos = tuple(_describe_list(state.definition) for state in await self._store.lists.all(scope))
         return JsonResponse(encode_lists(ListsOfScope(infos)))
 
     async def _stream(self, key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
-        if await self._store.list_definition(scope, body.list_name) is None:
+        if await self._store.lists.definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
         return await self._exports.stream(_party(key), scope, body.list_name, EntryLineEncoder())
 

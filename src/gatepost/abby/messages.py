@@ -1,10 +1,18 @@
-"""Messages on record: `GET /v1/messages/{ggrid}` reads one with its ledger, `POST /v1/messages/search` finds them.
+"""Messages on record: one with its ledger and its timeline, searches, and complaints about decisions.
 
-Reading needs the permission `messages.read`, searching `messages.search`. Inside, points are whole hundredths; here
-they become decimals with two places, so that they still add up.
+`GET /v1/messages/{ggrid}` reads one, `POST /v1/messages/search` finds them. Reading needs the permission
+`messages.read`, searching `messages.search`. Inside, points are whole hundredths; here they become decimals with two
+places, so that they still add up. A timeline says what happened to a message in words that a help desk understands, for
+the API, the command line and the pages.
+
+`POST /v1/messages/{ggrid}/report`: a person or program says that a decision was wrong, or that it was right
+(`messages.report`). The body is JSON, or multipart as in `submitEmail` with the message beside it: delivered mail
+leaves no bytes behind, and records of some age have no feature row. The bytes are read by a sealed worker of a core,
+like any mail, and only their feature row and the signature of their text are kept.
 """
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import TypeVar
 
@@ -14,21 +22,29 @@ from starlette.responses import Response
 
 from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator
+from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import BodyReader
-from gatepost.abby.message_timelines import describe_timeline
+from gatepost.abby.upload import TOO_LARGE, read_upload
 from gatepost.api.call_limits import CallLimits
-from gatepost.api.errors import MESSAGE_NOT_FOUND, TENANT_NOT_FOUND, Failure
-from gatepost.api.http import ClientLeft, JsonResponse
+from gatepost.api.errors import MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
+from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse, content_length, parse_boundary
 from gatepost.api.messages import (
     DEFAULT_PAGE,
     FoundHeldMessage,
     FoundHeldMessages,
     FoundMessage,
     FoundMessages,
+    MessageReport,
+    ReportMessageRequest,
     SearchHeldMessagesRequest,
     SearchMessagesRequest,
+    ShouldHaveBeen,
+    Timeline,
+    TimelineEvent,
+    TimelineStep,
 )
 from gatepost.api.scanning import (
+    MAX_BODY,
     AnalysedFile,
     AnalysedMessage,
     ArcOutcome,
@@ -48,19 +64,178 @@ from gatepost.api.scanning import (
     encode_scanning,
 )
 from gatepost.auth.results import Authentication
-from gatepost.ids import canonical
+from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
 from gatepost.report import FileSeen, Line, Report
-from gatepost.store.held_mail import HeldMessage
+from gatepost.scanning.request import ScanRequest
+from gatepost.scanning.spool import Spool, SpooledBody
+from gatepost.store.audit import AuditRecord
+from gatepost.store.deliveries import Delivery
+from gatepost.store.feedback import NO_FEATURES, Correction, TextFeatures
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_index import Evidence
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_search import MessageSummary
-from gatepost.store.messages import MessageRecord, Release
+from gatepost.store.message_records import MessageRecord, Release
+from gatepost.store.messages import Attempt, MessageSummary, MessageTimeline
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
-from gatepost.store.tenants import TenantStore
-from gatepost.times import date_time, milliseconds
+from gatepost.store.tenants import Tenants
+from gatepost.times import date_time, milliseconds, now
+from gatepost.view.values import NotShown
+from gatepost.workers.protocol import Extracted
+
+MAX_NAMED = 5
+_ACTIONS: dict[str, TimelineEvent] = {
+    "lookBack.found": "lookedBack",
+    "message.reported": "reported",
+    "quarantine.delete": "deleted",
+    "quarantine.release": "released",
+    "quarantine.releaseFailed": "releaseFailed",
+    "quarantine.restore": "restored",
+}
+
+
+def describe_timeline(found: MessageTimeline, *, shows_hosts: bool = True) -> Timeline:
+    """Return the steps of a message in the order of time. For people of a tenant, names and addresses of nodes, clients
+    and next hops are left out: those are the operator's."""
+    record = found.record
+    steps = sorted(_list_steps(found, shows_hosts=shows_hosts), key=lambda step: step.time)
+    return Timeline(
+        ggrid=record.ggrid,
+        message_id=record.report.message_id,
+        tenant_uid=record.envelope.tenant,
+        envelope_from=record.envelope.sender,
+        envelope_recipients=record.envelope.recipients,
+        subject=record.report.subject,
+        steps=tuple(steps),
+        is_cut=found.is_cut,
+    )
+
+
+def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[TimelineStep]:
+    record = found.record
+    for attempt in found.attempts:
+        yield _describe_attempt(attempt, record)
+    yield _describe_receipt(record, shows_hosts=shows_hosts)
+    if record.receipt and record.receipt.throttled:
+        text = f"Waited {record.receipt.throttled:,} ms because the node was busy."
+        yield TimelineStep(date_time(record.created), "throttled", text)
+    report = record.report
+    throttled = record.receipt.throttled if record.receipt else 0
+    took = max(0, record.completed - record.created - throttled)
+    text = f"Analysed in {took:,} ms: the verdict is {report.verdict}, the decision {report.decision}."
+    yield TimelineStep(date_time(record.completed), "analysed", text)
+    if step := _describe_decision(found):
+        yield step
+    yield from (_describe_delivery(each, shows_hosts=shows_hosts) for each in found.deliveries)
+    release = found.held.release if found.held else None
+    if release:
+        to = _name_some(release.recipients)
+        text = f"Released by {release.by} to {to}."
+        yield TimelineStep(date_time(release.time), "released", text, by=release.by)
+    for action in found.actions:
+        if action.action != "quarantine.release" or not release:
+            yield _describe_audit(action)
+
+
+def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> TimelineStep:
+    receipt, node, queue_id = record.receipt, "", ""
+    where = {"smtp": "over SMTP", "rest": "through the scanning API", "page": "as a trial on the scan page"}
+    words = ["Received", where.get(record.source, "")]
+    if receipt and shows_hosts:
+        node = receipt.node
+        words += [f"by the node {node}"] if node else []
+        words += [f"from {receipt.client}"] if receipt.client else []
+    if record.envelope.remote_address:
+        words.append(f"(sending host {record.envelope.remote_address})")
+    if receipt and receipt.queue_id:
+        queue_id = receipt.queue_id
+        words.append(f"with the queue id {queue_id}")
+    text = " ".join(filter(None, words)) + "."
+    return TimelineStep(date_time(record.created), "received", text, node=node, queue_id=queue_id)
+
+
+def _describe_decision(found: MessageTimeline) -> TimelineStep | None:
+    """What was done by the decision, as far as no delivery says it."""
+    record, decision = found.record, found.record.report.decision
+    when = date_time(record.completed)
+    if found.held is not None:
+        return TimelineStep(date_time(found.held.kept), "held", "Held in the quarantine.")
+    if record.source not in ("smtp", "rest"):
+        return None  # a trial, or a record that does not say how the message came
+    if record.source == "rest":
+        text = "The decision was returned to the mail server that asked; what it did is in the log of that server."
+        return TimelineStep(when, "answered", text)
+    if decision == "deliver":
+        text = "What the next hop answered is not on record."
+        return None if found.deliveries else TimelineStep(when, "unknown", text)
+    if decision == "quarantine":
+        text = "It is not in the quarantine: it was deleted, or its time there is over."
+        return TimelineStep(when, "unknown", text)
+    if decision == "drop":
+        return TimelineStep(when, "dropped", "Accepted and discarded, as the policy says.")
+    if decision == "bounce":
+        return TimelineStep(when, "refused", "Refused with 550; the sending server tells the sender.")
+    text = "Put off with 451, because there was no decision; the sending server tries again."
+    return TimelineStep(when, "deferred", text)
+
+
+def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> TimelineStep:
+    hop = f" {sent.next_hop}" if shows_hosts and sent.next_hop else ""
+    again = "the sending server tries again" if not sent.released else "it is still held"
+    reply = f"{sent.code} {sent.reply}".strip()
+    event: TimelineEvent = "delivered" if sent.is_accepted else "deferred" if sent.code < 500 else "refused"
+    if sent.is_accepted:
+        own = f" Its id there is {sent.queue_id}." if sent.queue_id else ""
+        text = f"Accepted by the next hop{hop}: {reply}.{own}"
+    elif sent.code == 0:
+        text = f"The next hop{hop} gave no reply ({sent.reply}); {again}."
+    elif sent.code < 500:
+        text = f"Put off by the next hop{hop}: {reply}; {again}."
+    else:
+        text = f"Refused by the next hop{hop}: {reply}."
+    return TimelineStep(
+        date_time(sent.time),
+        event,
+        text,
+        node=sent.node if shows_hosts else "",
+        next_hop=sent.next_hop if shows_hosts else "",
+        code=sent.code or None,
+        reply=sent.reply,
+        queue_id=sent.queue_id,
+    )
+
+
+def _describe_audit(action: AuditRecord) -> TimelineStep:
+    by, said = action.actor.label, action.sample[1] if len(action.sample) > 1 else ""
+    texts = {
+        "message.reported": f"Reported by {by}: it {said}.",
+        "quarantine.delete": f"Deleted from the quarantine by {by}.",
+        "quarantine.release": f"Released by {by}.",
+        "quarantine.releaseFailed": f"{by} wanted to release it; it was not sent: {said}.",
+        "quarantine.restore": f"Its deletion was taken back by {by}.",
+    }
+    if action.action == "lookBack.found":
+        what = f"new entries of the list {action.list}" if action.list else "a newly learnt model"
+        text = f"A look back found it: {what} would have held it."
+    else:
+        text = texts[action.action]
+    return TimelineStep(date_time(action.time), _ACTIONS[action.action], text, by=by)
+
+
+def _describe_attempt(attempt: Attempt, record: MessageRecord) -> TimelineStep:
+    when = "before" if attempt.created < record.created else "again"
+    what = "The same message came" if attempt.is_same else "A message with the same Message-ID came"
+    reply = f"; the next hop answered {attempt.code}" if attempt.code else ""
+    text = f"{what} {when}: the decision was {attempt.decision}{reply}."
+    return TimelineStep(date_time(attempt.created), "attempt", text, ggrid=attempt.ggrid)
+
+
+def _name_some(recipients: tuple[str, ...]) -> str:
+    more = f" and {len(recipients) - MAX_NAMED} more" if len(recipients) > MAX_NAMED else ""
+    return ", ".join(recipients[:MAX_NAMED]) + more
+
 
 NOT_ON_RECORD = Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
 
@@ -83,7 +258,7 @@ class MessagesApi:
         if refusal := caller.may("messages.read"):
             return refusal
         ggrid = canonical(request.path_params["ggrid"])
-        record = await self._store.message(ggrid) if ggrid else None
+        record = await self._store.messages.find(ggrid) if ggrid else None
         if record is None:
             return NOT_ON_RECORD
         return JsonResponse(encode_scanning(describe_message(record)))
@@ -100,7 +275,7 @@ class MessagesApi:
             return call
         with call:
             ggrid = canonical(request.path_params["ggrid"])
-            found = await self._store.message_timeline(ggrid) if ggrid else None
+            found = await self._store.messages.timeline(ggrid) if ggrid else None
         if found is None:
             return NOT_ON_RECORD
         return JsonResponse(encode_scanning(describe_timeline(found)))
@@ -125,7 +300,7 @@ class MessagesApi:
         if isinstance(body, Failure):
             return body
         tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-        if refusal := caller.may("messages.search") or await find_tenant_fault(self._store, tenant):
+        if refusal := caller.may("messages.search") or await find_tenant_fault(self._store.tenants, tenant):
             return refusal
         call = self._limits.begin("search", caller.party)
         if isinstance(call, Failure):
@@ -149,7 +324,7 @@ class MessagesApi:
             anywhere=body.anywhere,
             next_hop_id=body.next_hop_id,
         )
-        page = await self._store.search_messages(wanted, body.cursor, body.limit or DEFAULT_PAGE)
+        page = await self._store.messages.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
 
     async def _find_held(self, body: SearchHeldMessagesRequest, tenant: str | None) -> FoundHeldMessages:
@@ -165,13 +340,13 @@ class MessagesApi:
             evidence=_to_evidence(body),
             anywhere=body.anywhere,
         )
-        page = await self._store.search_held(wanted, body.cursor, body.limit or DEFAULT_PAGE)
+        page = await self._store.quarantine.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundHeldMessages(tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached))
 
 
-async def find_tenant_fault(store: TenantStore, tenant: str | None) -> Failure | None:
+async def find_tenant_fault(store: Tenants, tenant: str | None) -> Failure | None:
     """Return the failure where a call names a tenant that does not exist."""
-    if tenant is None or await store.tenant(tenant):
+    if tenant is None or await store.find(tenant):
         return None
     return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {tenant}")
 
@@ -246,11 +421,11 @@ def describe_message(record: MessageRecord) -> AnalysedMessage:
         authentication=_describe_authentication(report.authentication),
         files=tuple(_describe_file(file) for file in report.files),
         release=describe_release(record.ggrid, record.release) if record.release else None,
-        action=_describe_action(report.action) if report.action else None,
+        action=_describe_taken(report.action) if report.action else None,
     )
 
 
-def _describe_action(action: MessageAction) -> TakenAction:
+def _describe_taken(action: MessageAction) -> TakenAction:
     files = tuple(StrippedAttachment(each.name, each.size, each.sha256, each.reason) for each in action.files)
     return TakenAction(action.name, action.describe(), action.mark, action.to, files, action.failed)
 
@@ -322,3 +497,92 @@ def _describe_dmarc(found: Authentication) -> DmarcOutcome:
 
 def _describe_file(file: FileSeen) -> AnalysedFile:
     return AnalysedFile(file.path, file.type, file.size, file.sha256, file.names, file.unread)
+
+
+CORRECTIONS: Mapping[ShouldHaveBeen, Correction] = {
+    "delivered": "should have been delivered",
+    "held": "should have been held",
+}
+NOT_FOUND = Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
+
+
+class ReportsApi:
+    """The endpoint for reports. `seconds` is how long the reading of a reported message may take."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        store: Store,
+        cores: Cores,
+        spool: Spool,
+        limits: CallLimits,
+        seconds: float,
+    ) -> None:
+        self._authenticator, self._store, self._cores = authenticator, store, cores
+        self._spool, self._limits, self._seconds = spool, limits, seconds
+
+    async def report(self, request: Request) -> Response | Failure | None:
+        """Note what a decision should have been; near-copies are judged by it from then on, and models learn it."""
+        caller = await self._authenticator.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        with self._spool.new() as email:
+            body = await self._read(request, email)
+            if isinstance(body, ClientLeft):
+                return None
+            if isinstance(body, Failure):
+                return body
+            tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
+            if refusal := caller.may("messages.report") or await find_tenant_fault(self._store.tenants, tenant):
+                return refusal
+            ggrid = canonical(request.path_params["ggrid"])
+            if ggrid is None or (
+                await self._store.messages.find(ggrid) is None and await self._store.quarantine.find(ggrid) is None
+            ):
+                return NOT_FOUND
+            features: TextFeatures | Failure | ClientLeft = NO_FEATURES
+            if email.size:
+                call = self._limits.begin("view", caller.party)
+                if isinstance(call, Failure):
+                    return call
+                with call:
+                    features = await self._read_message(request, email)
+            if isinstance(features, ClientLeft):
+                return None
+            if isinstance(features, Failure):
+                return features
+        noted = await self._store.feedback.report_wrong(
+            ggrid, CORRECTIONS[body.should_have_been], caller.actor, tenant, features
+        )
+        if noted is None:
+            return NOT_FOUND
+        answer = MessageReport(ggrid, body.should_have_been, date_time(now()), noted.taught)
+        return JsonResponse(encode_scanning(answer))
+
+    async def _read(self, request: Request, email: SpooledBody) -> ReportMessageRequest | Failure | ClientLeft:
+        """Return the body of a request; the message in it, where there is one, goes to the spool."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "multipart/form-data":
+            return await message_bodies.REPORT.read(request)
+        headers = request.scope["headers"]
+        boundary = parse_boundary(headers)
+        if isinstance(boundary, Failure):
+            return boundary
+        if content_length(headers) > MAX_BODY:
+            return TOO_LARGE
+        parameters = await read_upload(request.receive, boundary, email)
+        if not isinstance(parameters, bytes):
+            return parameters
+        email.finish()
+        return message_bodies.REPORT.decode(parameters)
+
+    async def _read_message(self, request: Request, email: SpooledBody) -> TextFeatures | Failure | ClientLeft:
+        """Have a core read the reported message in a sealed worker."""
+        opened = time.time_ns()
+        message = ScanRequest(new_id(opened), opened // 1_000_000, Envelope())
+        client = ConnectedClient(request.receive)
+        found = await self._cores.read_features(message, email, client, self._seconds)
+        if isinstance(found, NotShown):
+            return Failure(MESSAGE_NOT_SHOWN, f"the reported message cannot be read: {found.reason}")
+        return TextFeatures(found.row, found.signature) if isinstance(found, Extracted) else found

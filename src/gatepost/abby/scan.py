@@ -8,12 +8,11 @@ is not 5), unknown ones are ignored, null on an optional field means absent.
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
 import msgspec
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -32,10 +31,11 @@ from gatepost.api.scanning import (
 )
 from gatepost.api.strict_json import decode_json, find_repeated_key
 from gatepost.ids import canonical, new_id
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody
-from gatepost.store.tenants import TenantStore
+from gatepost.store.tenants import Tenants
 from gatepost.times import date_time
 
 # An IPv6 address that ends in an IPv4 address, all groups written out.
@@ -169,7 +169,7 @@ def _text_faults(name: str, value: str) -> Iterator[str]:
 
 MILLISECOND = 1_000_000
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 OutcomeObserver = Callable[[ScanResult | Failure, float], None]
 
@@ -187,7 +187,7 @@ class ScanApi:
         *,
         authenticator: Authenticator,
         cores: Cores,
-        store: TenantStore,
+        store: Tenants,
         spool: Spool,
         seconds: float,
         observe: OutcomeObserver = ignore_outcome,
@@ -198,12 +198,6 @@ class ScanApi:
         self._spool = spool
         self._seconds = seconds
         self._observe = observe
-
-    @cached_property
-    def _log(self) -> structlog.typing.FilteringBoundLogger:
-        """Bound once, since every scan has a line; not before the first, when the level of these settings holds."""
-        bound: structlog.typing.FilteringBoundLogger = log.bind()
-        return bound
 
     async def submit(self, request: Request) -> Response | Failure | None:
         """Take one message from upload to result."""
@@ -223,7 +217,7 @@ class ScanApi:
         envelope = await self._read(request, body)
         if not isinstance(envelope, Envelope):
             return envelope
-        if envelope.tenant and await self._store.tenant(envelope.tenant) is None:
+        if envelope.tenant and await self._store.find(envelope.tenant) is None:
             return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
         scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "rest")
         return await self._cores.scan(scan, body, ConnectedClient(request.receive), self._seconds)
@@ -249,7 +243,7 @@ class ScanApi:
             log.info("scan refused", client=caller.name, error=outcome.error.code)
         else:
             # The core logs what it found; this line says who asked for it.
-            self._log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
+            log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
 def _describe_result(result: ScanResult) -> MessageAnalysisResult:

@@ -19,8 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.node_memory import NodeMemory, Tally
 
 ACCEPT_PAUSE_SECONDS = 0.1
@@ -28,7 +27,7 @@ ACCEPT_PAUSE_SECONDS = 0.1
 COURTESY_SECONDS = 0.002
 COURTESIES = 5
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class ConnectionCells:

@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 import msgspec
-import structlog
 from multipart import parse_options_header  # type: ignore[import-untyped]  # it is annotated, without saying so
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -41,9 +40,10 @@ from gatepost.api.errors import (
 )
 from gatepost.api.scanning import encode_scanning
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.store.errors import StorageError
 
-log = structlog.get_logger("gatepost.api")
+log = Logger("gatepost.api")
 
 IDLE_SECONDS = 30.0
 FIRST_SECONDS = 60.0

@@ -24,10 +24,10 @@ def main() -> None:
     usual = gc.get_threshold()
     if not _SERVICES & set(sys.argv[1:2]):
         gc.set_threshold(*_RARE_COLLECTION)
-    from gatepost.cli.app import app
+    from gatepost.cli.app import COMMANDS
 
     try:
-        app()
+        COMMANDS.run(sys.argv[1:])
     except BrokenPipeError:
         # The reader of our output has closed it; nothing is left to flush to.
         sys.stdout = None

@@ -4,67 +4,73 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
-import typer
-
-from gatepost.cli.options import config_folder, data_folder
+from gatepost.cli.commands import Option, Options
+from gatepost.cli.deployment import ConfigOption, DataOption, Deployment
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.client import Client
 
-
 VARIABLE = "GATEPOST_API_KEY"
 
 UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="The Gatepost to call; by default that of the configuration."),
+    str | None, Option("--url", metavar="URL", help="The Gatepost to call; by default that of the configuration.")
 ]
 KeyFileOption = Annotated[
     Path | None,
-    typer.Option("--key-file", metavar="FILE", help=f"File with the API key; by default the key is in {VARIABLE}."),
+    Option("--key-file", metavar="FILE", help=f"File with the API key; by default the key is in {VARIABLE}."),
 ]
 TokenOption = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="File with the API token; that of the data folder by default."),
+    Option("--token-file", metavar="FILE", help="File with the API token; that of the data folder by default."),
 ]
 CaOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--cacert", metavar="FILE", help="Certificate to verify the server with; that of the data folder by default."
     ),
 ]
-NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Do not verify the certificate of the server.")]
+NoVerifyOption = Annotated[bool, Option("--no-verify", help="Do not verify the certificate of the server.")]
 
 
-class ListService(msgspec.Struct, frozen=True):
+class ListService(Options, frozen=True):
     """The connection options of a command for the List API."""
 
-    url: str | None
-    key_file: Path | None
-    cacert: Path | None
-    no_verify: bool
-    config: Path | None
-    data: Path | None
+    url: UrlOption = None
+    key_file: KeyFileOption = None
+    cacert: CaOption = None
+    no_verify: NoVerifyOption = False
+    config: ConfigOption = None
+    data: DataOption = None
+
+    @property
+    def place(self) -> Deployment:
+        """The deployment of this machine."""
+        return Deployment(config=self.config, data=self.data)
 
     def connect(self) -> "Client":
         """Return a client with the API key."""
         return _open_client(self, api_key=_read_key(self.key_file))
 
 
-class MessageService(msgspec.Struct, frozen=True):
+class MessageService(Options, frozen=True):
     """The connection options of a command for the Email Scanning API."""
 
-    url: str | None
-    token_file: Path | None
-    cacert: Path | None
-    no_verify: bool
-    config: Path | None
-    data: Path | None
+    url: UrlOption = None
+    token_file: TokenOption = None
+    cacert: CaOption = None
+    no_verify: NoVerifyOption = False
+    config: ConfigOption = None
+    data: DataOption = None
+
+    @property
+    def place(self) -> Deployment:
+        """The deployment of this machine."""
+        return Deployment(config=self.config, data=self.data)
 
     def connect(self) -> "Client":
         """Return a client with the token."""
-        file = self.token_file or data_folder(self.data).token
+        file = self.token_file or self.place.data_folder.token
         try:
             token = file.read_text("ascii").strip()
         except (OSError, ValueError):
@@ -75,21 +81,20 @@ class MessageService(msgspec.Struct, frozen=True):
 def _open_client(service: ListService | MessageService, *, token: str = "", api_key: str = "") -> "Client":
     from gatepost.client import Client
 
-    own = data_folder(service.data).certificate
+    own = service.place.data_folder.certificate
     ca = service.cacert or (own if own.exists() else None)
-    url = service.url or find_url(service.config, service.data)
+    url = service.url or _find_url(service.place)
     try:
         return Client(url, token, api_key=api_key, ca=ca, verify=not service.no_verify)
     except OSError:
         raise StartError(f"{ca} has no certificate that could be read.") from None
 
 
-def find_url(config: Path | None, data: Path | None) -> str:
+def _find_url(place: Deployment) -> str:
     """Return the address of the service that the configuration describes."""
     from gatepost.service.commands import local_url
-    from gatepost.settings.files import load_abby
 
-    settings = load_abby(config_folder(config, data_folder(data)))
+    settings = place.load_abby()
     return local_url(settings, settings.listen.port)
 
 

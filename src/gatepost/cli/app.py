@@ -1,86 +1,43 @@
-"""The tree of commands; each one is a line here."""
-
-import typer
+"""The tree of commands: where each one is declared."""
 
 from gatepost import __version__
-from gatepost.cli import (
-    api_keys,
-    audit,
-    config,
-    digest,
-    dkim,
-    doctor,
-    events,
-    feeds,
-    flow,
-    learn,
-    lists,
-    messages,
-    model,
-    nodes,
-    plugins,
-    policy,
-    privacy,
-    quarantine,
-    replay,
-    scan,
-    storage,
-    tenants,
-    upgrade,
-    users,
+from gatepost.cli.commands import CommandTree
+
+_CLI = "gatepost.cli"
+
+COMMANDS = CommandTree(
+    "Gatepost, an e-mail security service.",
+    __version__,
+    {
+        "serve": f"{_CLI}.serve:serve",
+        "guard": f"{_CLI}.serve:guard",
+        "abby": f"{_CLI}.serve:abby",
+        "scan": f"{_CLI}.scan:scan",
+        "replay": f"{_CLI}.policy:replay",
+        "doctor": f"{_CLI}.maintenance:doctor",
+        "nodes": f"{_CLI}.config:nodes",
+        "flow": f"{_CLI}.gateway:flow",
+        "restart": f"{_CLI}.config:restart",
+        "config": f"{_CLI}.config:group",
+        "lists": f"{_CLI}.lists:group",
+        "feeds": f"{_CLI}.feeds:group",
+        "tenant": f"{_CLI}.accounts:tenants",
+        "user": f"{_CLI}.accounts:users",
+        "apikey": f"{_CLI}.accounts:keys",
+        "audit": f"{_CLI}.events:audit",
+        "events": f"{_CLI}.events:group",
+        "policy": f"{_CLI}.policy:group",
+        "plugins": f"{_CLI}.plugins:group",
+        "dkim": f"{_CLI}.gateway:dkim",
+        "model": f"{_CLI}.model:group",
+        "learn": f"{_CLI}.learn:group",
+        "messages": f"{_CLI}.messages:group",
+        "quarantine": f"{_CLI}.quarantine:group",
+        "digest": f"{_CLI}.digest:group",
+        "privacy": f"{_CLI}.privacy:group",
+        "storage": f"{_CLI}.maintenance:storage",
+        "upgrade": f"{_CLI}.maintenance:upgrade",
+        "backup": f"{_CLI}.maintenance:backup",
+        "restore": f"{_CLI}.maintenance:restore",
+    },
 )
-from gatepost.cli.serve import abby, guard, serve
-
-app = typer.Typer(
-    name="gatepost",
-    help="Gatepost, an e-mail security service.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    add_completion=False,
-)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"gatepost {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
-) -> None:
-    """Gatepost, an e-mail security service."""
-
-
-app.command("serve")(serve)
-app.command("guard")(guard)
-app.command("abby")(abby)
-app.command("scan")(scan.scan)
-app.command("replay")(replay.replay)
-app.command("doctor")(doctor.doctor)
-app.command("nodes")(nodes.nodes)
-app.command("flow")(flow.flow)
-app.command("restart")(nodes.restart)
-app.add_typer(config.app, name="config")
-app.add_typer(lists.app, name="lists")
-app.add_typer(feeds.app, name="feeds")
-app.add_typer(tenants.app, name="tenant")
-app.add_typer(users.app, name="user")
-app.add_typer(api_keys.app, name="apikey")
-app.command("audit")(audit.audit)
-app.add_typer(events.app, name="events")
-app.add_typer(policy.app, name="policy")
-app.add_typer(plugins.app, name="plugins")
-app.add_typer(dkim.app, name="dkim")
-app.add_typer(model.app, name="model")
-app.add_typer(learn.app, name="learn")
-app.add_typer(messages.app, name="messages")
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(digest.app, name="digest")
-app.add_typer(privacy.app, name="privacy")
-app.add_typer(storage.app, name="storage")
-app.add_typer(upgrade.app, name="upgrade")
-app.command("backup")(storage.backup)
-app.command("restore")(storage.restore)

@@ -4,21 +4,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gatepost.cli.options import (
-    ConfigOption,
-    DataOption,
-    JsonOption,
-    config_folder,
-    data_folder,
-    parse_tenant_uid,
-    render_time,
-    with_store,
-)
+from gatepost.cli.commands import Argument, Group, Option
+from gatepost.cli.deployment import Deployment, parse_tenant_uid, render_time
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -27,23 +17,23 @@ if TYPE_CHECKING:
     from gatepost.store.digests import DigestRecord
     from gatepost.store.store import Store
 
-app = typer.Typer(help="Digests: daily mail to recipients about what is held for them.", no_args_is_help=True)
+group = Group("Digests: daily mail to recipients about what is held for them.")
 
 TenantOption = Annotated[
-    str | None, typer.Option("--tenant", metavar="UID", help="A tenant; without it, mail that has no tenant.")
+    str | None, Option("--tenant", metavar="UID", help="A tenant; without it, mail that has no tenant.")
 ]
 BUSY = 3
 DAY = 86_400_000
 
 
-@app.command("preview")
+@group.command("preview")
 def preview_digest(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A recipient.")],
+    address: Annotated[str, Argument(metavar="ADDRESS", help="A recipient.")],
+    *,
     tenant: TenantOption = None,
-    days: Annotated[int, typer.Option("--days", min=1, max=365, help="How many days back.")] = 1,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    days: Annotated[int, Option("--days", least=1, most=365, help="How many days back.")] = 1,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Write the digest that a recipient would get to standard output, as a message. Nothing is sent or recorded, and
     the links do not work.
@@ -52,79 +42,74 @@ def preview_digest(
     """
     from gatepost.cli.printing import print_json
 
-    uid, settings = parse_tenant_uid(tenant), _load_settings(config, data)
+    uid, settings = parse_tenant_uid(tenant), place.load_guard()
 
     async def work(store: "Store") -> bytes | None:
         from gatepost.ids import new_id
         from gatepost.store.digests import Digest
         from gatepost.times import now
 
-        preferences = (await store.digest_scope(uid)).preferences
+        preferences = (await store.digests.scope(uid)).preferences
         digest = Digest(new_id(), uid, address, now() - days * DAY, now())
-        async with _open_sender(settings, data, store) as sender:
+        async with _open_sender(settings, place, store) as sender:
             mail = await sender.build(digest, preferences)
         return mail.as_bytes() if mail else None
 
-    mail = with_store(config, data, work)
+    mail = place.with_store(work)
     # A message is ASCII: everything else in it is encoded.
     text = mail.decode("ascii") if mail else None
-    if json:
+    if output.json:
         print_json({"address": address, "message": text})
     elif text is None:
         print(f"Nothing is held for {address} since {days} days.", file=sys.stderr)
     else:
         sys.stdout.write(text)
     if text is None:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-@app.command("send")
-def send_digests(
-    tenant: TenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
-) -> None:
+@group.command("send")
+def send_digests(*, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
     """Send the digests of a tenant now, with everything that was held since the last ones.
 
     The exit code is 3 if another process sends them.
     """
-    from gatepost.cli.printing import print_result
     from gatepost.digests.run import DigestBusy
 
-    uid, settings = parse_tenant_uid(tenant), _load_settings(config, data)
+    uid, settings = parse_tenant_uid(tenant), place.load_guard()
 
     async def work(store: "Store") -> "DigestRecord | DigestBusy":
-        if not (await store.digest_scope(uid)).preferences.enabled:
+        if not (await store.digests.scope(uid)).preferences.enabled:
             raise StartError("Digests are switched off here; the page Digests of the web interface switches them on.")
-        async with _open_sender(settings, data, store) as sender:
+        async with _open_sender(settings, place, store) as sender:
             return await sender.run(uid, at_once=True)
 
-    outcome = with_store(config, data, work)
+    outcome = place.with_store(work)
     if isinstance(outcome, DigestBusy):
         print("Another process sends these digests.", file=sys.stderr)
-        raise typer.Exit(BUSY)
+        raise SystemExit(BUSY)
     reason = f": {outcome.message}" if outcome.message else ""
-    print_result(json, outcome, f"{outcome.sent:,} digests sent, {outcome.failed:,} not{reason}.")
+    output.show(outcome, f"{outcome.sent:,} digests sent, {outcome.failed:,} not{reason}.")
 
 
-@app.command("status")
-def show_status(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+@group.command("status")
+def show_status(*, place: Deployment, output: Output) -> None:
     """Show which tenants want digests, when they are due, and what came of the last run."""
-    from gatepost.cli.printing import print_result
-
-    rows = with_store(config, data, _read_status)
+    rows = place.with_store(_read_status)
     lines = [
         f"{row['tenantUid'] or 'no tenant'}: {'on' if row['enabled'] else 'off'}, next {row['nextRun'] or '-'},"
         f" last {row['finished'] or '-'} ({row['sent']:,} sent, {row['failed']:,} not"
         f"{': ' + row['message'] if row['message'] else ''}), {row['waiting']:,} wait"
         for row in rows
     ]
-    print_result(json, {"scopes": rows}, "\n".join(lines) or "No tenant has switched digests on.")
+    output.show({"scopes": rows}, "\n".join(lines) or "No tenant has switched digests on.")
 
 
 async def _read_status(store: "Store") -> list[dict[str, Any]]:
-    runs = {run.scope: run for run in await store.digest_runs()}
+    runs = {run.scope: run for run in await store.digests.runs()}
     rows = []
-    for each in await store.digest_scopes():
-        run, counts = runs.get(each.scope), await store.digest_counts(each.scope)
+    for each in await store.digests.scopes():
+        run, counts = runs.get(each.scope), await store.digests.counts(each.scope)
         record = run.record if run else None
         rows.append(
             {
@@ -141,43 +126,35 @@ async def _read_status(store: "Store") -> list[dict[str, Any]]:
     return rows
 
 
-@app.command("rotate-key")
+@group.command("rotate-key")
 def rotate_key(
-    revoke: Annotated[bool, typer.Option("--revoke", help="End all links that were sent before, too.")] = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    *,
+    revoke: Annotated[bool, Option("--revoke", help="End all links that were sent before, too.")] = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Sign links with a new key from now on. Links that were sent before work until their end, unless they are
     revoked."""
-    from gatepost.cli.printing import print_result
-
-    lifetime = _load_settings(config, data).digests.link_lifetime * DAY
-    key = with_store(config, data, partial(_rotate, lifetime, revoke))
+    lifetime = place.load_guard().digests.link_lifetime * DAY
+    key = place.with_store(partial(_rotate, lifetime, revoke))
     said = f"Links are signed with key {key} from now on." + (" All links before are revoked." if revoke else "")
-    print_result(json, {"key": key, "revoked": revoke}, said)
+    output.show({"key": key, "revoked": revoke}, said)
 
 
 async def _rotate(lifetime: int, revoke: bool, store: "Store") -> int:
     from gatepost.store.audit import CLI
 
-    key = await store.current_digest_key(lifetime, renew=True, revoke=revoke)
-    await store.note("digest.rotateKey", CLI, sample=["revoked" if revoke else "kept"])
+    key = await store.digests.current_key(lifetime, renew=True, revoke=revoke)
+    await store.audit.note("digest.rotateKey", CLI, sample=["revoked" if revoke else "kept"])
     return key.number
 
 
-def _load_settings(config: Path | None, data: Path | None) -> "GuardSettings":
-    from gatepost.settings.files import load_guard
-
-    return load_guard(config_folder(config, data_folder(data)))
-
-
 @asynccontextmanager
-async def _open_sender(settings: "GuardSettings", data: Path | None, store: "Store") -> AsyncIterator["DigestSender"]:
+async def _open_sender(settings: "GuardSettings", place: Deployment, store: "Store") -> AsyncIterator["DigestSender"]:
     from gatepost.service.routes import open_routing
     from gatepost.service.schedules import build_sender
 
-    async with open_routing(settings, data_folder(data)) as routing:
+    async with open_routing(settings, place.data_folder) as routing:
         if routing is None:
             raise StartError("guard.yml has no next hop (delivery.nextHop), so no digest can be sent.")
         sender = build_sender(settings, store, routing)

@@ -1,23 +1,24 @@
-"""`gatepost events`: try every output, and read the file of events."""
+"""`gatepost audit` and `gatepost events`: who changed what, and the event stream with its outputs and its file."""
 
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder
+from gatepost.cli.commands import Group, Option
+from gatepost.cli.deployment import Deployment, parse_moment, parse_tenant_uid, render_time
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gatepost.events.output import Output
-    from gatepost.settings.events import EventFileSettings
+    from gatepost.store.audit import AuditRecord
+    from gatepost.store.store import Store
 
-app = typer.Typer(help="The event stream.", no_args_is_help=True)
+group = Group("The event stream.")
 
+AUDIT_PAGE = 1_000
 # How much of the end of a file is read for its last lines.
 TAIL_BYTES = 4 << 20
 FOLLOW_SECONDS = 0.5
@@ -25,105 +26,125 @@ _STYLES = {"message": "cyan", "health": "bold yellow", "node": "bold", "user": "
 _FIRST = ("schema", "event", "id", "at", "node")
 
 
-@app.callback()
-def _group() -> None:
-    """The event stream."""
+def audit(
+    *,
+    tenant: Annotated[str | None, Option("--tenant", metavar="UID", help="Only changes for this tenant.")] = None,
+    since: Annotated[str | None, Option(metavar="DATE", help="From this day or date-time on.")] = None,
+    until: Annotated[
+        str | None, Option(metavar="DATE", help="Up to the end of this day, or up to this date-time.")
+    ] = None,
+    limit: Annotated[int, Option(metavar="N", least=1, help="Maximum number of records.")] = 100,
+    place: Deployment,
+    output: Output,
+) -> None:
+    """Print the audit trail, newest first. Records are never changed or deleted."""
+    from gatepost.store.audit import AuditFilter
+
+    uid = parse_tenant_uid(tenant)
+    wanted = AuditFilter(uid, parse_moment(since, "--since"), parse_moment(until, "--until", end=True))
+
+    async def read(store: "Store") -> list["AuditRecord"]:
+        records: list[AuditRecord] = []
+        before = None
+        while len(records) < limit:
+            page = await store.audit.page(wanted, before, min(AUDIT_PAGE, limit - len(records)))
+            records += page.rows
+            before = page.next
+            if before is None:
+                break
+        return records
+
+    records = place.with_store(read)
+    columns = ("time", "who", "did", "scope", "list", "count", "entries")
+    output.show_table([_describe(record) for record in records], columns, [_render(record) for record in records])
 
 
-@app.command("test")
-def try_outputs(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+def _render(record: "AuditRecord") -> tuple[str, ...]:
+    who, what = record.actor.label, record.action
+    sample = ", ".join(record.sample) + (", …" if record.count > len(record.sample) > 0 else "")
+    return render_time(record.time), who, what, record.scope or "global", record.list, f"{record.count:,}", sample
+
+
+def _describe(record: "AuditRecord") -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "time": render_time(record.time),
+        "actor": record.actor,
+        "action": record.action,
+        "tenantUid": record.scope,
+        "listName": record.list or None,
+        "count": record.count,
+        "sample": record.sample,
+    }
+
+
+@group.command("test")
+def try_outputs(*, place: Deployment, output: Output) -> None:
     """Send a test event to every output, and print what became of it.
 
     The event is `node.state` with the state `test`. Alerts are tried as well. Exits with 1 if an output fails.
     """
     from gatepost import __version__
-    from gatepost.cli.printing import console, print_json, safe, table
     from gatepost.events.schema import NodeState, encode_event
-    from gatepost.events.stream import node_name
+    from gatepost.events.stream import OutputError, build_outputs, node_name
+    from gatepost.service.event_stream import build_alert_mailer
 
-    outputs, events = _build_outputs(config, data)
+    settings = place.load_node()
+    events = settings.events
+    if not events.enabled:
+        raise StartError("No output is configured: write one under events in guard.yml, such as events: {file: {}}.")
+    folder = place.data_folder
+    folder.make()
+    try:
+        outputs = build_outputs(events, folder.path, sends=False, send_mail=build_alert_mailer(settings))
+    except OutputError as fault:
+        raise StartError(str(fault)) from None
     event = encode_event(NodeState(state="test", version=__version__), node_name(events))
-    found = [(output, output.test(event)) for output in outputs]
-    if json:
-        tried = [
-            {"output": each.name, "address": each.address, "ok": not fault, "fault": fault} for each, fault in found
-        ]
-        print_json({"id": event.id, "outputs": tried})
-    else:
-        from rich.text import Text
-
-        made = table("output", "address", "state", "fault")
-        for output, fault in found:
-            state = Text("failed", "bold red") if fault else Text("ok", "green")
-            made.add_row(output.name, safe(output.address), state, safe(fault))
-        console().print(made)
-    if any(fault for _, fault in found):
-        raise typer.Exit(1)
+    tried = [(each.name, each.address, each.test(event)) for each in outputs]
+    described = [{"output": name, "address": place, "ok": not fault, "fault": fault} for name, place, fault in tried]
+    lines = [(name, place, "failed" if fault else "ok", fault) for name, place, fault in tried]
+    columns, styles = ("output", "address", "state", "fault"), {"failed": "bold red", "ok": "green"}
+    output.show_table({"id": event.id, "outputs": described}, columns, lines, styles=styles)
+    if any(fault for *_, fault in tried):
+        raise SystemExit(1)
 
 
-@app.command("tail")
+@group.command("tail")
 def tail(
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, help="Number of events to begin with.")
-    ] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events until interrupted.")] = False,
+    *,
+    lines: Annotated[int, Option("--lines", "-n", metavar="N", least=0, help="Number of events to begin with.")] = 20,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on with new events until interrupted.")] = False,
     kind: Annotated[
-        str, typer.Option("--kind", metavar="KIND", help="Only events of this kind or group, such as message.")
+        str, Option("--kind", metavar="KIND", help="Only events of this kind or group, such as message.")
     ] = "",
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Print the last events of the file output; with --json, as they stand in the file."""
     from gatepost.cli.printing import console
 
-    path = _find_file(config, data)
+    file = place.load_node().events.file
+    if file is None:
+        raise StartError("Events are not written to a file: write events: {file: {}} in guard.yml.")
+    path = place.data_folder.path / file.path
+    if not path.exists():
+        raise StartError(f"There is no event yet in {path}.")
     out = console()
     for line in _read_lines(path, lines, follow=follow, kind=kind):
-        if json:
+        if output.json:
             print(line.decode("utf-8", "replace"), flush=follow)
         else:
             out.print(_render_line(line), soft_wrap=True)
 
 
-@app.command("schema")
-def schema(json: JsonOption = False) -> None:
+@group.command("schema")
+def schema(*, output: Output) -> None:
     """Print the schema of all events as JSON Schema 2020-12."""
     from gatepost.cli.printing import print_json
     from gatepost.events.schema import describe_schema
 
     # It is JSON either way: there is nothing else that a program could read.
-    print_json(describe_schema(), indent=0 if json else 2)
-
-
-def _build_outputs(config: Path | None, data: Path | None) -> "tuple[list[Output], Any]":
-    from gatepost.cli.change_events import load_event_source
-    from gatepost.events.stream import OutputError, build_outputs
-    from gatepost.service.event_stream import build_alert_mailer
-
-    place = data_folder(data)
-    settings = load_event_source(config_folder(config, place))
-    events = settings.events
-    if not events.enabled:
-        raise StartError("No output is configured: write one under events in guard.yml, such as events: {file: {}}.")
-    place.make()
-    try:
-        return build_outputs(events, place.path, sends=False, send_mail=build_alert_mailer(settings)), events
-    except OutputError as fault:
-        raise StartError(str(fault)) from None
-
-
-def _find_file(config: Path | None, data: Path | None) -> Path:
-    from gatepost.cli.change_events import load_event_source
-
-    place = data_folder(data)
-    file: EventFileSettings | None = load_event_source(config_folder(config, place)).events.file
-    if file is None:
-        raise StartError("Events are not written to a file: write events: {file: {}} in guard.yml.")
-    path = place.path / file.path
-    if not path.exists():
-        raise StartError(f"There is no event yet in {path}.")
-    return path
+    print_json(describe_schema(), indent=0 if output.json else 2)
 
 
 def _read_lines(path: Path, count: int, *, follow: bool, kind: str) -> Iterator[bytes]:

@@ -1,153 +1,161 @@
 """`gatepost feeds`: run the feeds of abby.yml, and show what came of them, on the storage of the configuration."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, config_folder, data_folder, with_store
+from gatepost.cli.commands import Argument, Group, Option
+from gatepost.cli.deployment import Deployment, render_time
+from gatepost.cli.printing import Output, print_json, print_table, print_text
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.feeds.run import FeedBusy, FeedOutcome, RunOptions
     from gatepost.settings.feeds import FeedSettings
     from gatepost.store.feeds import FeedState
+    from gatepost.store.message_records import MessageLine
+    from gatepost.store.store import Store
 
-app = typer.Typer(help="Feeds: lists that are filled from elsewhere.", no_args_is_help=True)
+group = Group("Feeds: lists that are filled from elsewhere.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The feed's name.")]
+NameArgument = Annotated[str, Argument(metavar="NAME", help="The feed's name.")]
 
 REFUSED, BUSY = 2, 3
+# The numbers of a run, as they are told to people.
+_COUNTS = {
+    "entries": "entries in the feed",
+    "added": "added",
+    "updated": "updated",
+    "removed": "removed",
+    "expiring": "vanished, expire later",
+    "kept": "of others, left alone",
+    "repeated": "repeated",
+    "invalid": "invalid, skipped",
+    "expired": "expired, skipped",
+    "other": "of other kinds, skipped",
+}
 
 
-@app.command("list")
-def show_feeds(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+@group.command("list")
+def show_feeds(*, place: Deployment, output: Output) -> None:
     """Print every feed with its last result."""
-    from gatepost.cli.feed_output import describe_feed, print_feeds
-    from gatepost.cli.printing import print_json
+    feeds, states = _load(place)
+    if output.json:
+        print_json([_describe_feed(feed, states[feed.name]) for feed in feeds])
+        return
+    if not feeds:
+        print("There are no feeds.")
+        return
+    columns = ("feed", "list", "scope", "entries", "last result", "last success", "next run")
+    print_table(columns, [_render_feed(feed, states[feed.name]) for feed in feeds])
+    messages = {feed.name: states[feed.name].record.message for feed in feeds}
+    print_text(*(f"{name}: {message}" for name, message in messages.items() if message))
 
-    feeds, states = _load(config, data)
-    if json:
-        print_json([describe_feed(feed, states[feed.name]) for feed in feeds])
-    else:
-        print_feeds(feeds, states)
 
-
-@app.command("show")
-def show_feed(
-    name: NameArgument, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
-) -> None:
+@group.command("show")
+def show_feed(name: NameArgument, *, place: Deployment, output: Output) -> None:
     """Print one feed: where it comes from, when it runs, and the numbers of its last run."""
-    from gatepost.cli.feed_output import describe_feed, print_feed
-    from gatepost.cli.printing import print_json
-
-    feeds, states = _load(config, data)
-    feed = _find(feeds, name)
-    if json:
-        print_json(describe_feed(feed, states[name]))
-    else:
-        print_feed(feed, states[name])
+    feeds, states = _load(place)
+    described = _describe_feed(_find(feeds, name), states[name])
+    counts = described["counts"]
+    lines = [(key, "" if value is None else str(value)) for key, value in described.items() if key != "counts"]
+    lines += [(field, f"{getattr(counts, field):,}") for field in counts.__struct_fields__]
+    output.show_table(described, ("", ""), lines)
 
 
-@app.command("run")
+@group.command("run")
 def run(
     name: NameArgument,
+    *,
     input_file: Annotated[
         Path | None,
-        typer.Option(
-            "--input", metavar="FILE", help="Read this file instead of the feed's source; - for standard input."
-        ),
+        Option("--input", metavar="FILE", help="Read this file instead of the feed's source; - for standard input."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; print what would change and what it would have held.")
+        bool, Option("--dry-run", help="Change nothing; print what would change and what it would have held.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Accept a feed that lost many entries or has many invalid ones.")
+        bool, Option("--force", help="Accept a feed that lost many entries or has many invalid ones.")
     ] = False,
     look_back: Annotated[
         int | None,
-        typer.Option(
-            metavar="DAYS", min=0, max=365, help="Look for new entries in the delivered mail of so many days."
-        ),
+        Option(metavar="DAYS", least=0, most=365, help="Look for new entries in the delivered mail of so many days."),
     ] = None,
     scheduled: Annotated[
-        bool, typer.Option("--scheduled", help="Do nothing if the feed is not due, or if another process runs it.")
+        bool, Option("--scheduled", help="Do nothing if the feed is not due, or if another process runs it.")
     ] = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Run a feed now. A feed without url and file is read from standard input.
 
     The exit code is 0 if the feed was read, 2 if it was refused or could not be read, 3 if another process runs it.
     """
-    from gatepost.cli.feed_output import describe_outcome, print_outcome
-    from gatepost.cli.printing import print_json
     from gatepost.feeds.run import FeedBusy, RunOptions
 
-    feed = _find(_load_settings(config, data), name)
+    feed = _find(_load_settings(place), name)
     options = RunOptions(dry_run=dry_run, force=force, only_due=scheduled, days=look_back)
-    outcome, lines = _run(feed, options, input_file, config, data)
+    outcome, lines = _run(feed, options, input_file, place)
     if isinstance(outcome, FeedBusy):
-        if not scheduled:
-            raise typer.Exit(_say_busy(name, outcome))
-        return
-    if json:
-        print_json(describe_outcome(outcome, lines))
+        if scheduled:
+            return
+        print(f"{outcome.holder.rpartition(':')[0] or 'Another process'} is running the feed {name}.", file=sys.stderr)
+        raise SystemExit(BUSY)
+    if output.json:
+        print_json(_describe_outcome(outcome, lines))
     else:
-        print_outcome(feed, outcome, lines)
+        _print_outcome(feed, outcome, lines)
     if outcome.result in ("refused", "failed"):
-        raise typer.Exit(REFUSED)
+        raise SystemExit(REFUSED)
 
 
-@app.command("clear")
+@group.command("clear")
 def clear(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The feed's name, also if it is no longer in abby.yml.")],
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    name: Annotated[str, Argument(metavar="NAME", help="The feed's name, also if it is no longer in abby.yml.")],
+    *,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Delete all entries of a feed, for a feed that is no longer wanted. Entries of others stay."""
-    from gatepost.cli.printing import print_result
     from gatepost.feeds.run import FeedRunner
     from gatepost.policy.layers import unchanged_policies
 
-    async def work(store: Any) -> int | None:
-        state = await store.feed_state(name)
+    async def work(store: "Store") -> int | None:
+        state = await store.feeds.state(name)
         if not state.record.list_name:
             return None
         removed = await FeedRunner(store, unchanged_policies()).clear(name, state.record.scope, state.record.list_name)
-        await store.forget_feed(name)
+        await store.feeds.forget(name)
         return removed
 
-    removed = with_store(config, data, work)
+    removed = place.with_store(work)
     if removed is None:
         raise StartError(f"No feed named {name} has filled a list.")
-    print_result(json, {"feed": name, "removed": removed}, f"{removed:,} entries of {name} deleted.")
+    output.show({"feed": name, "removed": removed}, f"{removed:,} entries of {name} deleted.")
 
 
 def _run(
-    feed: "FeedSettings", options: "RunOptions", input_file: Path | None, config: Path | None, data: Path | None
-) -> tuple["FeedOutcome | FeedBusy", Any]:
+    feed: "FeedSettings", options: "RunOptions", input_file: Path | None, place: Deployment
+) -> "tuple[FeedOutcome | FeedBusy, Sequence[MessageLine]]":
     from rich.console import Console
     from rich.progress import Progress
 
-    from gatepost.cli.list_files import STANDARD_INPUT, open_file
-    from gatepost.cli.options import load_policies
+    from gatepost.cli.list_changes import STANDARD_INPUT, open_file
     from gatepost.feeds.run import FeedBusy, FeedRunner
     from gatepost.rejudge.policies_in_force import with_stored_rules
     from gatepost.settings.feeds import PARTWISE
 
     if input_file is not None and feed.format in PARTWISE:
         raise StartError(f"A {feed.format} feed consists of many parts, so it cannot be read from one file.")
-    policies = load_policies(config, data)
+    policies = place.load_policies()
     wanted = input_file or (None if feed.is_scheduled else STANDARD_INPUT)
     console = Console(stderr=True)
 
-    async def work(store: Any) -> tuple["FeedOutcome | FeedBusy", Any]:
+    async def work(store: "Store") -> "tuple[FeedOutcome | FeedBusy, Sequence[MessageLine]]":
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(feed.name, total=None)
-            in_force = await with_stored_rules(policies, store)
+            in_force = await with_stored_rules(policies, store.own_rules)
             runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
             if wanted is None:
                 outcome = await runner.run(feed, options)
@@ -155,34 +163,25 @@ def _run(
                 with open_file(wanted) as stream:
                     outcome = await runner.run(feed, options, stream)
         found = None if isinstance(outcome, FeedBusy) else outcome.look_back
-        return outcome, await store.message_lines([ggrid for ggrid, _ in found.hits]) if found else ()
+        return outcome, await store.messages.lines([ggrid for ggrid, _ in found.hits]) if found else ()
 
-    return with_store(config, data, work)
-
-
-def _say_busy(name: str, busy: "FeedBusy") -> int:
-    import sys
-
-    print(f"{busy.holder.rpartition(':')[0] or 'Another process'} is running the feed {name}.", file=sys.stderr)
-    return BUSY
+    return place.with_store(work)
 
 
-def _load(config: Path | None, data: Path | None) -> tuple[list["FeedSettings"], dict[str, "FeedState"]]:
+def _load(place: Deployment) -> tuple[list["FeedSettings"], dict[str, "FeedState"]]:
     from gatepost.store.feeds import FeedState
 
-    feeds = _load_settings(config, data)
-    found = {state.name: state for state in with_store(config, data, lambda store: store.feed_states())}
+    feeds = _load_settings(place)
+    found = {state.name: state for state in place.with_store(lambda store: store.feeds.states())}
     return feeds, {feed.name: found.get(feed.name, FeedState(feed.name)) for feed in feeds}
 
 
-def _load_settings(config: Path | None, data: Path | None) -> list["FeedSettings"]:
+def _load_settings(place: Deployment) -> list["FeedSettings"]:
     from gatepost.service.schedules import load_web_feeds
-    from gatepost.settings.files import load_abby
 
-    place = data_folder(data)
-    of_files = load_abby(config_folder(config, place)).feeds
+    of_files, folder = place.load_abby().feeds, place.data_folder.path
     names = {feed.name for feed in of_files}
-    of_web, _faults = with_store(config, data, lambda store: load_web_feeds(store, names, place.path, paused=True))
+    of_web, _faults = place.with_store(lambda store: load_web_feeds(store, names, folder, paused=True))
     return [*of_files, *of_web]
 
 
@@ -192,3 +191,68 @@ def _find(feeds: list["FeedSettings"], name: str) -> "FeedSettings":
             return feed
     known = ", ".join(feed.name for feed in feeds) or "none"
     raise StartError(f"There is no feed named {name} in abby.yml or the web interface; there are {known}.")
+
+
+def _render_feed(feed: "FeedSettings", state: "FeedState") -> tuple[str, ...]:
+    record = state.record
+    return (
+        *(feed.name, feed.list_name, feed.tenant or "all tenants"),
+        f"{record.counts.entries:,}",
+        record.result or "never run",
+        render_time(record.succeeded or None)[:19],
+        render_time(state.next_run or None)[:19] if feed.is_scheduled else "by hand",
+    )
+
+
+def _describe_feed(feed: "FeedSettings", state: "FeedState") -> dict[str, Any]:
+    record = state.record
+    return {
+        "feed": feed.name,
+        "listName": feed.list_name,
+        "tenantUid": feed.tenant,
+        "source": feed.source,
+        "format": feed.format,
+        "every": feed.every if feed.is_scheduled else None,
+        "result": record.result or None,
+        "message": record.message,
+        "succeeded": render_time(record.succeeded or None) or None,
+        "finished": render_time(record.finished or None) or None,
+        "nextRun": (render_time(state.next_run or None) or None) if feed.is_scheduled else None,
+        "failures": record.failures,
+        "counts": record.counts,
+    }
+
+
+def _describe_outcome(outcome: "FeedOutcome", lines: "Sequence[MessageLine]") -> dict[str, Any]:
+    from gatepost.cli.look_back import describe_look_back
+
+    return {
+        "feed": outcome.feed,
+        "dryRun": outcome.dry_run,
+        "result": outcome.result,
+        "message": outcome.message,
+        "counts": {name: getattr(outcome.counts, name) for name in outcome.counts.__struct_fields__},
+        "rejected": outcome.rejected,
+        "lookBack": describe_look_back(outcome.look_back, lines) if outcome.look_back else None,
+    }
+
+
+def _print_outcome(feed: "FeedSettings", outcome: "FeedOutcome", lines: "Sequence[MessageLine]") -> None:
+    from gatepost.cli.look_back import print_look_back
+    from gatepost.cli.printing import console, safe
+
+    if outcome.result in ("refused", "failed"):
+        word = "was refused" if outcome.result == "refused" else "could not be read"
+        print_text(f"The feed {feed.name} {word}: {outcome.message}. Nothing was removed.")
+        return
+    if outcome.dry_run:
+        print("Nothing was changed. A run would do this:")
+    elif outcome.result == "unchanged":
+        print_text(f"{feed.name} has not changed; {feed.list_name} stays as it is.")
+    counts = [(text, getattr(outcome.counts, name)) for name, text in _COUNTS.items()]
+    if any(count for _, count in counts):
+        print_table(("", ""), [(text, f"{count:,}") for text, count in counts if count])
+    for each in outcome.rejected:
+        console().print(safe(f"Skipped {each.value[:100]!r}: it {each.reason}.", "dim"))
+    if outcome.look_back:
+        print_look_back(outcome.look_back, lines)

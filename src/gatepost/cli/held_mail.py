@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar, cast
 
-from gatepost.abby.core_clients import RemoteCore
+from gatepost import logs
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
-from gatepost.cli.change_events import emit_changes
-from gatepost.cli.options import config_folder, data_folder
+from gatepost.abby.remote_core import RemoteCore
+from gatepost.cli.deployment import Deployment
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.scanning.held_mail import HeldMailOrder, NotHeld
 from gatepost.service.core import name_core, open_quarantine
@@ -28,8 +28,8 @@ from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store import open_store
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 
 PAGE = 100
@@ -43,13 +43,13 @@ class HeldMail:
     """All held mail of a deployment. `own` is the name of this host's core in records."""
 
     def __init__(self, store: Store, cores: Sequence[HeldMailCore], own: str) -> None:
-        self._store, self._cores, self._own = store, HeldMailOnCores(store, cores), own
+        self._store, self._cores, self._own = store, HeldMailOnCores(store.quarantine, cores), own
 
     async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMessage, ...]:
         """Return messages that match, newest first. `before` is the ggrid of the last one of the page before."""
         found: list[HeldMessage] = []
         while len(found) < limit:
-            page = await self._store.search_held(wanted, before, limit - len(found))
+            page = await self._store.quarantine.search(wanted, before, limit - len(found))
             found += page.rows
             before = page.next
             if before is None:
@@ -58,14 +58,14 @@ class HeldMail:
 
     async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """Return a message that is held or was released, of that tenant if one is named."""
-        return await self._store.held(ggrid, tenant)
+        return await self._store.quarantine.find(ggrid, tenant)
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         """Do what the order says, on whichever host. `Down` names the core that has the bytes and cannot be asked."""
         outcome = await self._cores.carry_out(order)
         if not isinstance(outcome, NotHeld):
             return outcome
-        mail = await self._store.held(order.ggrid, order.tenant)
+        mail = await self._store.quarantine.find(order.ggrid, order.tenant)
         if mail is None or mail.release or mail.core in ("", self._own):
             return outcome
         # It is held, by a core that is none of those that this host knows.
@@ -89,18 +89,19 @@ class _OwnQuarantine:
         return await self._quarantine.carry_out(order)
 
 
-def with_held_mail(config: Path | None, data: Path | None, use: Callable[[HeldMail], Awaitable[T]]) -> T:
-    """Call `use` with the held mail of the deployment, and return its result; raises `ConfigError` and `StartError`."""
-    place = data_folder(data)
-    folder = config_folder(config, place)
-    guard, abby = _load_settings(folder)
+def with_held_mail(deployment: Deployment, use: Callable[[HeldMail], Awaitable[T]]) -> T:
+    """Call `use` with the held mail of the deployment, and return its result; raises `ConfigError` and `StartError`.
+    Only errors are logged: everything else is printed as the result of the command."""
+    logs.configure("error")
+    place = deployment.data_folder
+    guard, abby = _load_settings(deployment.config_folder)
     storage = (guard or cast("AbbySettings", abby)).storage
     place.make()
 
     async def run() -> T:
         store = open_store(storage.url, place.path)
         try:
-            with emit_changes(folder, place, store):
+            with deployment.emit_changes(store):
                 async with _open_cores(guard, abby, store, place) as cores:
                     return await use(HeldMail(store, cores, name_core(guard, place) if guard else ""))
         finally:
@@ -131,7 +132,7 @@ async def _open_cores(
         if guard:
             routes = await stack.enter_async_context(open_routing(guard, place))
             outbound = await stack.enter_async_context(open_outbound_routing(guard, routes, place))
-            opened = open_quarantine(guard, store, place, routes, outbound=outbound)
+            opened = open_quarantine(guard, store, place, routes, outbound)
             cores.append(_OwnQuarantine(await stack.enter_async_context(opened)))
         hosts = abby.service_providers.core.hosts if abby else ()
         plan = Plan(place, None, abby)

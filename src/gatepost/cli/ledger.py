@@ -23,7 +23,7 @@ from gatepost.api.scanning import (
 from gatepost.cli.printing import escape, rows, safe, table
 from gatepost.mail.reader import read
 from gatepost.policy.rules import VERDICTS
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.quarantine import HeldMessage
 from gatepost.times import date_time
 
 _STYLES = {"clean": "bold green", "bulk": "bold green", "spam": "bold yellow", "suspicious": "bold yellow"}
@@ -184,12 +184,6 @@ def render_preview(raw: bytes) -> str:
     return "\n".join([*head, "", body])
 
 
-def show_held_lines(out: Console, lines: list[HeldLine]) -> None:
-    """Print a list of held messages."""
-    made = table("ggrid", "held since", "state", "verdict", "from", "to", "subject")
-    out.print(rows(made, [_render_cells(each) for each in lines]))
-
-
 def show_held_message(out: Console, held: HeldShown) -> None:
     """Print one held message."""
     show_ledger(out, held.analysis.ggrid, held.analysis)
@@ -205,7 +199,11 @@ def show_held_message(out: Console, held: HeldShown) -> None:
         out.print(safe(held.note))
 
 
-def _render_cells(each: HeldLine) -> tuple[str, ...]:
+HELD_COLUMNS = ("ggrid", "held since", "state", "verdict", "from", "to", "subject")
+
+
+def render_held_line(each: HeldLine) -> tuple[str, ...]:
+    """Return a held message as a row of a table."""
     first, *others = each.envelope_recipients or ("",)
     people = f"{first} and {len(others)} more" if others else first
     return each.ggrid, each.kept[:16], each.state, each.verdict, each.envelope_from or "<>", people, each.subject[:60]

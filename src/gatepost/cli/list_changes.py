@@ -1,29 +1,46 @@
-"""Change list entries in calls of 500, with a progress bar, and resume an import where it stopped.
+"""Entries of lists over the List API: change them in calls of 500, import and export files of them, and print them.
 
-Each call is atomic and can be repeated, so the number of the last acknowledged line is all the state that is needed.
+Each call is atomic and can be repeated, so the number of the last acknowledged line is all the state that is needed to
+resume an import where it stopped.
 """
 
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from gatepost.api.lists import MAX_ENTRIES, DryRun, FileRecord, ListChange, ListFileFormat, NewListEntry
-from gatepost.cli import list_files
+from gatepost.api import lists
+from gatepost.api.lists import (
+    MAX_ENTRIES,
+    DryRun,
+    FileRecord,
+    ListChange,
+    ListFileError,
+    ListFileFormat,
+    NewListEntry,
+    PublicListsEntry,
+    encode_lists,
+)
 from gatepost.cli.api_client import ListService
 from gatepost.cli.look_back import describe_look_back, print_look_back
-from gatepost.cli.printing import console, print_json, rows, safe, table
+from gatepost.cli.printing import Output, console, print_json, print_table, print_text
 from gatepost.client import Client
 from gatepost.client.exchange import ApiError
+from gatepost.lists import catalogue
 from gatepost.service.data_folder import StartError
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 
+STANDARD_INPUT = Path("-")
 _REFUSED = re.compile(r"entries\[(\d+)\]\.(?:entry|expires: the entry) ([^;]*)")
 
 Send = Callable[[list[FileRecord]], ListChange]
@@ -162,7 +179,7 @@ class Target(msgspec.Struct, frozen=True):
     tenant: str | None
     delete: bool
     dry_run: bool
-    json: bool
+    output: Output
 
 
 class ChangePlan(msgspec.Struct, frozen=True):
@@ -197,10 +214,10 @@ def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
         start = load_state(plan.state, plan.source)
     with (
         service.connect() as client,
-        list_files.open_file(plan.file) as stream,
+        open_file(plan.file) as stream,
         _show_progress(plan.file) as (advance, line),
     ):
-        every = list_files.read_records(stream, plan.kind, str(plan.file), advance, target.name)
+        every = read_records(stream, plan.kind, str(plan.file), advance, target.name)
         records = (record for record in every if record.first >= start)
         acknowledge = _make_acknowledge(plan, target, line)
         total = send_all(records, _make_sender(client, target), plan.source, plan.skip, acknowledge)
@@ -234,7 +251,7 @@ def _make_sender(client: Client, target: Target) -> Send:
 def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
     """Show a progress bar; yields functions for the bytes that were read and the lines that were acknowledged."""
     out = Console(stderr=True)
-    size = file.stat().st_size if file != list_files.STANDARD_INPUT else 0
+    size = file.stat().st_size if file != STANDARD_INPUT else 0
     columns = (TextColumn("{task.fields[line]:,} lines"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
         task = progress.add_task("import", total=size or None, line=0)
@@ -245,7 +262,7 @@ def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable
 
 
 def _print_total(target: Target, total: Total, found: Found | None = None) -> None:
-    if target.json:
+    if target.output.json:
         described = _describe_total(target, total)
         print_json({**described, "lookBack": describe_look_back(*found)} if found else described)
         return
@@ -282,21 +299,96 @@ def _combine(dry_runs: Sequence[DryRun]) -> DryRun:
 
 
 def _print_dry_runs(dry_runs: Iterable[DryRun]) -> None:
-    out, dry_run = console(), _combine(list(dry_runs))
+    dry_run = _combine(list(dry_runs))
     found = [
         (entry.entry, _count(entry.would_hit), _count(entry.would_flip))
         for entry in dry_run.entries
         if entry.would_hit != 0
     ]
     if found:
-        out.print(rows(table("entry", "would hit", "decisions that would change"), found))
-    out.print(
-        safe(
-            f"Nothing was changed. {dry_run.would_modify:,} of {len(dry_run.entries):,} entries would change; "
-            f"the last {dry_run.considered:,} messages were considered."
-        )
+        print_table(("entry", "would hit", "decisions that would change"), found)
+    print_text(
+        f"Nothing was changed. {dry_run.would_modify:,} of {len(dry_run.entries):,} entries would change; "
+        f"the last {dry_run.considered:,} messages were considered."
     )
 
 
 def _count(number: int | None) -> str:
     return "not known" if number is None else f"{number:,}"
+
+
+@contextmanager
+def open_file(file: Path) -> Iterator[BinaryIO]:
+    """Open a file, or standard input for `-`."""
+    if file == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    with file.open("rb") as stream:
+        yield stream
+
+
+def read_records(
+    stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None], list_name: str
+) -> Iterator[FileRecord]:
+    """Yield the entries of a file for a list; `advance` is called with the number of bytes that were read."""
+    definition = catalogue.BY_NAME.get(list_name)
+    is_free_text = definition is not None and catalogue.KINDS[definition.kind].is_free_text
+    try:
+        yield from lists.records(_count_bytes(stream, advance), kind, is_free_text=is_free_text)
+    except ListFileError as fault:
+        raise StartError(f"{name}, {fault}.") from None
+
+
+def _count_bytes(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+    for line in stream:
+        advance(len(line))
+        yield line
+
+
+def render_entries(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:
+    """Yield entries as lines of a file, after the heading of the format."""
+    if head := lists.heading(kind):
+        yield head
+    yield from lists.lines_of(entries, kind)
+
+
+def show_entries(
+    service: ListService, name: str, tenant: str | None, contains: str, limit: int, output: Output
+) -> None:
+    """Print the first entries, or the first that contain a text."""
+    part = contains.casefold()
+    with service.connect() as client:
+        every = client.list_entries(name, tenant=tenant)
+        wanted = (entry for entry in every if part in entry.entry.casefold() or part in entry.comment.casefold())
+        found = list(islice(wanted if part else every, limit + 1))
+    more, found = len(found) > limit, found[:limit]
+    if output.json:
+        for entry in found:
+            print(encode_lists(entry).decode())
+        return
+    columns = ("entry", "comment", "modified", "by", "expires", "hits", "last hit")
+    print_table(columns, [_render_entry(entry) for entry in found])
+    if more:
+        console().print(f"There are more than {limit:,}; gatepost lists export writes all of them.", style="dim")
+
+
+def _render_entry(entry: PublicListsEntry) -> tuple[str, ...]:
+    times = (entry.expires or "", f"{entry.hits:,}", entry.last_hit or "")
+    return (entry.entry, entry.comment, entry.modified, entry.modified_by, *times)
+
+
+def write_entries(service: ListService, name: str, tenant: str | None, file: Path, kind: ListFileFormat) -> None:
+    """Write all entries to standard output or to a file."""
+    with service.connect() as client:
+        lines = render_entries(client.list_entries(name, tenant=tenant), kind)
+        if file == STANDARD_INPUT:
+            sys.stdout.writelines(lines)
+            return
+        descriptor, fresh = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.writelines(lines)
+            Path(fresh).replace(file)
+        except BaseException:
+            Path(fresh).unlink()
+            raise

@@ -1,30 +1,30 @@
 """Find and print the delivered mail that new entries would have held, for `gatepost lists add` and `gatepost feeds`."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from gatepost.cli.options import config_folder, data_folder, load_policies, render_time, with_store
-from gatepost.cli.printing import console, rows, safe, table
+from gatepost.cli.deployment import Deployment, render_time
+from gatepost.cli.printing import print_table, print_text
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import NormalForm
 from gatepost.rejudge.dry_run import can_look_back, look_back, run_waiting
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.service.data_folder import StartError
 from gatepost.store.audit import CLI
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 from gatepost.store.store import Store
 
 MAX_SHOWN = 100
 
 
-def require_look_back(list_name: str, tenant: str | None, config: Path | None, data: Path | None) -> None:
+def require_look_back(list_name: str, tenant: str | None, place: Deployment) -> None:
     """Raise `StartError` if one cannot look back for entries of a list, before anything is changed."""
-    with_store(config, data, lambda store: _find_definition(store, tenant, list_name))
+    place.with_store(lambda store: _find_definition(store, tenant, list_name))
 
 
 async def _find_definition(store: Store, tenant: str | None, list_name: str) -> ListDefinition:
-    definition = await store.list_definition(tenant, list_name)
+    definition = await store.lists.definition(tenant, list_name)
     if definition is None or not can_look_back(definition):
         raise StartError(f"Looking back is possible only for lists that block something, not for {list_name}.")
     return definition
@@ -34,10 +34,9 @@ def find_delivered(
     list_name: str,
     tenant: str | None,
     entries: Sequence[str],
-    days: int,
-    config: Path | None,
-    data: Path | None,
     *,
+    days: int,
+    place: Deployment,
     keep: bool,
 ) -> tuple[LookBack, Sequence[MessageLine]]:
     """Look back for entries of the command line, in the storage of the configuration; with `keep` the pages show it.
@@ -45,45 +44,41 @@ def find_delivered(
     With `lists.lookBack` the service would look back for them as well. What it would find is taken over here, unless it
     goes back further: then the pages show the service's.
     """
-    policies, of_service = load_policies(config, data), _days_of_service(config, data)
+    policies, of_service = place.load_policies(), _days_of_service(place)
 
     async def work(store: Store) -> tuple[LookBack, Sequence[MessageLine]]:
         definition = await _find_definition(store, tenant, list_name)
         forms = (definition.normalise(entry) for entry in entries)
         keys = tuple(dict.fromkeys(form.key for form in forms if isinstance(form, NormalForm)))
-        in_force = await with_stored_rules(policies, store)
+        in_force = await with_stored_rules(policies, store.own_rules)
         is_ours = keep and days >= of_service
-        waiting = await store.take_look_back_for(tenant, list_name, keys) if is_ours and of_service else None
+        waiting = await store.look_backs.take_for(tenant, list_name, keys) if is_ours and of_service else None
         found = await look_back(store, in_force, tenant, definition, keys, days, CLI)
         if is_ours and found.found:
-            await store.record_look_back(tenant, list_name, found)
+            await store.look_backs.record(tenant, list_name, found)
         if waiting:
-            await store.finish_look_back(waiting)
-        return found, await store.message_lines([ggrid for ggrid, _ in found.hits])
+            await store.look_backs.finish(waiting)
+        return found, await store.messages.lines([ggrid for ggrid, _ in found.hits])
 
-    return with_store(config, data, work)
+    return place.with_store(work)
 
 
-def _days_of_service(config: Path | None, data: Path | None) -> int:
+def _days_of_service(place: Deployment) -> int:
     """How many days the service itself looks back for entries of the List API; 0 where no abby.yml is here."""
     from gatepost.settings.faults import ConfigError
-    from gatepost.settings.files import load_abby
 
     try:
-        return load_abby(config_folder(config, data_folder(data))).lists.look_back
+        return place.load_abby().lists.look_back
     except ConfigError:
         return 0
 
 
-def run_waiting_look_backs(config: Path | None, data: Path | None) -> list[dict[str, Any]]:
+def run_waiting_look_backs(place: Deployment) -> list[dict[str, Any]]:
     """Look back for all entries that came through the List API and wait; return what was found, list by list."""
-    from gatepost.settings.files import load_abby
-
-    policies = load_policies(config, data)
-    days = load_abby(config_folder(config, data_folder(data))).lists.look_back
+    policies, days = place.load_policies(), place.load_abby().lists.look_back
 
     async def work(store: Store) -> list[dict[str, Any]]:
-        in_force = await with_stored_rules(policies, store)
+        in_force = await with_stored_rules(policies, store.own_rules)
         return [
             {
                 "list": waiting.list_name,
@@ -95,7 +90,7 @@ def run_waiting_look_backs(config: Path | None, data: Path | None) -> list[dict[
             async for waiting, found in run_waiting(store, in_force, days)
         ]
 
-    return with_store(config, data, work)
+    return place.with_store(work)
 
 
 def describe_look_back(found: LookBack, lines: Sequence[MessageLine]) -> dict[str, Any]:
@@ -124,15 +119,14 @@ def describe_look_back(found: LookBack, lines: Sequence[MessageLine]) -> dict[st
 
 def print_look_back(found: LookBack, lines: Sequence[MessageLine]) -> None:
     """Print which delivered messages new entries would have held."""
-    out = console()
     looked = f"of the {found.considered:,} messages delivered in the last {found.days} days"
     if found.reached is not None:
         since = render_time(found.reached)[:19]
         looked = f"of the {found.considered:,} messages delivered since {since}, where looking back ended"
     if not found.found:
-        out.print(safe(f"Looking back: the new entries would have held none {looked}."))
+        print_text(f"Looking back: the new entries would have held none {looked}.")
         return
-    out.print(safe(f"Delivered before it was known: the new entries would have held {found.found:,} {looked}."))
+    print_text(f"Delivered before it was known: the new entries would have held {found.found:,} {looked}.")
     entries = dict(found.hits)
     shown = [
         (
@@ -145,6 +139,6 @@ def print_look_back(found: LookBack, lines: Sequence[MessageLine]) -> None:
         )
         for line in lines[:MAX_SHOWN]
     ]
-    out.print(rows(table("delivered", "from", "recipients", "subject", "entry", "ggrid"), shown))
+    print_table(("delivered", "from", "recipients", "subject", "entry", "ggrid"), shown)
     if found.found > len(shown):
-        out.print(safe(f"And {found.found - len(shown):,} more."))
+        print(f"And {found.found - len(shown):,} more.")

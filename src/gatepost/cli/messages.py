@@ -6,201 +6,177 @@ on the storage of this machine and needs no token.
 
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import typer
 
-from gatepost.cli.api_client import CaOption, MessageService, NoVerifyOption, TokenOption, UrlOption
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, parse_moment, parse_tenant_uid
+from gatepost.cli.api_client import MessageService
+from gatepost.cli.commands import Argument, BadParameter, Group, Option
+from gatepost.cli.deployment import parse_moment, parse_tenant_uid, render_time
+from gatepost.cli.printing import Output, escape, print_json, print_table
 
 if TYPE_CHECKING:
     from gatepost.api.messages import ActionResult, FoundHeldMessage, FoundMessage, MessageText, Timeline
 
-app = typer.Typer(help="Messages on record and held mail, over the API.", no_args_is_help=True)
+group = Group("Messages on record and held mail, over the API.")
 
-GgridArgument = Annotated[str, typer.Argument(metavar="GGRID", help="The id of the message.")]
+GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
 GgridsArgument = Annotated[
-    list[str], typer.Argument(metavar="GGRID…", help="The ids of the messages, or - for standard input.")
+    list[str], Argument(metavar="GGRID…", help="The ids of the messages, or - for standard input.")
 ]
-TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
+TenantOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
+SinceOption = Annotated[str | None, Option(metavar="DATE", help="Only mail since then.")]
+SenderOption = Annotated[str | None, Option(help="Envelope sender: an address or a domain.")]
+RecipientOption = Annotated[str | None, Option(help="Envelope recipient: an address or a domain.")]
+MessageIdOption = Annotated[str | None, Option(metavar="ID", help="The Message-ID.")]
 
 
-@app.command("search")
+@group.command("search")
 def search(
+    *,
     tenant: TenantOption = None,
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only mail since then.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="DATE", help="Only mail up to then.")] = None,
-    sender: Annotated[str | None, typer.Option(help="Envelope sender: an address or a domain.")] = None,
-    recipient: Annotated[str | None, typer.Option(help="Envelope recipient: an address or a domain.")] = None,
-    subject: Annotated[str | None, typer.Option(help="Words that must all occur in the subject.")] = None,
-    verdict: Annotated[str | None, typer.Option(help="Only with this verdict.")] = None,
-    decision: Annotated[str | None, typer.Option(help="Only with this decision.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
-    remote_address: Annotated[str | None, typer.Option(metavar="IP", help="Address of the sending host.")] = None,
-    link_host: Annotated[str | None, typer.Option(metavar="HOST", help="Host of a link, or a name above it.")] = None,
-    file_name: Annotated[str | None, typer.Option(metavar="NAME", help="Whole name of a file.")] = None,
-    file_hash: Annotated[str | None, typer.Option(metavar="SHA256", help="Hash of a file.")] = None,
-    message_id: Annotated[str | None, typer.Option(metavar="ID", help="The Message-ID.")] = None,
-    held: Annotated[bool, typer.Option("--held", help="Search held mail.")] = False,
-    released: Annotated[bool, typer.Option("--released", help="Search released mail.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum number of messages.")] = 100,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    cacert: CaOption = None,
-    no_verify: NoVerifyOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    since: SinceOption = None,
+    until: Annotated[str | None, Option(metavar="DATE", help="Only mail up to then.")] = None,
+    sender: SenderOption = None,
+    recipient: RecipientOption = None,
+    subject: Annotated[str | None, Option(help="Words that must all occur in the subject.")] = None,
+    verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None,
+    decision: Annotated[str | None, Option(help="Only with this decision.")] = None,
+    tag: Annotated[str | None, Option(help="Only with this tag.")] = None,
+    remote_address: Annotated[str | None, Option(metavar="IP", help="Address of the sending host.")] = None,
+    link_host: Annotated[str | None, Option(metavar="HOST", help="Host of a link, or a name above it.")] = None,
+    file_name: Annotated[str | None, Option(metavar="NAME", help="Whole name of a file.")] = None,
+    file_hash: Annotated[str | None, Option(metavar="SHA256", help="Hash of a file.")] = None,
+    message_id: MessageIdOption = None,
+    held: Annotated[bool, Option("--held", help="Search held mail.")] = False,
+    released: Annotated[bool, Option("--released", help="Search released mail.")] = False,
+    limit: Annotated[int, Option(least=1, most=1_000_000, help="Maximum number of messages.")] = 100,
+    service: MessageService,
+    output: Output,
 ) -> None:
     """Print results, or held mail with --held, newest first. The token needs the permission messages.search."""
-    from itertools import islice
-
-    from gatepost.cli.options import render_time
-
-    stated = {
-        "tenant_uid": parse_tenant_uid(tenant),
-        "since": render_time(parse_moment(since, "--since")) or None,
-        "until": render_time(parse_moment(until, "--until", end=True)) or None,
-        "sender": sender,
-        "recipient": recipient,
-        "subject": subject,
-        "verdict": verdict,
-        "decision": decision,
-        "tag": tag,
-        "remote_address": remote_address,
-        "link_host": link_host,
-        "file_name": file_name,
-        "file_hash": file_hash,
-        "message_id": message_id,
-        "released": released or None,
-    }
-    filters: Any = {name: value for name, value in stated.items() if value is not None}
+    filters = _drop_absent(
+        tenant_uid=parse_tenant_uid(tenant),
+        since=render_time(parse_moment(since, "--since")) or None,
+        until=render_time(parse_moment(until, "--until", end=True)) or None,
+        sender=sender,
+        recipient=recipient,
+        subject=subject,
+        verdict=verdict,
+        decision=decision,
+        tag=tag,
+        remote_address=remote_address,
+        link_host=link_host,
+        file_name=file_name,
+        file_hash=file_hash,
+        message_id=message_id,
+        released=released or None,
+    )
     if (held or released) and (decision or tag):
-        raise typer.BadParameter("--decision and --tag are not possible with --held and --released")
-    with MessageService(url, token_file, cacert, no_verify, config, data).connect() as client:
+        raise BadParameter("--decision and --tag are not possible with --held and --released")
+    with service.connect() as client:
         found: list[FoundMessage | FoundHeldMessage] = []
         found += islice(client.held_messages(**filters) if held or released else client.messages(**filters), limit)
-    _print_found(found, json)
-    if not json and len(found) == limit:
+    if output.json:
+        _print_answer(found)
+        return
+    print_table(("ggrid", "time", "verdict", "state", "from", "to", "subject"), list(map(_render_found, found)))
+    if len(found) == limit:
         print(f"The first {limit:,} are shown; use --limit for more.")
 
 
-def _print_found(found: "Sequence[FoundMessage | FoundHeldMessage]", json: bool) -> None:
+def _drop_absent(**stated: Any) -> Any:
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _print_answer(value: object) -> None:
+    """Print JSON as the API has it."""
+    from gatepost.api.scanning import encode_scanning
+
+    print(msgspec.json.format(encode_scanning(value)).decode())
+
+
+def _render_found(each: "FoundMessage | FoundHeldMessage") -> tuple[str, ...]:
     from gatepost.api.messages import FoundMessage
-    from gatepost.api.scanning import encode_scanning
-    from gatepost.cli.printing import console, rows, table
 
-    if json:
-        print(msgspec.json.format(encode_scanning(found)).decode())
-        return
-    lines = [
-        (
-            each.ggrid,
-            each.completed if isinstance(each, FoundMessage) else each.held_since,
-            each.verdict,
-            each.decision if isinstance(each, FoundMessage) else each.state,
-            each.envelope_from,
-            ", ".join(each.envelope_recipients[:3]) + (", …" if len(each.envelope_recipients) > 3 else ""),
-            each.subject,
-        )
-        for each in found
-    ]
-    console().print(rows(table("ggrid", "time", "verdict", "state", "from", "to", "subject"), lines))
+    time, state = (each.completed, each.decision) if isinstance(each, FoundMessage) else (each.held_since, each.state)
+    people = _render_people(each.envelope_recipients)
+    return each.ggrid, time, each.verdict, state, each.envelope_from, people, each.subject
 
 
-@app.command("show")
-def show(
-    ggrid: GgridArgument,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    cacert: CaOption = None,
-    no_verify: NoVerifyOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
+def _render_people(recipients: Sequence[str]) -> str:
+    return ", ".join(recipients[:3]) + (", …" if len(recipients) > 3 else "")
+
+
+@group.command("show")
+def show(ggrid: GgridArgument, *, service: MessageService, output: Output) -> None:
     """Print one result with its ledger. The token needs the permission messages.read."""
-    from gatepost.api.scanning import encode_scanning
     from gatepost.cli import ledger
     from gatepost.cli.printing import console
 
-    with MessageService(url, token_file, cacert, no_verify, config, data).connect() as client:
+    with service.connect() as client:
         found = client.message(ggrid)
-    if json:
-        print(msgspec.json.format(encode_scanning(found)).decode())
+    if output.json:
+        _print_answer(found)
     else:
         ledger.show_ledger(console(), found.ggrid, found)
 
 
-@app.command("track")
+@group.command("track")
 def track(
     wanted: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="TEXT", help="Whatever is known: ggrid, Message-ID, queue id here or at the next hop, an address."
         ),
     ] = None,
-    message_id: Annotated[str | None, typer.Option(metavar="ID", help="The Message-ID.")] = None,
-    queue_id: Annotated[str | None, typer.Option(metavar="ID", help="Queue id at the border MTA.")] = None,
+    *,
+    message_id: MessageIdOption = None,
+    queue_id: Annotated[str | None, Option(metavar="ID", help="Queue id at the border MTA.")] = None,
     next_hop_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Id that the next hop gave it: `queued as …` in its reply.")
+        str | None, Option(metavar="ID", help="Id that the next hop gave it: `queued as …` in its reply.")
     ] = None,
-    recipient: Annotated[str | None, typer.Option(help="Envelope recipient: an address or a domain.")] = None,
-    sender: Annotated[str | None, typer.Option(help="Envelope sender: an address or a domain.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only mail since then.")] = None,
+    recipient: RecipientOption = None,
+    sender: SenderOption = None,
+    since: SinceOption = None,
     tenant: TenantOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of messages.")] = 5,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    cacert: CaOption = None,
-    no_verify: NoVerifyOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    limit: Annotated[int, Option(least=1, most=100, help="Maximum number of messages.")] = 5,
+    service: MessageService,
+    output: Output,
 ) -> None:
     """Print the way of messages over all nodes: received, analysed, held or delivered, with the next hop's replies.
 
     The newest come first. The token needs the permissions messages.search and messages.read.
     """
-    from itertools import islice
-
-    from gatepost.api.scanning import encode_scanning
-    from gatepost.cli.options import render_time
-
-    stated = {
-        "anywhere": wanted,
-        "message_id": message_id,
-        "queue_id": queue_id,
-        "next_hop_id": next_hop_id,
-        "recipient": recipient,
-        "sender": sender,
-    }
-    if not any(stated.values()):
-        raise typer.BadParameter("say which message: a TEXT, or one of the options")
-    stated |= {
-        "since": render_time(parse_moment(since, "--since")) or None,
-        "tenant_uid": parse_tenant_uid(tenant),
-    }
-    filters: Any = {name: value for name, value in stated.items() if value is not None}
-    with MessageService(url, token_file, cacert, no_verify, config, data).connect() as client:
+    if not (wanted or message_id or queue_id or next_hop_id or recipient or sender):
+        raise BadParameter("say which message: a TEXT, or one of the options")
+    filters = _drop_absent(
+        anywhere=wanted,
+        message_id=message_id,
+        queue_id=queue_id,
+        next_hop_id=next_hop_id,
+        recipient=recipient,
+        sender=sender,
+        since=render_time(parse_moment(since, "--since")) or None,
+        tenant_uid=parse_tenant_uid(tenant),
+    )
+    with service.connect() as client:
         found = [client.message_timeline(each.ggrid) for each in islice(client.messages(**filters), limit)]
-    if json:
-        print(msgspec.json.format(encode_scanning(found)).decode())
+    if output.json:
+        _print_answer(found)
     else:
         _print_timelines(found)
     if not found:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _print_timelines(found: "Sequence[Timeline]") -> None:
-    from gatepost.cli.printing import escape
-
     for each in found:
-        recipients = ", ".join(each.envelope_recipients[:3]) + (", …" if len(each.envelope_recipients) > 3 else "")
+        people = _render_people(each.envelope_recipients)
         print(f"{each.ggrid}  {escape(each.subject) or '(no subject)'}")
-        print(f"  from {escape(each.envelope_from) or '(empty: a bounce)'} to {escape(recipients)}")
+        print(f"  from {escape(each.envelope_from) or '(empty: a bounce)'} to {escape(people)}")
         for step in each.steps:
             other = f" ({step.ggrid})" if step.ggrid else ""
             print(f"  {step.time}  {escape(step.text)}{other}")
@@ -211,31 +187,15 @@ def _print_timelines(found: "Sequence[Timeline]") -> None:
         print("No such message is on record.")
 
 
-@app.command("text")
-def text(
-    ggrid: GgridArgument,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    cacert: CaOption = None,
-    no_verify: NoVerifyOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
+@group.command("text")
+def text(ggrid: GgridArgument, *, service: MessageService, output: Output) -> None:
     """Print a held message as plain text in which nothing acts. The token needs the permission messages.read."""
-    from gatepost.cli.printing import print_json
-
-    with MessageService(url, token_file, cacert, no_verify, config, data).connect() as client:
+    with service.connect() as client:
         found = client.message_text(ggrid)
-    if json:
-        print_json(found)
-    else:
-        print("\n".join(_render_text(found)))
+    output.show(found, "\n".join(_render_text(found)))
 
 
 def _render_text(found: "MessageText") -> list[str]:
-    from gatepost.cli.printing import escape
-
     lines = [f"{escape(field.name)}: {escape(field.value)}" for field in found.headers]
     for passage in found.passages:
         lines += ["", f"-- part {escape(passage.where)}", escape(passage.visible, lines=True)]
@@ -248,84 +208,51 @@ def _render_text(found: "MessageText") -> list[str]:
     return lines
 
 
-@app.command("release")
-def release(
-    ggrids: GgridsArgument,
-    tenant: TenantOption = None,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    cacert: CaOption = None,
-    no_verify: NoVerifyOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
+@group.command("release")
+def release(ggrids: GgridsArgument, *, tenant: TenantOption = None, service: MessageService, output: Output) -> None:
     """Send held messages to the next hop, each once. The token needs the permission messages.release."""
-    _act("release", ggrids, tenant, MessageService(url, token_file, cacert, no_verify, config, data), json)
+    _act("release", ggrids, tenant, service, output)
 
 
-@app.command("delete")
-def delete(
-    ggrids: GgridsArgument,
-    tenant: TenantOption = None,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    cacert: CaOption = None,
-    no_verify: NoVerifyOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
+@group.command("delete")
+def delete(ggrids: GgridsArgument, *, tenant: TenantOption = None, service: MessageService, output: Output) -> None:
     """Delete held messages permanently; results stay on record. The token needs the permission messages.delete."""
-    _act("delete", ggrids, tenant, MessageService(url, token_file, cacert, no_verify, config, data), json)
+    _act("delete", ggrids, tenant, service, output)
 
 
-@app.command("report")
+@group.command("report")
 def report(
     ggrid: GgridArgument,
+    *,
     should_have_been: Annotated[
-        Literal["delivered", "held"], typer.Option("--should-have-been", help="What the decision should have been.")
+        Literal["delivered", "held"], Option("--should-have-been", help="What the decision should have been.")
     ],
     message: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Send this file, the message, with the report, so that models learn from it."
-        ),
+        Option(metavar="FILE", help="Send this file, the message, with the report, so that models learn from it."),
     ] = None,
     tenant: TenantOption = None,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    cacert: CaOption = None,
-    no_verify: NoVerifyOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    service: MessageService,
+    output: Output,
 ) -> None:
     """Report that a decision was wrong: near-copies are judged by it on all nodes within seconds, and models learn it.
 
     With --tenant it counts for mail of that tenant, else for all. The token needs the permission messages.report.
     """
-    from gatepost.cli.printing import print_json
-
     (wanted,) = _read_ggrids([ggrid])
-    service = MessageService(url, token_file, cacert, no_verify, config, data)
     with service.connect() as client:
         raw = message.read_bytes() if message else None
         done = client.report(wanted, should_have_been, tenant=parse_tenant_uid(tenant), message=raw)
-    if json:
-        print_json(done)
-    else:
-        learns = "models learn from it" if done.learns else "models do not learn from it"
-        print(f"{done.ggrid}: reported; it should have been {done.should_have_been}; {learns}")
+    learns = "models learn from it" if done.learns else "models do not learn from it"
+    output.show(done, f"{done.ggrid}: reported; it should have been {done.should_have_been}; {learns}")
 
 
-def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageService, json: bool) -> None:
+def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageService, output: Output) -> None:
     """Release or delete messages in calls of 100, with a progress bar; exit with 1 if one failed."""
     from rich.console import Console
     from rich.progress import Progress
 
     from gatepost.api.messages import MAX_ACTIONS
-    from gatepost.cli.printing import escape, print_json
 
     wanted = _read_ggrids(ggrids)
     owner, results = parse_tenant_uid(tenant), list["ActionResult"]()
@@ -335,12 +262,12 @@ def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageSer
         for chunk in progress.track([wanted[at : at + MAX_ACTIONS] for at in range(0, len(wanted), MAX_ACTIONS)]):
             done = call(chunk, tenant=owner)
             results += done
-            for each in () if json else done:
+            for each in () if output.json else done:
                 print(f"{each.ggrid}: {each.outcome}" + (f": {escape(each.message)}" if each.message else ""))
-    if json:
+    if output.json:
         print_json(results)
     if any(each.outcome == "failed" for each in results):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _read_ggrids(stated: list[str]) -> list[str]:
@@ -350,5 +277,5 @@ def _read_ggrids(stated: list[str]) -> list[str]:
     words = [word for each in stated for word in (sys.stdin.read().split() if each == "-" else [each])]
     for word in words:
         if canonical(word) is None:
-            raise typer.BadParameter(f"{word[:100]!r} is not the id of a message", param_hint="GGRID")
+            raise BadParameter(f"{word[:100]!r} is not the id of a message", "GGRID")
     return list(dict.fromkeys(word.lower() for word in words))

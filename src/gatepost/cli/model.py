@@ -4,53 +4,53 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from gatepost.cli.options import DataOption, JsonOption, data_folder
+from gatepost.cli.commands import Argument, BadParameter, Group, Option
+from gatepost.cli.deployment import DataOption, Deployment
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
-app = typer.Typer(help="Train and measure the text model.", no_args_is_help=True)
+group = Group("Train and measure the text model.")
 
 CorpusOption = Annotated[
     list[Path],
-    typer.Option(
+    Option(
         "--corpus", metavar="DIR", help="Labelled mail: with an INDEX.tsv, or ham, spam, phish … inside; repeatable."
     ),
 ]
 WithoutOption = Annotated[
     list[str] | None,
-    typer.Option("--without", metavar="CORPUS", help="Leave out this corpus or collection; repeatable."),
+    Option("--without", metavar="CORPUS", help="Leave out this corpus or collection; repeatable."),
 ]
-SeedOption = Annotated[int, typer.Option(help="Random seed; the same seed and mail give the same model.")]
+SeedOption = Annotated[int, Option(help="Random seed; the same seed and mail give the same model.")]
 
 
-@app.command("train")
+@group.command("train")
 def train(
+    *,
     corpus: CorpusOption,
     without: WithoutOption = None,
     seed: SeedOption = 1,
-    tenant: Annotated[str | None, typer.Option(metavar="UID", help="Train a model for the mail of one tenant.")] = None,
+    tenant: Annotated[str | None, Option(metavar="UID", help="Train a model for the mail of one tenant.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the model to this file instead of the data folder.")
+        Path | None, Option(metavar="FILE", help="Write the model to this file instead of the data folder.")
     ] = None,
     card: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the model card to this file; beside the model by default."),
+        Option(metavar="FILE", help="Write the model card to this file; beside the model by default."),
     ] = None,
     data: DataOption = None,
-    json: JsonOption = False,
+    output: Output,
 ) -> None:
     """Train a text model from labelled mail and write it with its model card.
 
     Without --out the model goes into models/ of the data folder. Feedback in the data folder is used as well.
     """
     from gatepost.cli import labelled_mail
-    from gatepost.cli.printing import print_result
     from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK
     from gatepost.textmodel.model import FOLDER, OWN
     from gatepost.textmodel.training import write_model_card
 
-    folder = data_folder(data).path
+    folder = Deployment(data=data).data_folder.path
     feedback = folder / FEEDBACK
     folders = [*corpus, *([feedback] if feedback.is_dir() else [])]
     with labelled_mail.show_steps() as step:
@@ -62,27 +62,26 @@ def train(
     text = card or place.with_suffix(".md")
     text.write_text(write_model_card(model, without or (), [str(folder) for folder in corpus]), "utf-8")
     sizes = {"words": len(model.words), "pairs": len(model.pairs), "messages": len(chosen)}
-    print_result(
-        json,
+    output.show(
         {"model": str(place), "card": str(text), **sizes},
         f"{place}: {sizes['words']:,} words and marks, {sizes['pairs']:,} pairs, from {sizes['messages']:,} messages.\n"
         f"{text}: the model card, with sources and limits.",
     )
 
 
-@app.command("evaluate")
+@group.command("evaluate")
 def evaluate(
+    *,
     corpus: CorpusOption,
     without: WithoutOption = None,
     model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The model to evaluate; the shipped one by default.")
+        Path | None, Option(metavar="FILE", help="The model to evaluate; the shipped one by default.")
     ] = None,
-    json: JsonOption = False,
+    output: Output,
 ) -> None:
     """Run the whole analysis on labelled mail and print the share that is held, with 95 % intervals, the cost of a
     message, and the messages that were judged worst."""
-    from gatepost.cli import evaluation, labelled_mail
-    from gatepost.cli.printing import print_json
+    from gatepost.cli import labelled_mail
     from gatepost.textmodel.model import ModelError, load_model
 
     if model:
@@ -90,32 +89,27 @@ def evaluate(
             load_model(model)
         except ModelError as fault:
             raise StartError(f"{model} cannot be used: {fault}.") from None
-    found: list[evaluation.Judged] = []
+    found: list[labelled_mail.Judged] = []
     with labelled_mail.show_steps() as step:
         total = labelled_mail.count_messages(corpus)
-        for judged in evaluation.judge_mail(labelled_mail.read_chosen(corpus, without or ()), str(model or "")):
+        for judged in labelled_mail.judge_mail(labelled_mail.read_chosen(corpus, without or ()), str(model or "")):
             found.append(judged)
             step("judging", len(found), total)
     if not found:
         raise StartError("There is no mail to evaluate.")
-    if json:
-        print_json(evaluation.describe_evaluation(found))
-        return
-    print("\n".join(evaluation.render_evaluation(found)))
+    output.show(labelled_mail.describe_evaluation(found), "\n".join(labelled_mail.render_evaluation(found)))
 
 
-@app.command("feedback")
+@group.command("feedback")
 def feedback(
-    files: Annotated[
-        list[Path], typer.Argument(help="Messages, mailboxes (mbox) or folders that were judged wrongly.")
-    ],
-    ham: Annotated[bool, typer.Option("--ham", help="The messages were wanted.")] = False,
-    spam: Annotated[bool, typer.Option("--spam", help="The messages were unwanted.")] = False,
+    files: Annotated[list[Path], Argument(help="Messages, mailboxes (mbox) or folders that were judged wrongly.")],
+    *,
+    ham: Annotated[bool, Option("--ham", help="The messages were wanted.")] = False,
+    spam: Annotated[bool, Option("--spam", help="The messages were unwanted.")] = False,
     data: DataOption = None,
-    json: JsonOption = False,
+    output: Output,
 ) -> None:
     """Record messages that were judged wrongly, for the next training."""
-    from gatepost.cli.printing import print_result
     from gatepost.cli.scanners import messages_in
     from gatepost.cli.sealed_analysis import open_extractor
     from gatepost.near_duplicates import Signature, compute_signature
@@ -123,8 +117,8 @@ def feedback(
     from gatepost.textmodel.model import FOLDER, save_mark
 
     if ham == spam:
-        raise typer.BadParameter("give either --ham or --spam")
-    place = data_folder(data).path
+        raise BadParameter("give either --ham or --spam")
+    place = Deployment(data=data).data_folder.path
     changes: dict[str, Signature] = {}
     with open_extractor() if spam else nullcontext() as extractor:
         for mail in messages_in(files):
@@ -136,4 +130,4 @@ def feedback(
     text = f"{len(changes)} recorded as {label}; gatepost model train uses them."
     if spam and any(changes.values()):
         text += "\nNear-duplicates of them are held after the next start of the service."
-    print_result(json, {"label": label, "recorded": len(changes)}, text)
+    output.show({"label": label, "recorded": len(changes)}, text)

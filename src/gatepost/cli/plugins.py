@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, load_policy_settings
+from gatepost.cli.commands import Argument, Group
+from gatepost.cli.deployment import Deployment
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
-app = typer.Typer(help="Packages that bring further checks.", no_args_is_help=True)
+group = Group("Packages that bring further checks.")
 
 
 class _InstalledPlugin(msgspec.Struct, frozen=True):
@@ -30,13 +31,12 @@ class _GoldenMessage(msgspec.Struct, frozen=True):
     passed: bool
 
 
-@app.command("list")
-def list_plugins(config: ConfigOption = None, data: DataOption = None, json: JsonOption = False) -> None:
+@group.command("list")
+def list_plugins(*, place: Deployment, output: Output) -> None:
     """Print every installed plug-in, whether the configuration enables it, and what it finds."""
-    from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.plugins import PluginError, find_plugin, list_installed
 
-    enabled = {stated.partition("==")[0] for stated in load_policy_settings(config, data)[1]}
+    enabled = {stated.partition("==")[0] for stated in place.load_policy_settings()[1]}
     found = []
     for name in list_installed():
         try:
@@ -45,29 +45,26 @@ def list_plugins(config: ConfigOption = None, data: DataOption = None, json: Jso
             found.append(_InstalledPlugin(name, "", name in enabled, [], str(fault)))
         else:
             found.append(_InstalledPlugin(name, plugin.version, name in enabled, list(plugin.kinds), plugin.about))
-    if json:
-        print_json(found)
-    elif found:
-        lines = [
-            (each.name, each.version, "yes" if each.enabled else "", ", ".join(each.kinds), each.about)
-            for each in found
-        ]
-        console().print(rows(table("plug-in", "version", "enabled", "finds", "about"), lines))
-    else:
+    if not found and not output.json:
         print("There are no plug-ins.")
+        return
+    lines = [
+        (each.name, each.version, "yes" if each.enabled else "", ", ".join(each.kinds), each.about) for each in found
+    ]
+    output.show_table(found, ("plug-in", "version", "enabled", "finds", "about"), lines)
 
 
-@app.command("test")
+@group.command("test")
 def try_golden_messages(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of an installed plug-in.")],
-    json: JsonOption = False,
+    name: Annotated[str, Argument(metavar="NAME", help="The name of an installed plug-in.")],
+    *,
+    output: Output,
 ) -> None:
     """Load a plug-in as the service would, and analyse its golden messages in a sealed worker.
 
     A message in `golden/attacks` must get the tag of the plug-in that it is named by, and a message in `golden/twins`
     must get none of its tags. No configuration is read, and no name server is asked.
     """
-    from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.plugins import PluginError, find_plugin
 
     try:
@@ -82,13 +79,10 @@ def try_golden_messages(
         own = sorted(tag for tag in got[path] if tag in plugin.kinds)
         passed = tags <= set(own) if tags else not own
         found.append(_GoldenMessage(f"{path.parent.name}/{path.name}", own, passed))
-    if json:
-        print_json(found)
-    else:
-        lines = [(each.message, ", ".join(each.tags), "yes" if each.passed else "no") for each in found]
-        console().print(rows(table("message", "its tags", "as wanted"), lines))
+    lines = [(each.message, ", ".join(each.tags), "yes" if each.passed else "no") for each in found]
+    output.show_table(found, ("message", "its tags", "as wanted"), lines)
     if not all(each.passed for each in found):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _analyse(name: str, paths: list[Path]) -> dict[Path, tuple[str, ...]]:

@@ -1,99 +1,137 @@
-"""`gatepost policy`: the weight of each finding, the decision for each verdict, and the file that set them."""
+"""`gatepost policy` and `gatepost replay`: what findings weigh and who set that, and judging messages again.
 
+Of a message on record the findings are kept and the text is not: the findings are judged with the lists and the policy
+that hold today for the message's tenant. A message in a file is analysed anew. A changed policy is tried on the
+messages on record before it is used; the list hits of that time stand, so that only the policy differs.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gatepost.cli import replay
-from gatepost.cli.options import (
-    ConfigOption,
-    DataOption,
-    JsonOption,
-    PolicyTenantOption,
-    load_policies,
-    load_policies_with,
-    load_policy_settings,
-    parse_tenant_uid,
-)
+from gatepost.cli.commands import Argument, BadParameter, Group, Option
+from gatepost.cli.deployment import ABBY_FILE, Deployment, PolicyTenantOption, parse_tenant_uid
+from gatepost.cli.printing import Output, print_json, print_table, print_text
+from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gatepost.policy.layers import Effective
+    from gatepost.mail.message import Envelope
+    from gatepost.policy.layers import Effective, Policies
     from gatepost.policy.rules import KindRule, Policy
+    from gatepost.questions import Answers, Questions
+    from gatepost.rejudge.dry_run import PolicyTrial
+    from gatepost.rejudge.replay import Comparison
+    from gatepost.settings.keys import GuardSettings
+    from gatepost.store.message_records import MessageRecord
+    from gatepost.store.store import Store
     from gatepost.strengths import Calculation
 
+group = Group("The weights of findings and the decisions for verdicts.")
 
-app = typer.Typer(help="The weights of findings and the decisions for verdicts.", no_args_is_help=True)
-app.command("try")(replay.try_policy)
+OutboundOption = Annotated[bool, Option("--outbound", help="The policy of outbound mail.")]
+PolicyOption = Annotated[
+    Path | None, Option("--policy", metavar="FILE", help="Judge with this policy file instead of the deployment's.")
+]
 
 
-OutboundOption = Annotated[bool, typer.Option("--outbound", help="The policy of outbound mail.")]
+@group.command("try")
+def try_policy(
+    file: Annotated[Path, Argument(metavar="FILE", help="A policy file.")],
+    *,
+    last: Annotated[
+        int, Option(metavar="COUNT", least=1, help="Number of messages, counted back from the newest.")
+    ] = 10_000,
+    tenant: Annotated[
+        str | None, Option(metavar="UID", help="Try it as this tenant's policy, on this tenant's messages.")
+    ] = None,
+    place: Deployment,
+    output: Output,
+) -> None:
+    """Show which decisions on the messages on record would change under a changed policy.
+
+    Nothing is changed. The stored findings are judged twice: with the current policies, and with the file in place of
+    the deployment's or the tenant's policy.
+    """
+    from gatepost.rejudge.dry_run import try_policy
+    from gatepost.rejudge.policies_in_force import with_stored_rules
+
+    uid = parse_tenant_uid(tenant)
+    both = place.load_policies(), place.load_policies_with(file, uid)
+
+    async def run(store: "Store") -> "PolicyTrial":
+        today, other = [await with_stored_rules(each, store.own_rules) for each in both]
+        return await try_policy(store, today, other, uid, last)
+
+    trial = place.with_store(run)
+    considered, flips = trial.considered, trial.flips
+    if output.json:
+        print_json({"considered": considered, "flipped": len(flips), "flips": flips})
+        return
+    if flips:
+        lines = [
+            (flip.ggrid, _arrow(flip.before.verdict, flip.now.verdict), _arrow(flip.before.decision, flip.now.decision),
+             _arrow(f"{flip.before.score:g}", f"{flip.now.score:g}"), flip.subject)
+            for flip in flips
+        ]  # fmt: skip
+        print_table(("message", "verdict", "decision", "score", "subject"), lines)
+    print(f"{len(flips)} of {considered} decisions would change.")
 
 
-@app.command("show")
+@group.command("show")
 def show(
-    tenant: PolicyTenantOption = None,
-    outbound: OutboundOption = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    *, tenant: PolicyTenantOption = None, outbound: OutboundOption = False, place: Deployment, output: Output
 ) -> None:
     """Print the policy in force: verdicts with their thresholds, every group and every kind of finding.
 
     The last column says where a row differs from the shipped policy.
     """
-    from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.policy.rules import RULE, describe_rule_action
 
-    effective = load_policies(config, data).of(parse_tenant_uid(tenant), outbound=outbound)
+    effective = place.load_policies().of(parse_tenant_uid(tenant), outbound=outbound)
     policy, changes = effective.policy, effective.policy.changes
-    if json:
+    if output.json:
         print_json(policy)
         return
-    out = console()
     verdicts = [
         (name, rule.decision, "conclusive only" if rule.threshold is None else f"{rule.threshold:g}", f"{rule.own:g}",
          describe_rule_action(rule), changes.get(f"verdicts.{name}", ""))
         for name, rule in policy.verdicts.items()
     ]  # fmt: skip
-    out.print(rows(table("verdict", "decision", "threshold", "own points", "action", "changed"), verdicts), "")
+    print_table(("verdict", "decision", "threshold", "own points", "action", "changed"), verdicts)
+    print()
     groups = [
         (name, f"{group.cap:g}", group.description, changes.get(f"groups.{name}", ""))
         for name, group in policy.groups.items()
     ]
-    out.print(rows(table("group", "cap", "what counts together", "changed"), groups), "")
+    print_table(("group", "cap", "what counts together", "changed"), groups)
+    print()
     kinds = [
         (kind, f"{rule.weight:g}", rule.verdict, rule.group, "yes" if rule.conclusive else "",
          changes.get(f"kinds.{kind}", ""))
         for kind, rule in policy.kinds.items()
     ]  # fmt: skip
-    out.print(rows(table("finding", "weight", "points to", "group", "conclusive", "changed"), kinds))
+    print_table(("finding", "weight", "points to", "group", "conclusive", "changed"), kinds)
     own = [
         (f"{RULE}{name}", f"{rule.weight:g}", rule.verdict, rule.group, "yes" if rule.conclusive else "", rule.when)
         for name, rule in policy.rules.items()
     ]
     if own:
-        out.print("", rows(table("rule", "weight", "points to", "group", "conclusive", "condition"), own))
+        print()
+        print_table(("rule", "weight", "points to", "group", "conclusive", "condition"), own)
 
 
-@app.command("rules")
-def show_rules(
-    tenant: PolicyTenantOption = None, config: ConfigOption = None, data: DataOption = None, json: JsonOption = False
-) -> None:
+@group.command("rules")
+def show_rules(*, tenant: PolicyTenantOption = None, place: Deployment, output: Output) -> None:
     """Print the rules of your own that are in force, in their order: those of policy files, and those of the web
     interface, which are in storage."""
-    from gatepost.cli.options import with_store
-    from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.rejudge.policies_in_force import with_stored_rules
 
-    files = load_policies(config, data)
-    effective = with_store(config, data, lambda store: with_stored_rules(files, store)).of(parse_tenant_uid(tenant))
+    files = place.load_policies()
+    effective = place.with_store(lambda store: with_stored_rules(files, store.own_rules)).of(parse_tenant_uid(tenant))
     found = [
         (name, rule, effective.origins("rules", name, "when")[-1]) for name, rule in effective.policy.rules.items()
     ]
-    if json:
+    if output.json:
         print_json([{"name": name, "rule": rule, "level": at.level, "from": at.file} for name, rule, at in found])
         return
     lines = [
@@ -107,31 +145,30 @@ def show_rules(
         for name, rule, at in found
     ]
     if lines:
-        console().print(rows(table("rule", "points to", "weight", "from", "condition"), lines))
+        print_table(("rule", "points to", "weight", "from", "condition"), lines)
     else:
         print("There are no rules.")
 
 
-@app.command("explain")
+@group.command("explain")
 def explain(
-    kind: Annotated[str, typer.Argument(help="A tag, such as auth:dmarc-fail.")],
+    kind: Annotated[str, Argument(help="A tag, such as auth:dmarc-fail.")],
+    *,
     tenant: PolicyTenantOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Say what a kind of finding means, how its points are calculated, what they lead to, and who set each value."""
-    from gatepost.cli.printing import print_json
     from gatepost.policy.rules import RULE, collect_titles, rule_of, title_of
 
-    effective = load_policies(config, data).of(parse_tenant_uid(tenant))
+    effective = place.load_policies().of(parse_tenant_uid(tenant))
     policy = effective.policy
     known = [*collect_titles(policy), *policy.kinds, *(f"{RULE}{name}" for name in policy.rules)]
     if kind not in known:
-        raise typer.BadParameter(f"there is no finding {kind!r}{_near(kind, known)}", param_hint="KIND")
+        raise BadParameter(f"there is no finding {kind!r}{_near(kind, known)}", "KIND")
     title, rule = title_of(kind, policy), rule_of(kind, policy)
     values, calculations = _values(effective, kind), _explain_strength(kind, policy)
-    if json:
+    if output.json:
         print_json({"kind": kind, "title": title, "rule": rule, "strength": calculations, "values": values})
         return
     print(f"{kind}: {title}.")
@@ -141,45 +178,41 @@ def explain(
     _print_values(values)
 
 
-@app.command("check")
+@group.command("check")
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A policy file.")],
+    *,
     tenant: PolicyTenantOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Read a policy file and print every fault, or the values that it would change.
 
     The file is read as if the configuration named it: as the tenant's with --tenant, else as the deployment's.
     """
-    from gatepost.cli.printing import console, print_json, rows, table
     from gatepost.settings import files
     from gatepost.settings.faults import ConfigError
 
     uid = parse_tenant_uid(tenant)
     try:
-        named, plugins = load_policy_settings(config, data)
+        named, plugins = place.load_policy_settings()
         changed: dict[str, Any] = {"tenants": {}} if uid else {"file": None, "tenants": {}}
         below = files.load_policies(named.model_copy(update=changed), plugins)
-        policies = load_policies_with(file, uid, config, data)
+        policies = place.load_policies_with(file, uid)
     except ConfigError as fault:
-        if json:
-            print_json({"ok": False, "faults": fault.faults})
-        else:
-            lines = [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]
-            console().print(rows(table("file", "line", "key", "fault"), lines))
-        raise typer.Exit(1) from None
+        lines = [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]
+        output.show_table({"ok": False, "faults": fault.faults}, ("file", "line", "key", "fault"), lines)
+        raise SystemExit(1) from None
     changes = _list_changes(policies.of(uid), str(file.absolute()))
     own = named.model_copy(update={"file": str(file.absolute()), "tenants": {}})
     warnings = files.find_old_policy_names(own)
-    if json:
+    if output.json:
         print_json({"ok": True, "changes": changes, "warnings": warnings})
         return
     for warning in warnings:
         print(f"Warning: {warning}.")
     if changes:
-        console().print(rows(table("value", "was", "becomes", "line"), [_render_change(each) for each in changes]))
+        print_table(("value", "was", "becomes", "line"), [_render_change(each) for each in changes])
     same = below.of(uid).policy == policies.of(uid).policy
     print("The file is valid. It changes nothing." if same else "The file is valid.")
 
@@ -226,7 +259,6 @@ def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
 
 def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: "Policy") -> None:
     """Print how points come about: weight, strength with all of its numbers, cap of the group, threshold."""
-    from gatepost.cli.printing import console, rows, table
 
     times = " × strength (0 to 1)" if calculations else ""
     print(f"It weighs {rule.weight:g} points{times} and points to {rule.verdict}.")
@@ -239,7 +271,9 @@ def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: 
             for each in calculations
             for name, number in each.coefficients.items()
         ]
-        console().print("", rows(table("calculation", "number", "is", "what it is"), numbers), "")
+        print()
+        print_table(("calculation", "number", "is", "what it is"), numbers)
+        print()
     if rule.group:
         group = policy.groups[rule.group]
         print(f"With its group, {rule.group} ({group.description}), it counts at most {group.cap:g}.")
@@ -256,7 +290,6 @@ def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: 
 
 
 def _print_values(values: list[dict[str, Any]]) -> None:
-    from gatepost.cli.printing import console, rows, table
     from gatepost.policy.layers import render_value
 
     lines = []
@@ -265,7 +298,8 @@ def _print_values(values: list[dict[str, Any]]) -> None:
         place = f"{holds.level}, {holds.file}:{holds.line}" if holds.file else holds.level
         before = ", ".join(f"{render_value(origin.value)} ({origin.level})" for origin in reversed(below))
         lines.append((value["key"], render_value(holds.value), place, before))
-    console().print("", rows(table("value", "is", "set by", "instead of"), lines))
+    print()
+    print_table(("value", "is", "set by", "instead of"), lines)
 
 
 def _near(kind: str, known: list[str]) -> str:
@@ -273,3 +307,129 @@ def _near(kind: str, known: list[str]) -> str:
 
     near = difflib.get_close_matches(kind, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def replay(
+    what: Annotated[str, Argument(metavar="GGRID|FILE", help="The id of a message on record, or a file.")],
+    *,
+    policy: PolicyOption = None,
+    output: Output,
+    sender: Annotated[str, Option("--from", metavar="ADDRESS", help="Envelope sender of a file.")] = "",
+    remote_address: Annotated[str | None, Option(metavar="IP", help="Address of the host that sent it.")] = None,
+    tenant: Annotated[
+        str | None, Option(metavar="UID", help="Use the lists and policy of this tenant for a file.")
+    ] = None,
+    place: Deployment,
+) -> None:
+    """Judge a message again with the current policy and lists, and show what changed.
+
+    A message on record is judged by its stored findings. A message in a file is analysed anew, without DNS and without
+    sender history.
+    """
+    from gatepost.ids import canonical
+    from gatepost.mail.message import Envelope
+
+    chosen = place.load_policies_with(policy, None) if policy else place.load_policies()
+    if ggrid := canonical(what):
+        _show_replay(place.with_store(lambda store: _replay_record(store, ggrid, chosen)), output)
+    elif Path(what).is_file():
+        envelope = Envelope(sender, (), remote_address, None, parse_tenant_uid(tenant))
+        _show_analysis(Path(what), envelope, chosen.of(envelope.tenant).policy, place, output)
+    else:
+        raise StartError(f"{what} is neither the id of a message nor a file.")
+
+
+async def _replay_record(store: "Store", ggrid: str, policies: "Policies") -> "Comparison":
+    from gatepost.rejudge.dry_run import replay_record
+    from gatepost.rejudge.policies_in_force import with_stored_rules
+
+    record = await store.messages.find(ggrid)
+    if record is None:
+        raise StartError(f"There is no message {ggrid} on record.")
+    return await replay_record(store, record, await with_stored_rules(policies, store.own_rules))
+
+
+def _show_replay(comparison: "Comparison", output: Output) -> None:
+    if output.json:
+        print_json(comparison)
+        return
+    before, now = comparison.before, comparison.now
+    print_text(f"{comparison.ggrid}: {comparison.subject or '(no subject)'}")
+    facts = [
+        ("verdict", before.verdict, now.verdict),
+        ("decision", before.decision, now.decision),
+        ("score", f"{before.score:g}", f"{now.score:g}"),
+        ("reason", before.reason, now.reason),
+    ]
+    print_table(("", "before", "now"), facts)
+    print()
+    changed = [line for line in comparison.lines if not line.is_same]
+    if changed:
+        lines = [(line.tag, _pair(line.weight), _pair(line.counted), line.where, line.note) for line in changed]
+        print_table(("finding", "weight", "counted", "where", "note"), lines)
+    same = len(comparison.lines) - len(changed)
+    print(f"{len(changed)} lines of the ledger changed, {same} are the same.")
+
+
+def _show_analysis(file: Path, envelope: "Envelope", policy: "Policy", place: Deployment, output: Output) -> None:
+    import asyncio
+
+    from gatepost.abby.messages import describe_message
+    from gatepost.cli.ledger import show_ledger
+    from gatepost.cli.printing import console
+
+    settings, raw = place.load_guard_if_any(), file.read_bytes()
+    if (place.config_folder / ABBY_FILE.parts[0]).is_dir():
+        record = place.with_store(lambda store: _analyse(raw, envelope, policy, settings, store))
+    else:
+        record = asyncio.run(_analyse(raw, envelope, policy, settings, None))
+    if output.json:
+        print_json(describe_message(record))
+    else:
+        show_ledger(console(), str(file), describe_message(record))
+
+
+async def _analyse(
+    raw: bytes, envelope: "Envelope", policy: "Policy", settings: "GuardSettings", store: "Store | None"
+) -> "MessageRecord":
+    """Analyse a message in a sealed worker with the lists of the store, if there is one, and without DNS."""
+    from gatepost.cli.sealed_analysis import answer_nothing, start_pool
+    from gatepost.guard.answers.lists import ListAnswers
+    from gatepost.ids import new_id
+    from gatepost.questions import DnsAnswer, Lookup
+    from gatepost.scanning.spool import BytesBody
+    from gatepost.store.message_records import MessageRecord
+    from gatepost.times import now
+    from gatepost.workers.jobs import EMPTY, Job
+    from gatepost.workers.protocol import JUDGE
+
+    lists = ListAnswers(store) if store else None
+
+    async def answer(job: Job[Any], questions: "Questions") -> "Answers":
+        return tuple(
+            [
+                await lists.answer(job.envelope.tenant, question)
+                if lists and isinstance(question, Lookup)
+                else answer_nothing(question, DnsAnswer("failed"))
+                for question in questions
+            ]
+        )
+
+    created, ggrid = now(), new_id()
+    snapshot = await lists.snapshot(envelope.tenant) if lists else EMPTY
+    # The tenant's policy is given: for this worker it is the only one there is.
+    pool = await start_pool(settings, policy, answer)
+    try:
+        body = BytesBody(raw)
+        report = await pool.run(Job(JUDGE, ggrid, envelope, body, created / 1000, lists=snapshot))
+    finally:
+        await pool.stop()
+    return MessageRecord(ggrid, created, now(), envelope, len(raw), body.sha256, report)
+
+
+def _arrow(before: str, now: str) -> str:
+    return before if before == now else f"{before} → {now}"
+
+
+def _pair(values: tuple[float | None, float | None]) -> str:
+    return _arrow(*("–" if value is None else f"{value:g}" for value in values))

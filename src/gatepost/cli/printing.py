@@ -1,23 +1,51 @@
-"""Text for people and JSON for programs. Text from a message must not control the terminal that shows it."""
+"""Text for people and JSON for programs. Text from a message must not control the terminal that shows it.
 
-from collections.abc import Sequence
-from typing import Any
+Tables are printed by rich, which cuts and folds what does not fit and knows how wide each character is. A table that
+fits and is ASCII needs none of that, so it is written here, the same, without loading rich.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+from gatepost.cli.commands import Option, Options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+Lines = Sequence[Sequence[str]]
+Styles = Mapping[str, str]
+NO_STYLES: Styles = {}
+
+# The width of a table that goes to a file or a program, so that no line of it is wrapped.
+WIDTH = 200
+# What rich heeds of the environment beside the terminal itself.
+_VARIABLES = frozenset({"COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JUPYTER_COLUMNS"})
 
 
-def console() -> Console:
-    """Return standard output; it is wide if it is no terminal, so that no line of a pipe is wrapped."""
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=200)
+class Output(Options, frozen=True):
+    """How a command prints its result: as text for people, or as JSON for programs."""
 
+    json: Annotated[bool, Option("--json", help="Print JSON instead of text.")] = False
 
-def safe(text: str) -> Text:
-    """Return text without markup, control characters and direction changes."""
-    return Text("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text))
+    def show(self, value: Any, text: str) -> None:
+        """Print a result."""
+        if self.json:
+            print_json(value)
+        else:
+            print(text)
+
+    def show_table(self, value: Any, columns: Sequence[str], lines: Lines, *, styles: Styles = NO_STYLES) -> None:
+        """Print a result that is a table for people; `styles` are those of cells by their text."""
+        if self.json:
+            print_json(value)
+        else:
+            print_table(columns, lines, styles=styles)
 
 
 def print_json(value: Any, *, indent: int = 2) -> None:
@@ -25,26 +53,74 @@ def print_json(value: Any, *, indent: int = 2) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode())
 
 
-def print_result(json: bool, value: Any, text: str) -> None:
-    """Print the result of a command, as JSON or as text."""
-    if json:
-        print_json(value)
-    else:
-        print(text)
+def print_table(columns: Sequence[str], lines: Lines, *, styles: Styles = NO_STYLES) -> None:
+    """Print a table of literal text; `styles` are those of cells by their text, on a terminal."""
+    every = [columns, *lines]
+    widths = [max(len(line[place]) for line in every) for place in range(len(columns))]
+    is_wide = sum(widths) + 2 * len(widths) - 2 > _find_width()
+    is_terminal = sys.stdout.isatty()
+    if is_wide or (styles and is_terminal) or not all(cell.isascii() for line in every for cell in line):
+        console().print(rows(table(*columns), lines, styles=styles))
+        return
+    for number, line in enumerate(every):
+        text = "  ".join(_show(cell).ljust(width) for cell, width in zip(line, widths, strict=True))
+        print(f"\x1b[1m{text}\x1b[0m" if number == 0 and is_terminal else text)
 
 
-def table(*columns: str) -> Table:
+def _find_width() -> int:
+    """Return how wide a table may be that is written here; 0 where rich has to find out."""
+    if _VARIABLES & os.environ.keys():
+        return 0
+    if not sys.stdout.isatty():
+        return WIDTH
+    return 0 if os.environ.get("TERM", "dumb") in ("dumb", "unknown") else os.get_terminal_size(1).columns
+
+
+def _show(text: str) -> str:
+    """Return text without control characters and direction changes."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def print_text(*sentences: str) -> None:
+    """Print text that may come from strangers, wrapped at the width of the terminal."""
+    for sentence in sentences:
+        if sentence.isascii() and sentence.isprintable() and len(sentence) <= _find_width():
+            print(sentence)
+        else:
+            console().print(safe(sentence))
+
+
+def console() -> "Console":
+    """Return standard output; it is wide if it is no terminal, so that no line of a pipe is wrapped."""
+    from rich.console import Console
+
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=WIDTH)
+
+
+def safe(text: str, style: str = "") -> "Text":
+    """Return text without markup, control characters and direction changes."""
+    from rich.text import Text
+
+    return Text(_show(text), style)
+
+
+def table(*columns: str) -> "Table":
     """Return a plain table."""
+    from rich.table import Table
+
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, overflow="fold")
     return made
 
 
-def rows(made: Table, lines: Sequence[Sequence[str]]) -> Table:
+def rows(made: "Table", lines: Lines, *, styles: Styles = NO_STYLES) -> "Table":
     """Fill a table with text that is shown literally, and return it."""
     for line in lines:
-        made.add_row(*(safe(cell) for cell in line))
+        made.add_row(*(safe(cell, styles.get(cell, "")) for cell in line))
     return made
 
 

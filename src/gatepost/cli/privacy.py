@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gatepost.cli.options import ConfigOption, DataOption, JsonOption, data_folder, with_store
+from gatepost.cli.commands import Argument, BadParameter, Group, Option, confirm
+from gatepost.cli.deployment import Deployment
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from gatepost.store.personal_data import Person
     from gatepost.store.store import Store
 
-app = typer.Typer(help="What is stored about one address.", no_args_is_help=True)
+group = Group("What is stored about one address.")
 
-AddressArgument = Annotated[str, typer.Argument(metavar="ADDRESS", help="The address of the person.")]
+AddressArgument = Annotated[str, Argument(metavar="ADDRESS", help="The address of the person.")]
 
 
-@app.command("export")
+@group.command("export")
 def export(
     address: AddressArgument,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write everything to this file, one JSON per line.")
+    *,
+    file: Annotated[
+        Path | None, Option("--output", metavar="FILE", help="Write everything to this file, one JSON per line.")
     ] = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Find everything that is stored about an address; print how much it is, or all of it with --json or --output."""
     from gatepost.api.scanning import encode_scanning
@@ -36,47 +36,46 @@ def export(
 
     person = _parse_person(address)
     items: list[dict[str, Any]] = []
-    if output is None:
-        show: Show = (lambda kind, item: items.append({"kind": kind, "data": item})) if json else _show_nothing
-        tallies = _go_through(person, Choices(), show, config, data)
+    if file is None:
+        show: Show = (lambda kind, item: items.append({"kind": kind, "data": item})) if output.json else _show_nothing
+        tallies = _go_through(person, Choices(), show, place)
     else:
         try:
-            descriptor = os.open(output.expanduser(), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(file.expanduser(), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as fault:
-            raise StartError(f"{output} cannot be written: {fault.strerror}.") from None
-        with os.fdopen(descriptor, "wb") as file:
+            raise StartError(f"{file} cannot be written: {fault.strerror}.") from None
+        with os.fdopen(descriptor, "wb") as stream:
             tallies = _go_through(
                 person,
                 Choices(),
-                lambda kind, item: file.write(encode_scanning({"kind": kind, "data": item}) + b"\n"),
-                config,
-                data,
+                lambda kind, item: stream.write(encode_scanning({"kind": kind, "data": item}) + b"\n"),
+                place,
             )
-    if json:
+    if output.json:
         report = {"address": person.address, "found": {kind: tally.found for kind, tally in tallies.items()}}
-        print(encode_scanning({**report, "items": items} if output is None else report).decode())
+        print(encode_scanning({**report, "items": items} if file is None else report).decode())
         return
     _print_tallies(tallies, ("found",))
-    print("Nothing else was found." if output else "Use --output FILE or --json to get the data themselves.")
+    print("Nothing else was found." if file else "Use --output FILE or --json to get the data themselves.")
 
 
-@app.command("erase")
+@group.command("erase")
 def erase(
     address: AddressArgument,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would be found.")] = False,
+    *,
+    dry_run: Annotated[bool, Option("--dry-run", help="Change nothing; print what would be found.")] = False,
     lists: Annotated[
-        bool, typer.Option("--lists", help="Delete list entries too; without it they stay, since they protect others.")
+        bool, Option("--lists", help="Delete list entries too; without it they stay, since they protect others.")
     ] = False,
     users: Annotated[
-        bool, typer.Option("--users", help="Delete the user of this name too, with sessions and sign-in attempts.")
+        bool, Option("--users", help="Delete the user of this name too, with sessions and sign-in attempts.")
     ] = False,
     held: Annotated[
-        bool, typer.Option("--held", help="Delete held mail too in which the address is not the only recipient.")
+        bool, Option("--held", help="Delete held mail too in which the address is not the only recipient.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Erase an address from everything that is stored; what must stay gets a pseudonym in its place.
 
@@ -93,11 +92,11 @@ def erase(
     if not dry_run and not yes:
         if not sys.stdin.isatty():
             raise StartError("Erasing cannot be undone: say --yes, or --dry-run to see what would be erased.")
-        typer.confirm(f"Erase {person.address} from everything that is stored? This cannot be undone.", abort=True)
+        confirm(f"Erase {person.address} from everything that is stored? This cannot be undone.")
     pseudonym = "" if dry_run else new_pseudonym()
     choices = Choices(pseudonym, lists=lists, users=users, held=held)
-    tallies = _go_through(person, choices, _show_nothing, config, data)
-    if json:
+    tallies = _go_through(person, choices, _show_nothing, place)
+    if output.json:
         print_json({"dryRun": dry_run, "pseudonym": pseudonym or None, "kinds": msgspec.to_builtins(tallies)})
         return
     _print_tallies(tallies, ("found",) if dry_run else ("found", "deleted", "changed", "kept"))
@@ -125,44 +124,42 @@ def _parse_person(address: str) -> "Person":
     try:
         return Person(address)
     except ValueError as fault:
-        raise typer.BadParameter(str(fault), param_hint="ADDRESS") from None
+        raise BadParameter(str(fault), "ADDRESS") from None
 
 
 def _show_nothing(_kind: str, _item: object) -> None:
     """Show nothing of what was found."""
 
 
-def _go_through(
-    person: "Person", choices: "Choices", show: "Show", config: Path | None, data: Path | None
-) -> "dict[str, Tally]":
+def _go_through(person: "Person", choices: "Choices", show: "Show", place: Deployment) -> "dict[str, Tally]":
     """Go through everything, with a line of progress on a terminal; returns the counts."""
     from rich.console import Console
 
     from gatepost.cli.privacy_steps import PersonalData
     from gatepost.store.audit import CLI
 
-    place = data_folder(data).path
+    folder = place.data_folder.path
 
     async def run(store: "Store") -> "dict[str, Tally]":
-        whole = PersonalData(store, place, person, choices, show)
+        whole = PersonalData(store, folder, person, choices, show)
         # Before anything is changed, so that an erasure which is killed is on the trail too.
         if choices.pseudonym:
-            await store.note_privacy("erase", CLI, choices.pseudonym)
+            await store.privacy.note("erase", CLI, choices.pseudonym)
         await whole.go_through()
         count = sum(tally.found for tally in whole.tallies.values())
         if choices.pseudonym:
-            await store.note_privacy("erased", CLI, choices.pseudonym, count)
+            await store.privacy.note("erased", CLI, choices.pseudonym, count)
         else:
-            await store.note_privacy("export", CLI, count=count)
+            await store.privacy.note("export", CLI, count=count)
         return whole.tallies
 
     with Console(stderr=True).status("Looking through everything that is stored …"):
-        return with_store(config, data, run)
+        return place.with_store(run)
 
 
 def _print_tallies(tallies: "dict[str, Tally]", columns: tuple[str, ...]) -> None:
-    from gatepost.cli.printing import console, rows, table
+    from gatepost.cli.printing import print_table
     from gatepost.cli.privacy_steps import KINDS
 
     lines = [(KINDS[kind], *(f"{getattr(tally, each):,}" for each in columns)) for kind, tally in tallies.items()]
-    console().print(rows(table("kind", *columns), lines))
+    print_table(("kind", *columns), lines)

@@ -79,13 +79,15 @@ class PersonalData:
     async def _messages(self) -> None:
         tally, after = self.tallies["messages"], 0
         while True:
-            found, end = await self._store.messages_about(self._person, after)
+            found, end = await self._store.privacy.messages_about(self._person, after)
             for _, record in found:
                 self._add("messages", describe_message(record))
             for some in (found[at : at + CHANGED_TOGETHER] for at in range(0, len(found), CHANGED_TOGETHER)):
                 if self._erases:
                     ids = [uid for uid, _ in some]
-                    deleted, changed = await self._store.erase_messages(self._person, ids, self._choices.pseudonym)
+                    deleted, changed = await self._store.privacy.erase_messages(
+                        self._person, ids, self._choices.pseudonym
+                    )
                     tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
             if end is None:
                 return
@@ -94,12 +96,12 @@ class PersonalData:
     async def _held(self) -> None:
         tally, after = self.tallies["held"], ""
         while True:
-            found, end = await self._store.held_about(self._person, after)
+            found, end = await self._store.privacy.held_about(self._person, after)
             for mail in found:
                 shown = {"state": mail.state, "heldSince": date_time(mail.kept)}
                 self._add("held", {**shown, "message": describe_message(mail.record)})
                 if self._erases:
-                    fate = await self._store.erase_held(
+                    fate = await self._store.privacy.erase_held(
                         self._person, mail.record.ggrid, self._choices.pseudonym, CLI, delete=self._choices.held
                     )
                     setattr(tally, fate, getattr(tally, fate) + 1)
@@ -108,16 +110,16 @@ class PersonalData:
             after = end
 
     async def _history(self) -> None:
-        found = await self._store.history_about(self._person)
+        found = await self._store.privacy.history_about(self._person)
         for each in found:
             self._add("history", each)
         if found and self._erases:
-            self.tallies["history"].deleted = await self._store.erase_history(found)
+            self.tallies["history"].deleted = await self._store.privacy.erase_history(found)
 
     async def _lists(self) -> None:
         after: tuple[int, str] | None = (0, "")
         while after is not None:
-            found, after = await self._store.entries_about(self._person, after)
+            found, after = await self._store.privacy.entries_about(self._person, after)
             entries = [each for each in found if each.is_entry]
             noted = [each for each in found if self._person.is_in(f"{each.comment}\n{each.modified_by}")]
             for each in entries:
@@ -132,21 +134,21 @@ class PersonalData:
             self.tallies["lists"].kept += len(entries)
         else:
             for each in entries:
-                deleted = await self._store.delete_entries(each.scope, each.list, [each.key], CLI)
+                deleted = await self._store.lists.remove(each.scope, each.list, [each.key], CLI)
                 self.tallies["lists"].deleted += deleted
         if noted:
-            changed = await self._store.erase_comments(self._person, noted, self._choices.pseudonym)
+            changed = await self._store.privacy.erase_comments(self._person, noted, self._choices.pseudonym)
             self.tallies["comments"].changed += changed
 
     async def _users(self) -> None:
         tally = self.tallies["users"]
-        for user in await self._store.users():
+        for user in await self._store.users.all():
             if not self._person.is_address(user.name):
                 continue
-            sessions = await self._store.session_traces(user.uid)
+            sessions = await self._store.privacy.session_traces(user.uid)
             self._add("users", {"user": user, "sessions": sessions})
             if self._erases and self._choices.users:
-                deleted = await self._store.delete_user(user.uid, CLI)
+                deleted = await self._store.users.delete(user.uid, CLI)
                 tally.deleted += isinstance(deleted, User)
                 tally.kept += isinstance(deleted, LastAdministrator)
             elif self._erases:
@@ -155,29 +157,29 @@ class PersonalData:
     async def _searches(self) -> None:
         after: str | None = ""
         while after is not None:
-            found, after = await self._store.searches_about(self._person, after)
+            found, after = await self._store.privacy.searches_about(self._person, after)
             for _, name, query in found:
                 self._add("searches", {"name": name, "query": query})
             if found and self._erases:
-                self.tallies["searches"].deleted += await self._store.erase_searches([uid for uid, *_ in found])
+                self.tallies["searches"].deleted += await self._store.privacy.erase_searches([uid for uid, *_ in found])
 
     async def _work(self) -> None:
         after: str | None = ""
         while after is not None:
-            found, after = await self._store.work_about(self._person, after)
+            found, after = await self._store.privacy.work_about(self._person, after)
             for uid, results in found:
                 self._add("work", {"id": uid, "results": results})
             if found and self._erases:
                 ids = [uid for uid, _ in found]
-                changed = await self._store.erase_work(self._person, ids, self._choices.pseudonym)
+                changed = await self._store.privacy.erase_work(self._person, ids, self._choices.pseudonym)
                 self.tallies["work"].changed += changed
 
     async def _limits(self) -> None:
-        found = await self._store.limits_about(self._person)
+        found = await self._store.privacy.limits_about(self._person)
         for _, _, label in found:
             self._add("limits", {"limit": label})
         if found and self._erases:
-            self.tallies["limits"].changed += await self._store.erase_limits(found)
+            self.tallies["limits"].changed += await self._store.privacy.erase_limits(found)
 
     async def _training(self) -> None:
         for file in list_training_mail(self._data, self._person):
@@ -187,23 +189,23 @@ class PersonalData:
                 self.tallies["training"].deleted += 1
 
     async def _recipients(self) -> None:
-        for table, shown in await self._store.recipient_data_about(self._person):
+        for table, shown in await self._store.privacy.recipient_data_about(self._person):
             self._add("recipients", {"table": table, "value": shown})
         if self._erases:
-            self.tallies["recipients"].deleted = await self._store.erase_recipient_data(self._person)
+            self.tallies["recipients"].deleted = await self._store.privacy.erase_recipient_data(self._person)
 
     async def _audit(self) -> None:
         async for records in self._audit_pages():
             for record in records:
                 self._add("audit", record)
             if records and self._erases:
-                changed = await self._store.erase_audit(self._person, records, self._choices.pseudonym)
+                changed = await self._store.privacy.erase_audit(self._person, records, self._choices.pseudonym)
                 self.tallies["audit"].changed += changed
 
     async def _audit_pages(self) -> AsyncIterator[tuple[Any, ...]]:
         after: int | None = 0
         while after is not None:
-            records, after = await self._store.audit_about(self._person, after)
+            records, after = await self._store.privacy.audit_about(self._person, after)
             yield records
 
     def _add(self, kind: str, item: object) -> None:

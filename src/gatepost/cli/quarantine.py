@@ -6,19 +6,12 @@ hosts, the core that has it is asked (`cli.held_mail`).
 """
 
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
-from gatepost.cli.options import (
-    ConfigOption,
-    DataOption,
-    JsonOption,
-    parse_moment,
-    parse_tenant_uid,
-)
+from gatepost.cli.commands import Argument, Group, Option
+from gatepost.cli.deployment import Deployment, parse_ggrid, parse_moment, parse_tenant_uid
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -31,64 +24,53 @@ T = TypeVar("T")
 
 DELETED = "deleted"
 
-app = typer.Typer(help="Held mail.", no_args_is_help=True)
+group = Group("Held mail.")
 
-GgridArgument = Annotated[str, typer.Argument(metavar="GGRID", help="The id of the message.")]
-GgridsArgument = Annotated[list[str], typer.Argument(metavar="GGRID…", help="The ids of the messages.")]
-TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
+GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
+GgridsArgument = Annotated[list[str], Argument(metavar="GGRID…", help="The ids of the messages.")]
+TenantOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 
 
-@app.command("list")
+@group.command("list")
 def show_list(
+    *,
     tenant: TenantOption = None,
-    verdict: Annotated[str | None, typer.Option(help="Only with this verdict.")] = None,
-    sender: Annotated[str | None, typer.Option(help="Only from this address or domain.")] = None,
-    recipient: Annotated[str | None, typer.Option(help="Only to this address or domain.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only mail that was held since then.")] = None,
-    released: Annotated[bool, typer.Option("--released", help="Show released mail instead.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of messages.")] = 50,
-    before: Annotated[str | None, typer.Option(metavar="GGRID", help="Continue after this message.")] = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None,
+    sender: Annotated[str | None, Option(help="Only from this address or domain.")] = None,
+    recipient: Annotated[str | None, Option(help="Only to this address or domain.")] = None,
+    since: Annotated[str | None, Option(metavar="DATE", help="Only mail that was held since then.")] = None,
+    released: Annotated[bool, Option("--released", help="Show released mail instead.")] = False,
+    limit: Annotated[int, Option(least=1, most=1_000, help="Maximum number of messages.")] = 50,
+    before: Annotated[str | None, Option(metavar="GGRID", help="Continue after this message.")] = None,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Print held mail, newest first."""
     from gatepost.cli import ledger
-    from gatepost.cli.printing import console, print_json
+    from gatepost.cli.held_mail import with_held_mail
     from gatepost.store.held_search import HeldFilter
 
     wanted = HeldFilter(parse_tenant_uid(tenant), verdict, sender, recipient, parse_moment(since, "--since"), released)
-    after = _parse_ggrid(before) if before else None
-    lines = [
-        ledger.describe_held_line(mail)
-        for mail in _with_held_mail(config, data, lambda held: held.page(wanted, after, limit))
-    ]
-    if json:
-        print_json(lines)
-        return
-    ledger.show_held_lines(console(), lines)
-    if len(lines) == limit:
+    after = parse_ggrid(before) if before else None
+    found = with_held_mail(place, lambda held: held.page(wanted, after, limit))
+    lines = [ledger.describe_held_line(mail) for mail in found]
+    output.show_table(lines, ledger.HELD_COLUMNS, [ledger.render_held_line(each) for each in lines])
+    if len(lines) == limit and not output.json:
         print(f"More with --before {lines[-1].ggrid}")
 
 
-@app.command("show")
-def show(
-    ggrid: GgridArgument,
-    tenant: TenantOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
+@group.command("show")
+def show(ggrid: GgridArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
     """Print one message with its ledger and the beginning of its text."""
     from gatepost.abby.cores import Down
     from gatepost.api.scanning import encode_scanning
     from gatepost.cli import ledger
-    from gatepost.cli.held_mail import explain
+    from gatepost.cli.held_mail import explain, with_held_mail
     from gatepost.cli.printing import console
     from gatepost.scanning.held_mail import ExportOrder
     from gatepost.store.audit import CLI
 
-    uid, owner = _parse_ggrid(ggrid), parse_tenant_uid(tenant)
+    uid, owner = parse_ggrid(ggrid), parse_tenant_uid(tenant)
 
     async def find(held: "HeldMail") -> "HeldShown":
         mail = await held.one(uid, owner)
@@ -98,35 +80,34 @@ def show(
         away = f"The text is not shown: {explain(raw)}." if isinstance(raw, Down) else ""
         return ledger.describe_held(mail, raw if isinstance(raw, bytes) else None, away)
 
-    found = _with_held_mail(config, data, find)
-    if json:
+    found = with_held_mail(place, find)
+    if output.json:
         print(encode_scanning(found).decode())
     else:
         ledger.show_held_message(console(), found)
 
 
-@app.command("release")
+@group.command("release")
 def release(
     ggrids: GgridsArgument,
+    *,
     to: Annotated[
         list[str] | None,
-        typer.Option(
-            "--to", metavar="ADDRESS", help="Send to this address instead of the original recipients; repeatable."
-        ),
+        Option("--to", metavar="ADDRESS", help="Send to this address instead of the original recipients; repeatable."),
     ] = None,
     dangerous: Annotated[
-        bool, typer.Option("--dangerous", help="Also release messages whose verdict is malware or phishing.")
+        bool, Option("--dangerous", help="Also release messages whose verdict is malware or phishing.")
     ] = False,
     tenant: TenantOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Send held messages to the next hop, each once, without another analysis."""
+    from gatepost.cli.held_mail import with_held_mail
     from gatepost.scanning.held_mail import ReleaseOrder
     from gatepost.store.audit import CLI
 
-    uids, owner, recipients = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant), tuple(to or ())
+    uids, owner, recipients = [parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant), tuple(to or ())
 
     async def release_all(held: "HeldMail") -> "list[ReleaseOutcome]":
         orders = [
@@ -134,63 +115,51 @@ def release(
         ]
         return [_as_release_outcome(await held.carry_out(order)) for order in orders]
 
-    outcomes = _with_held_mail(config, data, release_all)
-    if json:
-        from gatepost.cli.printing import print_json
-
-        print_json(outcomes)
-    else:
-        for uid, outcome in zip(uids, outcomes, strict=True):
-            print(_describe_outcome(uid, outcome))
+    outcomes = with_held_mail(place, release_all)
+    said = [_describe_outcome(uid, outcome) for uid, outcome in zip(uids, outcomes, strict=True)]
+    output.show(outcomes, "\n".join(said))
     if any(type(outcome).__name__ != "Released" for outcome in outcomes):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-@app.command("delete")
-def delete(
-    ggrids: GgridsArgument,
-    tenant: TenantOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
+@group.command("delete")
+def delete(ggrids: GgridsArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
     """Delete held messages permanently. Their results stay on record."""
-    from gatepost.cli.printing import print_result
+    from gatepost.cli.held_mail import with_held_mail
     from gatepost.scanning.held_mail import DeleteOrder
     from gatepost.store.audit import CLI
 
-    uids, owner = [_parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant)
+    uids, owner = [parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant)
 
     async def delete_all(held: "HeldMail") -> list[str]:
         return [_describe_deletion(await held.carry_out(DeleteOrder(uid, owner, by=CLI))) for uid in uids]
 
-    done = _with_held_mail(config, data, delete_all)
+    done = with_held_mail(place, delete_all)
     pairs = list(zip(uids, done, strict=True))
     lines = [f"{uid}: {said}" for uid, said in pairs]
-    print_result(json, [{"ggrid": uid, "deleted": said == DELETED} for uid, said in pairs], "\n".join(lines))
+    output.show([{"ggrid": uid, "deleted": said == DELETED} for uid, said in pairs], "\n".join(lines))
     if any(said != DELETED for said in done):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-@app.command("export")
+@group.command("export")
 def export(
     ggrid: GgridArgument,
-    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Folder to write to.")] = Path(),
+    *,
+    folder: Annotated[Path, Option("--folder", metavar="DIR", help="Folder to write to.")] = Path(),
     tenant: TenantOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    place: Deployment,
+    output: Output,
 ) -> None:
     """Write a held message to GGRID.eml, readable only by the current user."""
     from gatepost.abby.cores import Down
-    from gatepost.cli.held_mail import explain
-    from gatepost.cli.printing import print_result
+    from gatepost.cli.held_mail import explain, with_held_mail
     from gatepost.scanning.held_mail import ExportOrder, NotHeld
     from gatepost.store.audit import CLI
 
-    uid, owner = _parse_ggrid(ggrid), parse_tenant_uid(tenant)
+    uid, owner = parse_ggrid(ggrid), parse_tenant_uid(tenant)
     goal = folder.expanduser().absolute() / f"{uid}.eml"
-    raw = _with_held_mail(config, data, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
+    raw = with_held_mail(place, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
     if isinstance(raw, NotHeld):
         raise _not_held(uid)
     if isinstance(raw, Down):
@@ -198,7 +167,7 @@ def export(
     # Exclusive: an existing file or link of that name is not written through.
     with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(raw)
-    print_result(json, {"ggrid": uid, "file": str(goal), "bytes": len(raw)}, str(goal))
+    output.show({"ggrid": uid, "file": str(goal), "bytes": len(raw)}, str(goal))
 
 
 def _as_release_outcome(outcome: "ReleaseOutcome | Down") -> "ReleaseOutcome":
@@ -232,33 +201,3 @@ def _describe_outcome(uid: str, outcome: "ReleaseOutcome") -> str:
 
 def _not_held(uid: str) -> StartError:
     return StartError(f"{uid} is not held.")
-
-
-def _parse_ggrid(text: str) -> str:
-    from gatepost.ids import canonical
-
-    uid = canonical(text)
-    if uid is None:
-        raise typer.BadParameter("must be a UUID", param_hint="GGRID")
-    return uid
-
-
-def _log_only_errors() -> None:
-    """Log only errors, to standard error: everything else is printed as the result of the command."""
-    import logging
-    import sys
-
-    import structlog
-
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
-def _with_held_mail(config: Path | None, data: Path | None, use: "Callable[[HeldMail], Awaitable[T]]") -> T:
-    """Call `use` with the held mail of the deployment."""
-    from gatepost.cli.held_mail import with_held_mail
-
-    _log_only_errors()
-    return with_held_mail(config, data, use)

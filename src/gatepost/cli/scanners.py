@@ -25,7 +25,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColum
 from gatepost.abby.messages import describe_message
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, encode_scanning
 from gatepost.cli import ledger
-from gatepost.cli.printing import console, safe
+from gatepost.cli.deployment import Deployment
+from gatepost.cli.printing import Output, console, safe
 from gatepost.cli.sealed_analysis import (
     FAILED,
     AnswerQuestions,
@@ -40,11 +41,9 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Answers, Dns, Question, Questions
 from gatepost.report import undecided
-from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
-from gatepost.settings.files import GUARD_FILE, load_guard
 from gatepost.settings.keys import GuardSettings
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 from gatepost.workers.jobs import Job
 
@@ -139,10 +138,10 @@ Show: TypeAlias = Callable[[Mail, Analysed | NotScanned], None]
 NOT_SCANNED = "not scanned"
 
 
-def scan_paths(paths: list[Path], scanner: Scanner, json: bool, note: str) -> Counter[str]:
+def scan_paths(paths: list[Path], scanner: Scanner, output: Output, note: str = "") -> Counter[str]:
     """Scan all messages and print them; return the number of messages per verdict."""
     out = console()
-    if json:
+    if output.json:
         return _scan_all(messages_in(paths), scanner, _print_json)
     if _has_several(paths):
         with Progress(*_columns(), console=out, transient=True, disable=not out.is_terminal) as progress:
@@ -202,10 +201,10 @@ def _print_json(mail: Mail, analysed: Analysed | NotScanned) -> None:
 
 
 @contextlib.contextmanager
-def offline_scanner(envelope: Envelope, dns: bool, config: Path) -> Iterator[Scanner]:
+def offline_scanner(envelope: Envelope, dns: bool, place: Deployment) -> Iterator[Scanner]:
     """Yield a scanner with a sealed worker of its own; it goes by the policy and, with `dns`, the name servers of a
     configuration."""
-    guard = load_guard(config) if (config / GUARD_FILE).exists() else GuardSettings()
+    guard = place.load_guard_if_any()
     policy = files.load_policies(guard.policy, guard.plugins).of(envelope.tenant).policy
     with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
         answer = stack.enter_context(_open_resolver(runner, guard)) if dns else answer_offline
@@ -251,35 +250,9 @@ PLACEHOLDER_RECIPIENT = "recipient@example.invalid"
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
 
 
-class ScanService(msgspec.Struct, frozen=True):
-    """The Gatepost to call, with token and certificate; what is not given is taken from the data folder."""
-
-    url: str
-    token_file: Path | None
-    cacert: Path | None
-    verify: bool
-
-
-@contextlib.contextmanager
-def online_scanner(service: ScanService, envelope: Envelope, data: DataFolder) -> Iterator[Scanner]:
-    """Yield a scanner that sends each message to a running Gatepost."""
-    token_file = service.token_file or data.token
-    try:
-        token = token_file.read_text("ascii").strip()
-    except (OSError, ValueError):
-        raise StartError(
-            f"There is no API token in {token_file}; name a file that has one with --token-file."
-        ) from None
-    own = data.certificate if data.certificate.exists() else None
-    with _connect(service, token, service.cacert or own) as client:
-        yield lambda mail: _analyse_online(client, mail, envelope)
-
-
-def _connect(service: ScanService, token: str, ca: Path | None) -> Client:
-    try:
-        return Client(service.url, token, ca=ca, verify=service.verify)
-    except OSError:
-        raise StartError(f"{ca} has no certificate that could be read.") from None
+def online_scanner(client: Client, envelope: Envelope) -> Scanner:
+    """Return a scanner that sends each message to a running Gatepost."""
+    return lambda mail: _analyse_online(client, mail, envelope)
 
 
 def _analyse_online(client: Client, mail: Mail, envelope: Envelope) -> Analysed | NotScanned:

@@ -35,7 +35,7 @@ from gatepost.questions import (
 from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.data_folder import StartError
-from gatepost.settings.keys import GuardSettings, LogSettings
+from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.features import Features
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
@@ -109,7 +109,7 @@ async def start_pool(
     settings: GuardSettings, policy: Policy, answer: AnswerQuestions, models: str = "", processes: int = 1
 ) -> WorkerPool:
     """Start sealed workers. `models` is a file with the only text model to use; without it, the shipped one is."""
-    logs.configure(LogSettings(level="error"))  # a lost worker shows in the result of its message
+    logs.configure("error")  # a lost worker shows in the result of its message
     limits = PoolSettings(
         processes=processes,
         analysis_timeout=settings.analysis_timeout / 1000,

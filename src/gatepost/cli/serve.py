@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gatepost.cli.options import ConfigOption, DataOption, config_folder, data_folder
+from gatepost.cli.deployment import Deployment
 
 if TYPE_CHECKING:
     from gatepost.service.commands import Started
@@ -16,27 +16,25 @@ if TYPE_CHECKING:
 _PARAMETERS = '{"borderMtaData":{"envelopeFrom":"ann@example.org","envelopeRecipients":["bob@example.com"]}}'
 
 
-def serve(config: ConfigOption = None, data: DataOption = None) -> None:
+def serve(*, place: Deployment) -> None:
     """Run guard and abby together; if there is no configuration, write a working one first."""
     from gatepost.service import commands
 
-    commands.serve(data_folder(data), config.expanduser().absolute() if config else None, greet)
+    commands.serve(place.data_folder, place.config_folder if place.config else None, greet)
 
 
-def guard(config: ConfigOption = None, data: DataOption = None) -> None:
+def guard(*, place: Deployment) -> None:
     """Run the core alone."""
     from gatepost.service import commands
 
-    place = data_folder(data)
-    commands.guard(place, config_folder(config, place))
+    commands.guard(place.data_folder, place.config_folder)
 
 
-def abby(config: ConfigOption = None, data: DataOption = None) -> None:
+def abby(*, place: Deployment) -> None:
     """Run the API service alone."""
     from gatepost.service import commands
 
-    place = data_folder(data)
-    commands.abby(place, config_folder(config, place))
+    commands.abby(place.data_folder, place.config_folder)
 
 
 def greet(started: "Started") -> None:

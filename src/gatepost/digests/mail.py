@@ -6,9 +6,8 @@ value is isolated (UAX 9 section 2.4), so that it cannot turn round what stands 
 
 The Message-ID is made of the id of the digest: a digest that had to be sent twice is recognised as the same message.
 
-The languages of digests: one file of texts for each in `texts`, read once.
-
-A language that is not known is English, and so is a text that a language lacks.
+Each language has a file of texts in `texts`, read once. A language that is not known is English, and so is a text that
+a language lacks.
 """
 
 import re
@@ -27,9 +26,8 @@ import msgspec
 from gatepost.digests.links import DigestLink, sign_link
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.digests import Digest, DigestKey
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.digests import Digest, DigestKey, DigestPreferences
+from gatepost.store.quarantine import HeldMessage
 from gatepost.view.values import ELLIPSIS, escape_line
 
 DEFAULT = "en"

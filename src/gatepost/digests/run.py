@@ -9,17 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from email.message import EmailMessage
 
 import msgspec
-import structlog
 
 from gatepost.digests.mail import DigestPlan, build_digest
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.names import normal_domain, unicode_domain
 from gatepost.settings.delivery import DigestSettings
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.routing import Routing
-from gatepost.store.digest_settings import DigestPreferences
-from gatepost.store.digests import Digest, DigestRecord, DigestRun
+from gatepost.store.digests import Digest, DigestPreferences, DigestRecord, DigestRun
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -33,7 +32,7 @@ MAX_ATTEMPTS = 20
 LONGEST_PAUSE = 4 * 60 * MINUTE
 BATCH = 50
 
-log = structlog.get_logger("gatepost.digests")
+log = Logger("gatepost.digests")
 
 
 class DigestBusy(msgspec.Struct, frozen=True):
@@ -47,7 +46,7 @@ class DigestSender:
         self,
         store: Store,
         routing: Routing,
-        tenancy: FindsTenants,
+        tenancy: Tenancy,
         settings: DigestSettings,
         base: str,
         sender: str,
@@ -60,19 +59,19 @@ class DigestSender:
     async def run(self, scope: str | None, *, at_once: bool = False) -> DigestRecord | DigestBusy:
         """Plan the digests of a scope if they are due, or `at_once`, and send those that wait."""
         holder = new_id()
-        run = await self._store.take_digests(scope, holder, now() + LOCK_MILLISECONDS)
+        run = await self._store.digests.take(scope, holder, now() + LOCK_MILLISECONDS)
         if run is None:
             return DigestBusy()
         record = DigestRecord(finished=now(), message="it was interrupted")
         try:
             record = await self._work(run, holder, at_once=at_once)
         finally:
-            await self._store.finish_digests(scope, holder, record)
+            await self._store.digests.finish(scope, holder, record)
         return record
 
     async def _work(self, run: DigestRun, holder: str, *, at_once: bool) -> DigestRecord:
         scope, moment = run.scope, now()
-        preferences = (await self._store.digest_scope(scope)).preferences
+        preferences = (await self._store.digests.scope(scope)).preferences
         if not preferences.enabled:
             return DigestRecord(finished=moment, message="digests are switched off")
         domains = await self.find_domains(scope, preferences)
@@ -81,19 +80,19 @@ class DigestSender:
         if at_once or run.next_run <= moment:
             until = moment if at_once else moment - MARGIN
             next_run = preferences.next_time(moment)
-            await self._store.begin_planning(scope, holder, until, next_run)
-        while await self._store.plan_digests(scope, holder, domains):
+            await self._store.digests.begin_planning(scope, holder, until, next_run)
+        while await self._store.digests.plan(scope, holder, domains):
             if not await self._keep(scope, holder):
                 return DigestRecord(finished=now(), message="another process took over")
         record = await self._send_waiting(scope, holder, preferences)
-        await self._store.purge_digests(moment)
+        await self._store.digests.purge(moment)
         return record
 
     async def find_domains(self, scope: str | None, preferences: DigestPreferences) -> tuple[str, ...]:
         """Return the domains whose recipients get digests: those of the tenant, or those that were named where there is
         none. Mail can be addressed to anybody, and digests go to one's own people only."""
         if scope:
-            tenant = await self._store.tenant(scope)
+            tenant = await self._store.tenants.find(scope)
             own = [
                 *(domain for domain, uid in self._tenants.items() if uid == scope),
                 *(tenant.domains if tenant else ()),
@@ -107,17 +106,17 @@ class DigestSender:
     async def build(self, digest: Digest, preferences: DigestPreferences) -> EmailMessage | None:
         """Return the mail of a digest; None where nothing of it is held any more."""
         lifetime = self._settings.link_lifetime * DAY
-        found, count = await self._store.digest_messages(digest, self._settings.max_messages)
+        found, count = await self._store.digests.messages(digest, self._settings.max_messages)
         if not found:
             return None
-        key = await self._store.current_digest_key(lifetime)
+        key = await self._store.digests.current_key(lifetime)
         plan = DigestPlan(self._sender, self._base, key, now() + lifetime)
         return await asyncio.to_thread(build_digest, digest, found, max(0, count - len(found)), preferences, plan)
 
     async def _send_waiting(self, scope: str | None, holder: str, preferences: DigestPreferences) -> DigestRecord:
         sent = failed = 0
         message = ""
-        while digests := await self._store.waiting_digests(scope, BATCH):
+        while digests := await self._store.digests.waiting(scope, BATCH):
             if not await self._keep(scope, holder):
                 return DigestRecord(now(), sent, failed, "another process took over")
             for digest in digests:
@@ -135,7 +134,7 @@ class DigestSender:
         """Send one digest; return why it was not sent, and whether the next hop is down for all of them."""
         mail = await self.build(digest, preferences)
         if mail is None:
-            await self._store.drop_digest(digest.id)
+            await self._store.digests.drop(digest.id)
             return "", False
         domain = normal_domain(digest.address.rpartition("@")[2])
         tenants = {domain: digest.scope}
@@ -147,23 +146,23 @@ class DigestSender:
         except NextHopError as fault:
             return await self._fail(digest, f"the next hop {fault}"), True
         if outcome.reply.positive:
-            await self._store.mark_digest_sent(digest.id, now() + self._settings.link_lifetime * DAY)
+            await self._store.digests.mark_sent(digest.id, now() + self._settings.link_lifetime * DAY)
             return "", False
         refusal = f"the next hop answered {outcome.reply.code}"
         if outcome.reply.code >= 500:
             log.warning("digest refused", digest=digest.id, reason=refusal)
-            await self._store.mark_digest_sent(digest.id, now(), refusal)
+            await self._store.digests.mark_sent(digest.id, now(), refusal)
             return refusal, False
         return await self._fail(digest, refusal), False
 
     async def _fail(self, digest: Digest, fault: str) -> str:
         if digest.attempts + 1 >= MAX_ATTEMPTS:
             log.warning("digest given up", digest=digest.id, reason=fault)
-            await self._store.mark_digest_sent(digest.id, now(), fault)
+            await self._store.digests.mark_sent(digest.id, now(), fault)
         else:
             pause = min(LONGEST_PAUSE, 5 * MINUTE << min(digest.attempts, 10))
-            await self._store.mark_digest_failed(digest.id, now() + pause, fault)
+            await self._store.digests.mark_failed(digest.id, now() + pause, fault)
         return fault
 
     async def _keep(self, scope: str | None, holder: str) -> bool:
-        return await self._store.keep_digests(scope, holder, now() + LOCK_MILLISECONDS)
+        return await self._store.digests.keep(scope, holder, now() + LOCK_MILLISECONDS)

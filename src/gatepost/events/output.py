@@ -27,16 +27,16 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from gatepost.events.schema import EncodedEvent
+from gatepost.logs import Logger
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 IDLE_SECONDS = 1.0
 # What waits in memory for a server that does not answer.
 MAX_WAITING_BYTES = 8 << 20
 
-log = structlog.get_logger("gatepost.events")
+log = Logger("gatepost.events")
 
 
 class OutputCounters(msgspec.Struct, frozen=True):

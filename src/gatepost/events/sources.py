@@ -36,7 +36,7 @@ from gatepost.events.schema import (
 from gatepost.ids import canonical
 from gatepost.report import FileSeen, Report
 from gatepost.store.audit import Actor, AuditRecord
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 
 _LIST_CHANGES = {
     "entries.add": "added",

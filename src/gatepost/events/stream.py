@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ParamSpec, Protocol
 
-import structlog
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -28,13 +26,15 @@ from gatepost.events.schema import EventFields, encode_event
 from gatepost.events.sources import describe_change
 from gatepost.events.syslog import SyslogOutput
 from gatepost.events.webhook import WebhookOutput
+from gatepost.logs import Logger
+from gatepost.metrics import counter, gauge
 from gatepost.settings.events import EventsSettings
 from gatepost.store.audit import AuditRecord
 
 BATCH_SECONDS = 0.1
 CLOSE_SECONDS = 5.0
 
-log = structlog.get_logger("gatepost.events")
+log = Logger("gatepost.events")
 
 
 P = ParamSpec("P")
@@ -191,14 +191,14 @@ class EventMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         stream = self._stream
-        emitted = CounterMetricFamily("gatepost_events", "Events by kind", labels=("event",))
+        emitted = counter("gatepost_events", "Events by kind", labels=("event",))
         for kind, count in sorted(stream.emitted.items()):
             emitted.add_metric((kind,), count)
         yield emitted
-        delivered = CounterMetricFamily("gatepost_events_delivered", "Events delivered", labels=("output",))
-        dropped = CounterMetricFamily("gatepost_events_dropped", "Events given up, at a bound", labels=("output",))
-        failures = CounterMetricFamily("gatepost_events_failures", "Attempts that failed", labels=("output",))
-        waiting = GaugeMetricFamily("gatepost_events_waiting_bytes", "Bytes that wait", labels=("output",))
+        delivered = counter("gatepost_events_delivered", "Events delivered", labels=("output",))
+        dropped = counter("gatepost_events_dropped", "Events given up, at a bound", labels=("output",))
+        failures = counter("gatepost_events_failures", "Attempts that failed", labels=("output",))
+        waiting = gauge("gatepost_events_waiting_bytes", "Bytes that wait", "sum", labels=("output",))
         dropped.add_metric(("queue",), stream.dropped)
         failures.add_metric(("queue",), stream.failures)
         for output in stream.outputs:

@@ -20,7 +20,7 @@ from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import new_entry
 from gatepost.settings.feeds import FeedSettings
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.times import date_time, now
 
 # A line or value that is longer is no entry of any list.

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import BinaryIO, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from gatepost.api.lists import MAX_ENTRIES
 from gatepost.feeds.items import FeedFault, RejectedValue
@@ -25,9 +26,9 @@ from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import can_look_back, look_back
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NotFound, StorageError
 from gatepost.store.feeds import FeedCounts, FeedRecord, FeedResult, FeedState
+from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
 from gatepost.store.store import Store
 from gatepost.times import now
@@ -93,75 +94,78 @@ class FeedRunner:
         self, settings: FeedSettings, options: RunOptions = ORDINARY, stream: BinaryIO | None = None
     ) -> FeedOutcome | FeedBusy:
         """Run one feed. What goes wrong with its source is an outcome; storage that fails raises."""
+        run = _Run(self._store, self._policies, self._advance, settings, options, stream)
         if options.dry_run:
-            return await self._try(settings, options, await self._store.feed_state(settings.name), stream)
+            return await run.try_out(await self._store.feeds.state(settings.name))
         holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
-        state = await self._store.take_feed(settings.name, holder, now() + LOCK_MILLISECONDS, only_due=options.only_due)
+        until = now() + LOCK_MILLISECONDS
+        state = await self._store.feeds.take(settings.name, holder, until, only_due=options.only_due)
         if state is None:
-            other = await self._store.feed_state(settings.name)
+            other = await self._store.feeds.state(settings.name)
             return FeedBusy(other.holder, other.locked_until)
-        async with self._keep(settings.name, holder) as lost:
-            return await self._run(settings, options, state, holder, stream, lost)
+        async with run.keep_lock(holder):
+            return await run.carry_out(state, holder)
 
-    async def _run(
+    async def clear(self, name: str, scope: str | None, list_name: str) -> int:
+        """Delete all entries of a feed from a list; returns how many."""
+        return await _clear(self._store, Actor("feed", name), scope, list_name)
+
+
+class _Run:
+    """One run of one feed. `lost` is set once another process has taken the feed over."""
+
+    def __init__(
         self,
+        store: Store,
+        policies: Policies,
+        advance: Advance,
         settings: FeedSettings,
         options: RunOptions,
-        state: FeedState,
-        holder: str,
         stream: BinaryIO | None,
-        lost: asyncio.Event,
-    ) -> FeedOutcome:
-        known, started = _forget_other(state.record, settings), now()
-        known = msgspec.structs.replace(known, started=started)
+    ) -> None:
+        self._store, self._policies, self._advance = store, policies, advance
+        self._settings, self._options, self._stream = settings, options, stream
+        self._by = Actor("feed", settings.name)
+        self._lost = asyncio.Event()
+
+    async def carry_out(self, state: FeedState, holder: str) -> FeedOutcome:
+        """Read the source, change what differs, and remember what came of it."""
+        settings, before, started = self._settings, state.record, now()
         try:
-            outcome, record = await self._apply(settings, options, state, known, stream, lost)
+            outcome, record = await self._apply(before, replace(_forget_other(before, settings), started=started))
         except FeedFault as fault:
-            result: FeedResult = "refused" if fault.refused else "failed"
-            outcome = FeedOutcome(settings.name, result, str(fault))
+            outcome = self._describe_fault(fault)
             # What was remembered stays: also the list that a feed had before its settings were changed.
-            record = msgspec.structs.replace(state.record, started=started, failures=state.record.failures + 1)
+            record = replace(before, started=started, failures=before.failures + 1)
         moment = now()
         is_good = outcome.result in ("changed", "unchanged")
-        record = msgspec.structs.replace(
-            record,
-            finished=moment,
-            result=outcome.result,
-            message=outcome.message,
-            counts=outcome.counts if is_good else record.counts,
-            succeeded=moment if is_good else record.succeeded,
-            failures=0 if is_good else record.failures,
-        )
-        audited = outcome.result == "changed" or (not is_good and outcome.message != state.record.message)
+        record = replace(record, finished=moment, result=outcome.result, message=outcome.message)
+        if is_good:
+            record = replace(record, counts=outcome.counts, succeeded=moment, failures=0)
+        audited = outcome.result == "changed" or (not is_good and outcome.message != before.message)
         next_run = moment + _pause(settings, record.failures)
-        if not await self._store.finish_feed(settings.name, holder, record, next_run, audited=audited):
-            return msgspec.structs.replace(outcome, message="another process took the feed over meanwhile")
+        if not await self._store.feeds.finish(settings.name, holder, record, next_run, audited=audited):
+            return replace(outcome, message="another process took the feed over meanwhile")
         return outcome
 
-    async def _apply(
-        self,
-        settings: FeedSettings,
-        options: RunOptions,
-        state: FeedState,
-        known: FeedRecord,
-        stream: BinaryIO | None,
-        lost: asyncio.Event,
-    ) -> tuple[FeedOutcome, FeedRecord]:
-        by, definition = Actor("feed", settings.name), await self._find_list(settings)
-        reading = await read_source(settings, definition, known, now(), stream)
+    async def _apply(self, before: FeedRecord, known: FeedRecord) -> tuple[FeedOutcome, FeedRecord]:
+        settings, definition = self._settings, await self._find_list()
+        reading = await read_source(settings, definition, known, now(), self._stream)
         if reading.is_unchanged:
-            counts = msgspec.structs.replace(known.counts, added=0, updated=0, removed=0, expiring=0)
+            counts = replace(known.counts, added=0, updated=0, removed=0, expiring=0)
             return FeedOutcome(settings.name, "unchanged", counts=counts), known
-        own = await self._own_entries(settings, by)
-        changes = _compare(reading, own, settings, known, force=options.force)
-        moved = await self._leave_other_list(state.record, settings)
-        counts = await self._change(settings, definition, changes, by, lost)
-        counts = _count(reading, counts, moved)
-        found, number = await self._look_back(settings, options, definition, changes.fresh, by)
-        result: FeedResult = (
-            "changed" if counts.added + counts.updated + counts.removed + counts.expiring else "unchanged"
-        )
-        record = msgspec.structs.replace(
+        changes = await self._compare(reading, known)
+        moved = 0
+        if before.list_name and (before.scope, before.list_name) != (settings.tenant, settings.list_name):
+            # The feed filled another list before its settings were changed.
+            moved = await _clear(self._store, self._by, before.scope, before.list_name)
+        counts = _count(reading, await self._change(definition, changes), moved)
+        found = await self._look_back(definition, changes.fresh)
+        number = None
+        if found and found.found:
+            number = await self._store.look_backs.record(settings.tenant, definition.name, found)
+        is_changed = counts.added + counts.updated + counts.removed + counts.expiring
+        record = replace(
             known,
             etag=reading.etag,
             last_modified=reading.last_modified,
@@ -169,22 +173,18 @@ class FeedRunner:
             full_read=known.started if reading.is_full else known.full_read,
             present=len(reading.items.entries) - counts.kept if reading.is_full else known.present,
         )
-        rejected = tuple(reading.items.rejected)
+        rejected, result = tuple(reading.items.rejected), _name_result(bool(is_changed))
         return FeedOutcome(settings.name, result, "", counts, rejected, found, number), record
 
-    async def _try(
-        self, settings: FeedSettings, options: RunOptions, state: FeedState, stream: BinaryIO | None
-    ) -> FeedOutcome:
+    async def try_out(self, state: FeedState) -> FeedOutcome:
         """Do everything but change anything. The source is read whole, whatever is remembered of it."""
-        by = Actor("feed", settings.name)
+        settings = self._settings
         try:
-            definition = await self._find_list(settings)
-            reading = await read_source(settings, definition, FeedRecord(), now(), stream)
-            own = await self._own_entries(settings, by)
-            known = _forget_other(state.record, settings)
-            changes = _compare(reading, own, settings, known, force=options.force)
+            definition = await self._find_list()
+            reading = await read_source(settings, definition, FeedRecord(), now(), self._stream)
+            changes = await self._compare(reading, _forget_other(state.record, settings))
         except FeedFault as fault:
-            return FeedOutcome(settings.name, "refused" if fault.refused else "failed", str(fault), dry_run=True)
+            return replace(self._describe_fault(fault), dry_run=True)
         gone = len(changes.vanished)
         would = FeedCounts(
             added=len(changes.fresh),
@@ -192,100 +192,95 @@ class FeedRunner:
             removed=len(changes.revoked) + (0 if settings.keep_vanished else gone),
             expiring=gone if settings.keep_vanished else 0,
         )
+        found = await self._look_back(definition, changes.fresh)
+        rejected, result = tuple(reading.items.rejected), _name_result(changes != _Changes())
         counts = _count(reading, would, 0)
-        days = settings.look_back if options.days is None else options.days
-        found = None
-        if days and can_look_back(definition):
-            found = await look_back(self._store, self._policies, settings.tenant, definition, changes.fresh, days, by)
-        result: FeedResult = "changed" if changes != _Changes() else "unchanged"
-        return FeedOutcome(settings.name, result, "", counts, tuple(reading.items.rejected), found, dry_run=True)
+        return FeedOutcome(settings.name, result, "", counts, rejected, found, dry_run=True)
 
-    async def clear(self, name: str, scope: str | None, list_name: str) -> int:
-        """Delete all entries of a feed from a list; returns how many."""
-        by, done = Actor("feed", name), 0
-        while rows := await self._store.feed_entries(scope, list_name, by):
-            for keys in _split([key for key, _ in rows]):
-                done += await self._store.delete_feed_entries(scope, list_name, keys, by)
-        return done
+    def _describe_fault(self, fault: FeedFault) -> FeedOutcome:
+        return FeedOutcome(self._settings.name, "refused" if fault.refused else "failed", str(fault))
 
-    async def _find_list(self, settings: FeedSettings) -> ListDefinition:
-        if settings.tenant and await self._store.tenant(settings.tenant) is None:
+    async def _find_list(self) -> ListDefinition:
+        settings = self._settings
+        if settings.tenant and await self._store.tenants.find(settings.tenant) is None:
             raise FeedFault(f"there is no tenant {settings.tenant}")
-        definition = await self._store.list_definition(settings.tenant, settings.list_name)
+        definition = await self._store.lists.definition(settings.tenant, settings.list_name)
         if definition is None:
             raise FeedFault(f"there is no list {settings.list_name} in its scope; gatepost lists create makes one")
         return definition
 
-    async def _own_entries(self, settings: FeedSettings, by: Actor) -> dict[str, int | None]:
+    async def _compare(self, reading: Reading, known: FeedRecord) -> "_Changes":
+        """Compare what was read with the feed's own entries."""
         own: dict[str, int | None] = {}
-        after, moment = "", now()
-        while rows := await self._store.feed_entries(settings.tenant, settings.list_name, by, after):
+        after, moment, settings = "", now(), self._settings
+        while rows := await self._store.feeds.entries(settings.tenant, settings.list_name, self._by, after):
             own.update((key, expires) for key, expires in rows if expires is None or expires > moment)
             after = rows[-1][0]
-        return own
+        return _compare(reading, own, settings, known, force=self._options.force)
 
-    async def _leave_other_list(self, before: FeedRecord, settings: FeedSettings) -> int:
-        """Delete the entries of a feed from the list that it filled before its settings were changed."""
-        if not before.list_name or (before.scope, before.list_name) == (settings.tenant, settings.list_name):
-            return 0
-        return await self.clear(settings.name, before.scope, before.list_name)
-
-    async def _change(
-        self, settings: FeedSettings, definition: ListDefinition, changes: _Changes, by: Actor, lost: asyncio.Event
-    ) -> FeedCounts:
+    async def _change(self, definition: ListDefinition, changes: "_Changes") -> FeedCounts:
+        settings, feeds, by = self._settings, self._store.feeds, self._by
         total = len(changes.put) + len(changes.vanished) + len(changes.revoked)
         done = put = removed = expiring = 0
         for entries in _split(changes.put):
-            outcome = await self._store.put_feed_entries(settings.tenant, definition, entries, by)
-            put += _require(outcome)
-            done += len(entries)
-            self._advance(done, total)
-            _check_lock(lost)
+            put += _require(await feeds.put_entries(settings.tenant, definition, entries, by))
+            done = self._note_progress(done + len(entries), total)
         for keys in _split((*changes.revoked, *(() if settings.keep_vanished else changes.vanished))):
-            removed += await self._store.delete_feed_entries(settings.tenant, definition.name, keys, by)
-            done += len(keys)
-            self._advance(done, total)
-            _check_lock(lost)
+            removed += await feeds.delete_entries(settings.tenant, definition.name, keys, by)
+            done = self._note_progress(done + len(keys), total)
         until = now() + settings.keep_vanished * DAY
         for keys in _split(changes.vanished if settings.keep_vanished else ()):
-            expiring += await self._store.expire_feed_entries(settings.tenant, definition.name, keys, by, until)
-            _check_lock(lost)
+            expiring += await feeds.expire_entries(settings.tenant, definition.name, keys, by, until)
+            done = self._note_progress(done + len(keys), total)
         updated = len(changes.put) - len(changes.fresh)
         kept = len(changes.put) - put
         return FeedCounts(
             added=max(0, put - updated), updated=min(put, updated), removed=removed, expiring=expiring, kept=kept
         )
 
-    async def _look_back(
-        self, settings: FeedSettings, options: RunOptions, definition: ListDefinition, keys: Sequence[str], by: Actor
-    ) -> tuple[LookBack | None, int | None]:
-        days = settings.look_back if options.days is None else options.days
-        if not days or not keys or not can_look_back(definition):
-            return None, None
-        found = await look_back(self._store, self._policies, settings.tenant, definition, keys, days, by)
-        if not found.found:
-            return found, None
-        return found, await self._store.record_look_back(settings.tenant, definition.name, found)
+    def _note_progress(self, done: int, total: int) -> int:
+        """Tell how far the run is, and end it where the feed was taken over."""
+        self._advance(done, total)
+        if self._lost.is_set():
+            raise FeedFault("another process took the feed over meanwhile")
+        return done
+
+    async def _look_back(self, definition: ListDefinition, keys: Sequence[str]) -> LookBack | None:
+        days = self._settings.look_back if self._options.days is None else self._options.days
+        if not days or not can_look_back(definition) or not (keys or self._options.dry_run):
+            return None
+        return await look_back(self._store, self._policies, self._settings.tenant, definition, keys, days, self._by)
 
     @contextlib.asynccontextmanager
-    async def _keep(self, name: str, holder: str) -> AsyncIterator[asyncio.Event]:
-        """Renew the lock for as long as the run takes; the event is set once it is lost."""
-        lost = asyncio.Event()
+    async def keep_lock(self, holder: str) -> AsyncIterator[None]:
+        """Renew the lock for as long as the run takes."""
 
         async def renew() -> None:
             with contextlib.suppress(StorageError):
                 is_held = True
                 while is_held:
-                    is_held = await self._store.keep_feed(name, holder, now() + LOCK_MILLISECONDS)
+                    is_held = await self._store.feeds.keep(self._settings.name, holder, now() + LOCK_MILLISECONDS)
                     await asyncio.sleep(RENEW_SECONDS if is_held else 0)
-            lost.set()
+            self._lost.set()
 
         task = asyncio.create_task(renew())
         try:
-            yield lost
+            yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def _clear(store: Store, by: Actor, scope: str | None, list_name: str) -> int:
+    done = 0
+    while rows := await store.feeds.entries(scope, list_name, by):
+        for keys in _split([key for key, _ in rows]):
+            done += await store.feeds.delete_entries(scope, list_name, keys, by)
+    return done
+
+
+def _name_result(is_changed: bool) -> FeedResult:
+    return "changed" if is_changed else "unchanged"
 
 
 def _compare(
@@ -317,7 +312,7 @@ def _compare(
 
 def _count(reading: Reading, done: FeedCounts, moved: int) -> FeedCounts:
     items = reading.items
-    return msgspec.structs.replace(
+    return replace(
         done,
         read=items.read,
         entries=len(items.entries),
@@ -350,11 +345,6 @@ def _require(outcome: int | ListFull | NotFound) -> int:
     if isinstance(outcome, NotFound):
         raise FeedFault(f"the {outcome.what} was deleted meanwhile")
     return outcome
-
-
-def _check_lock(lost: asyncio.Event) -> None:
-    if lost.is_set():
-        raise FeedFault("another process took the feed over meanwhile")
 
 
 def _split(items: Sequence[T]) -> list[Sequence[T]]:

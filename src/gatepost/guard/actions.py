@@ -11,23 +11,23 @@ import base64
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
-import structlog
 
 from gatepost.kinds import Finding
+from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile
 from gatepost.report import Line, Report
 from gatepost.scanning.edits import Cut, Edit, order_edits
 from gatepost.scanning.request import ScanRequest
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.verdict import judge
 
 MAX_PARTS = 100
 MAX_REASONS = 3
 _WIDTH = 76
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 # Has the places of these parts found in a sealed worker; none where the message cannot be read.
 FindsParts = Callable[[tuple[str, ...]], Awaitable[tuple[Cut, ...]]]
@@ -43,7 +43,7 @@ class Planned(msgspec.Struct, frozen=True):
 class ActionPlanner:
     """Chooses actions by the policies in force. `tenancy` says whose domain a mailbox is in."""
 
-    def __init__(self, policies: Callable[[], Policies], tenancy: FindsTenants) -> None:
+    def __init__(self, policies: Callable[[], Policies], tenancy: Tenancy) -> None:
         self._policies, self._tenancy = policies, tenancy
 
     async def plan(self, request: ScanRequest, size: int, report: Report, find_parts: FindsParts) -> Planned:

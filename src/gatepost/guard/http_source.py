@@ -1,9 +1,9 @@
 """The HTTPS scan source of a core. Only abby gets in, with a secret that both know.
 
-`POST /scan` takes a message (see `scanning.upload`), lets it wait for its turn where the core is full, and answers when
-its result is on record. `POST /features` takes one that came with a complaint, and answers what models learn from it.
-Both answer 503 where no message may wait. Orders on held mail are in `scanning.held_mail`. `GET /load` tells how busy
-the core is, and so does the header `gatepost-load: n/threshold/maximum` on every answer. `/healthz` and, for this
+`POST /scan` takes a message (see `scanning.request`), lets it wait for its turn where the core is full, and answers
+when its result is on record. `POST /features` takes one that came with a complaint, and answers what models learn from
+it. Both answer 503 where no message may wait. Orders on held mail are in `scanning.held_mail`. `GET /load` tells how
+busy the core is, and so does the header `gatepost-load: n/threshold/maximum` on every answer. `/healthz` and, for this
 machine only, `/metrics` need no secret. Whoever guesses the secret waits longer each time.
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,17 +33,17 @@ from gatepost.api.errors import (
 from gatepost.api.http import ClientLeft, ConnectedClient, Endpoint, HttpErrors, JsonResponse, is_from_this_machine
 from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.service import Guard
+from gatepost.logs import Logger
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, NotHeld, read_order
-from gatepost.scanning.request import Full, Load, ScanRequest
+from gatepost.scanning.request import CONTENT_TYPE, MAX_HEAD, STORAGE_FAILED, Full, Load, ScanRequest, ScanUpload
 from gatepost.scanning.spool import MessageBody, Spool
-from gatepost.scanning.upload import CONTENT_TYPE, MAX_HEAD, STORAGE_FAILED, ScanUpload
 from gatepost.store.errors import StorageError
 
 IDLE_SECONDS = 60.0
 MAX_ORDER = 64 << 10
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 Answer = Response | Failure | None
 

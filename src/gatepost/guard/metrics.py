@@ -6,43 +6,24 @@ in what is held, not in what was done here.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator
+from typing import Literal
 
-import structlog
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
-from gatepost.metrics import Timed
+from gatepost.logs import Logger
+from gatepost.metrics import Timed, counter, gauge
 from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition, Load
 from gatepost.store.engine import StoreCounters
-from gatepost.store.held_mail import HeldMailStore
-from gatepost.store.messages import MessageRecord
-from gatepost.workers.fair_queue import QueueCounters
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import QuarantineRecords
+from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import PoolCounters
-
-
-class CountsAdmission(Protocol):
-    def counters(self) -> QueueCounters: ...
-
-    def load(self) -> Load: ...
-
-
-class CountsPool(Protocol):
-    def counters(self) -> PoolCounters: ...
-
-
-class CountsDns(Protocol):
-    def counters(self) -> DnsCounters: ...
-
-
-class CountsStore(Protocol):
-    def counters(self) -> StoreCounters: ...
 
 
 class GuardMetrics(Collector):
@@ -50,14 +31,14 @@ class GuardMetrics(Collector):
 
     def __init__(
         self,
-        admission: CountsAdmission,
-        pool: CountsPool,
-        resolver: CountsDns,
-        store: CountsStore,
+        queue: FairQueue,
+        pool: Callable[[], PoolCounters],
+        dns: Callable[[], DnsCounters],
+        store: Callable[[], StoreCounters],
         condition: Condition | None = None,
     ) -> None:
         self._condition = condition or Condition()
-        self._admission, self._pool, self._resolver, self._store = admission, pool, resolver, store
+        self._queue, self._pool, self._dns, self._store = queue, pool, dns, store
         self._messages = Timed("gatepost_messages", "Messages analysed", ("verdict", "decision"))
 
     def observe_scan(self, record: MessageRecord, seconds: float) -> None:
@@ -69,58 +50,58 @@ class GuardMetrics(Collector):
         yield from self._admission_metrics()
         yield from self._worker_metrics()
         yield from self._dns_metrics()
-        kept = self._store.counters()
-        yield _counter("gatepost_store_changes", "Changes kept in storage", kept.changes)
-        yield _counter("gatepost_store_commits", "Commits that held them", kept.commits)
-        yield _counter("gatepost_store_failures", "Commits that failed", kept.failures)
+        kept = self._store()
+        yield counter("gatepost_store_changes", "Changes kept in storage", kept.changes, of_process=True)
+        yield counter("gatepost_store_commits", "Commits that held them", kept.commits, of_process=True)
+        yield counter("gatepost_store_failures", "Commits that failed", kept.failures, of_process=True)
 
     def _admission_metrics(self) -> Iterator[Metric]:
-        load, counters = self._condition.describe(self._admission.load()), self._admission.counters()
-        yield _gauge("gatepost_in_processing", "Messages in processing", load.in_processing)
-        yield _gauge("gatepost_in_processing_maximum", "Messages in processing at which more are refused", load.maximum)
-        yield _gauge("gatepost_queue_status", "0 GREEN, 1 YELLOW (slowed), 2 RED (takes nothing)", queue_status(load))
-        yield _counter("gatepost_admitted", "Messages that got a slot", counters.admitted)
-        yield _counter("gatepost_throttled", "Messages that were delayed", counters.throttled)
-        yield _counter("gatepost_rejected", "Messages that found no slot", counters.refused)
+        load, counters = self._condition.describe(self._queue.load()), self._queue.counters()
+        yield gauge("gatepost_in_processing", "Messages in processing", "own", load.in_processing)
+        yield gauge(
+            "gatepost_in_processing_maximum", "Messages in processing at which more are refused", "own", load.maximum
+        )
+        yield gauge(
+            "gatepost_queue_status", "0 GREEN, 1 YELLOW (slowed), 2 RED (takes nothing)", "own", queue_status(load)
+        )
+        yield counter("gatepost_admitted", "Messages that got a slot", counters.admitted, of_process=True)
+        yield counter("gatepost_throttled", "Messages that were delayed", counters.throttled, of_process=True)
+        yield counter("gatepost_rejected", "Messages that found no slot", counters.refused, of_process=True)
 
     def _worker_metrics(self) -> Iterator[Metric]:
-        pool = self._pool.counters()
-        kills = CounterMetricFamily("gatepost_worker_kills", "Workers ended over a message", labels=("reason",))
+        pool = self._pool()
+        kills = counter("gatepost_worker_kills", "Workers ended over a message", labels=("reason",))
         for reason, count in pool.kills.items():
             kills.add_metric((reason,), count)
         yield kills
-        yield _counter(
+        yield counter(
             "gatepost_worker_restarts", "Workers that ended before their time and were replaced", pool.restarts
         )
-        yield _counter("gatepost_workers_relieved", "Workers that computed for long and got a stand-in", pool.relieved)
-        yield _counter("gatepost_poison_recalled", "Messages whose copy had broken a worker before", pool.recalled)
-        yield _gauge("gatepost_workers", "Workers that are ready", pool.workers)
-        yield _gauge("gatepost_workers_sealed", "1 if workers cannot reach files or network", pool.sealed)
-        yield _gauge("gatepost_analyses_queued", "Messages that wait for a worker", pool.queued)
+        yield counter("gatepost_workers_relieved", "Workers that computed for long and got a stand-in", pool.relieved)
+        yield counter("gatepost_poison_recalled", "Messages whose copy had broken a worker before", pool.recalled)
+        yield gauge("gatepost_workers", "Workers that are ready", "sum", pool.workers)
+        yield gauge("gatepost_workers_sealed", "1 if workers cannot reach files or network", "least", pool.sealed)
+        yield gauge("gatepost_analyses_queued", "Messages that wait for a worker", "sum", pool.queued)
 
     def _dns_metrics(self) -> Iterator[Metric]:
-        dns = self._resolver.counters()
-        yield _counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
-        yield _counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
-        yield _counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
-
-
-class CountsZones(Protocol):
-    def counters(self) -> tuple[ZoneCounters, ...]: ...
+        dns = self._dns()
+        yield counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
+        yield counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
+        yield counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
 
 
 class ReputationMetrics(Collector):
     """The metrics of a core's reputation zones, by the names that the settings give them."""
 
-    def __init__(self, zones: CountsZones) -> None:
+    def __init__(self, zones: Callable[[], tuple[ZoneCounters, ...]]) -> None:
         self._zones = zones
 
     def collect(self) -> Iterator[Metric]:
-        asked = CounterMetricFamily("gatepost_reputation_questions", "Values asked about", labels=("zone",))
-        listed = CounterMetricFamily("gatepost_reputation_listings", "Values that were listed", labels=("zone",))
-        failed = CounterMetricFamily("gatepost_reputation_failures", "Questions without an answer", labels=("zone",))
-        muted = GaugeMetricFamily("gatepost_reputation_muted", "1 if the zone is not believed now", labels=("zone",))
-        for each in self._zones.counters():
+        asked = counter("gatepost_reputation_questions", "Values asked about", labels=("zone",))
+        listed = counter("gatepost_reputation_listings", "Values that were listed", labels=("zone",))
+        failed = counter("gatepost_reputation_failures", "Questions without an answer", labels=("zone",))
+        muted = gauge("gatepost_reputation_muted", "1 if the zone is not believed now", "most", labels=("zone",))
+        for each in self._zones():
             asked.add_metric((each.zone,), each.asked)
             listed.add_metric((each.zone,), each.listed)
             failed.add_metric((each.zone,), each.failed)
@@ -128,35 +109,23 @@ class ReputationMetrics(Collector):
         yield from (asked, listed, failed, muted)
 
 
-class CountsSenderHistory(Protocol):
-    def counters(self) -> SenderHistoryCounters: ...
-
-
 class SenderHistoryMetrics(Collector):
     """The metrics of a core's sender history."""
 
-    def __init__(self, sender_histories: CountsSenderHistory) -> None:
-        self._sender_histories = sender_histories
+    def __init__(self, counters: Callable[[], SenderHistoryCounters]) -> None:
+        self._counters = counters
 
     def collect(self) -> Iterator[Metric]:
-        done = self._sender_histories.counters()
-        yield _counter("gatepost_acquaintance_questions", "Messages asked about", done.asked)
-        yield _counter("gatepost_acquaintance_lookups", "Times that storage was read for one", done.looked_up)
-        yield _counter("gatepost_acquaintance_written", "Senders and sites written", done.written)
-        yield _counter("gatepost_acquaintance_dropped", "Those that could not be written", done.dropped)
+        done = self._counters()
+        yield counter("gatepost_acquaintance_questions", "Messages asked about", done.asked)
+        yield counter("gatepost_acquaintance_lookups", "Times that storage was read for one", done.looked_up)
+        yield counter("gatepost_acquaintance_written", "Senders and sites written", done.written)
+        yield counter("gatepost_acquaintance_dropped", "Those that could not be written", done.dropped)
 
 
 def queue_status(load: Load) -> int:
     """GREEN, YELLOW or RED as 0, 1 or 2."""
     return 2 if load.full or load.fault else int(load.throttling or bool(load.slowed))
-
-
-def _counter(name: str, documentation: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(name, documentation, value=value)
-
-
-def _gauge(name: str, documentation: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, documentation, value=value)
 
 
 REFRESH_SECONDS = 30.0
@@ -171,14 +140,14 @@ EVENTS: dict[Event, str] = {
     "failures": "Messages that should have been held and could not be; their senders try again",
 }
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class QuarantineMetrics(Collector):
     """The metrics of one quarantine; it reads the database from `start` to `stop`."""
 
-    def __init__(self, store: HeldMailStore, max_size: int | None) -> None:
-        self._store, self._max_size = store, max_size
+    def __init__(self, quarantine: QuarantineRecords, max_size: int | None) -> None:
+        self._quarantine, self._max_size = quarantine, max_size
         self._events: Counter[Event] = Counter()
         self._totals: tuple[int, int] | None = None
         self._refreshing = PeriodicWork(self.refresh, REFRESH_SECONDS, "held mail could not be counted", log)
@@ -189,7 +158,7 @@ class QuarantineMetrics(Collector):
 
     async def refresh(self) -> None:
         """Ask the database how much is held."""
-        self._totals = await self._store.held_totals()
+        self._totals = await self._quarantine.totals()
 
     def start(self) -> None:
         """Refresh now and every `REFRESH_SECONDS`."""
@@ -201,10 +170,10 @@ class QuarantineMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         if self._totals:
-            yield GaugeMetricFamily("gatepost_quarantine_held", "Messages that are held", value=self._totals[0])
-            yield GaugeMetricFamily("gatepost_quarantine_bytes", "Bytes of those", value=self._totals[1])
+            yield gauge("gatepost_quarantine_held", "Messages that are held", "most", self._totals[0])
+            yield gauge("gatepost_quarantine_bytes", "Bytes of those", "most", self._totals[1])
         if self._max_size is not None:
             explained = "Bytes at which no more is taken"
-            yield GaugeMetricFamily("gatepost_quarantine_bytes_maximum", explained, value=self._max_size)
+            yield gauge("gatepost_quarantine_bytes_maximum", explained, "most", self._max_size)
         for event, explained in EVENTS.items():
-            yield CounterMetricFamily(f"gatepost_quarantine_{event}", explained, value=self._events[event])
+            yield counter(f"gatepost_quarantine_{event}", explained, value=self._events[event])

@@ -8,10 +8,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 
 import msgspec
-import structlog
 
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
@@ -23,6 +21,7 @@ from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.ids import id_order
+from gatepost.logs import Logger
 from gatepost.mail.message import Receipt
 from gatepost.periodic import PeriodicWork
 from gatepost.report import Report, undecided
@@ -34,8 +33,8 @@ from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
-from gatepost.store.header_sections import HEAD_BYTES, cut_header
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.record_packing import HEAD_BYTES, cut_header
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, Slot
@@ -48,7 +47,7 @@ DAY_MILLISECONDS = 86_400_000
 # What may come on top of the longest analysis before a stop ends what is left.
 STOP_GRACE_SECONDS = 10.0
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 ScanObserver = Callable[[MessageRecord, float], None]
 
@@ -123,12 +122,6 @@ class Guard:
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""
         return not self._stopping and self._queue.has_slot()
-
-    @cached_property
-    def _log(self) -> structlog.typing.FilteringBoundLogger:
-        """Bound once, since every message has a line; not before the first, when the level of these settings holds."""
-        bound: structlog.typing.FilteringBoundLogger = log.bind()
-        return bound
 
     async def start(self) -> None:
         """Start the workers, and what runs beside them."""
@@ -230,9 +223,11 @@ class Guard:
             slot = await self._queue.wait(tenant, id_order(request.ggrid), body.size, (gone, self._stop_begun))
         finally:
             gone.cancel()
-        if slot is None:
-            return Full(self.load()) if self._stop_begun.done() else ClientLeft()
-        return slot
+        if not self._stop_begun.done():
+            return slot or ClientLeft()
+        if slot is not None:  # given while the stop began, which waits for nothing that starts now
+            slot.leave()
+        return Full(self.load())
 
     @contextmanager
     def _processing(self, slot: Slot) -> Iterator[None]:
@@ -255,7 +250,7 @@ class Guard:
         seconds = time.perf_counter() - started
         if not request.is_trial:
             self._observe(record, seconds)
-        self._log.info(
+        log.info(
             "message scanned",
             ggrid=record.ggrid,
             verdict=record.report.verdict,
@@ -341,7 +336,7 @@ class Guard:
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.
-            return await self._store.record_message(record)
+            return await self._store.messages.record(record)
         except StorageError:
             log.error("result could not be kept", ggrid=request.ggrid)
             raise
@@ -349,6 +344,6 @@ class Guard:
     async def _purge(self) -> None:
         moment = int(self._clock() * 1_000)
         before = moment - self._settings.history.retention * DAY_MILLISECONDS
-        limits = await self._store.retention_limits("history", moment)
-        if deleted := await self._store.purge_messages(before, limits):
+        limits = await self._store.tenants.retention_limits("history", moment)
+        if deleted := await self._store.messages.purge(before, limits):
             log.info("history purged", count=deleted)

@@ -25,11 +25,10 @@ from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.report import Report
 from gatepost.settings.keys import LearningSettings
 from gatepost.store.audit import Actor
-from gatepost.store.learnt_models import ModelLookBack
+from gatepost.store.learning import ModelLookBack, PoolReport
 from gatepost.store.look_backs import MAX_HITS
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.store.training_pools import PoolReport
 from gatepost.textmodel.learnt import LearntModel, PoolRow, parse_learnt, read_row
 from gatepost.times import now
 from gatepost.verdict import judge
@@ -68,13 +67,15 @@ async def learn_pool(
 ) -> LearningOutcome | PoolBusy:
     """Train the model of one pool, and let it take part if it may."""
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()}"
-    if not await store.take_pool(tenant, holder, now() + LOCK, only_due=only_due):
+    if not await store.learning.take_pool(tenant, holder, now() + LOCK, only_due=only_due):
         return PoolBusy()
     outcome = LearningOutcome(tenant, "failed", "it was stopped")
     try:
         outcome = await _learn(store, policies, settings, tenant, trainer)
     finally:
-        await store.finish_pool(tenant, holder, now() + settings.interval * HOUR, f"{outcome.result}: {outcome.reason}")
+        await store.learning.finish_pool(
+            tenant, holder, now() + settings.interval * HOUR, f"{outcome.result}: {outcome.reason}"
+        )
     return outcome
 
 
@@ -82,25 +83,25 @@ async def _learn(
     store: Store, policies: Policies, settings: LearningSettings, tenant: str | None, trainer: Trainer
 ) -> LearningOutcome:
     rows = await read_pool(store, tenant)
-    current = (await store.current_models()).get((tenant or "").lower())
-    present = await store.model_bytes(current) if current else b""
+    current = (await store.learning.current_models()).get((tenant or "").lower())
+    present = await store.learning.model_bytes(current) if current else b""
     trained = await asyncio.to_thread(trainer, TrainingOrder(rows, present))
     if isinstance(trained, TrainingFailed):
         return LearningOutcome(tenant, "failed", trained.reason)
     model = parse_learnt(trained.model)
     data = msgspec.structs.replace(model, scope="tenant" if tenant else "deployment").to_bytes() if model else b""
-    version = await store.keep_model(tenant, msgspec.json.encode(trained.proof), data, LEARNING)
+    version = await store.learning.keep_model(tenant, msgspec.json.encode(trained.proof), data, LEARNING)
     if model is None:
         return LearningOutcome(tenant, "refused", trained.proof.reason, version, trained.proof)
     found = await look_back(store, policies, tenant, model, settings.look_back)
-    await store.set_model_look_back(version, found, LEARNING)
+    await store.look_backs.record_of_model(version, found, LEARNING)
     return LearningOutcome(tenant, "taken", trained.proof.reason, version, trained.proof, found)
 
 
 async def read_pool(store: Store, tenant: str | None) -> tuple[PoolRow, ...]:
     """Return the whole pool of a tenant or of the deployment, as training takes it."""
     rows: list[PoolReport] = []
-    while page := await store.pool_reports(tenant, rows[-1].id if rows else 0):
+    while page := await store.learning.pool_reports(tenant, rows[-1].id if rows else 0):
         rows += page
     return tuple(_as_row(row) for row in rows)
 
@@ -119,7 +120,7 @@ async def look_back(
     """Look for delivered messages that a model would have held."""
     search = _Search(model, policies, now() - days * DAY)
     if days:
-        async with aclosing(store.recent_messages(tenant, messages)) as batches:
+        async with aclosing(store.messages.recent(tenant, messages)) as batches:
             async for batch in batches:
                 if not await asyncio.to_thread(search.take, batch):
                     break

@@ -8,9 +8,8 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
-
 from gatepost.api.connections import AcceptBalance
+from gatepost.logs import Logger
 from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.node_memory import Tally
 from gatepost.smtp.client import identify_client
@@ -20,7 +19,7 @@ from gatepost.smtp.intake import Intake
 # What clients over Unix sockets are counted as: they have no address.
 UNIX = "unix"
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class MilterIntake(Intake):

@@ -17,9 +17,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
-import structlog
 
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.milter import protocol
 from gatepost.milter.protocol import (
@@ -168,7 +168,7 @@ FRAMES_IN_A_TURN = 50
 MAX_HELO = 255
 _PIECE = 256 << 10
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class MilterPart(msgspec.Struct, frozen=True, eq=False):

@@ -5,8 +5,7 @@ off the event loop and one batch at a time, whoever asks (`judge_in_turn`). Dry 
 so that several take longer and nothing else slows down. The List API (`dryRun`), the web pages and the command line use
 the same functions.
 
-Looking back: which messages that were delivered in the last days new entries of a list would have held.
-
+Looking back finds messages that were delivered in the last days, and that new entries of a list would have held.
 Attacks become known a day late, and by then the first messages have been read. Storage keeps the keys that lists were
 asked for, so those messages can be found without their text. The work is bounded in days, messages and effort, and the
 result says how far it came. Entries that need the text (phrases), and lists that hold nothing, cannot be looked up.
@@ -42,11 +41,10 @@ from gatepost.rejudge.replay import (
 )
 from gatepost.report import Report
 from gatepost.store.audit import SYSTEM, Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
-from gatepost.store.look_back_queue import WaitingLookBack
-from gatepost.store.look_backs import MAX_HITS, LookBack
-from gatepost.store.messages import MessageRecord
+from gatepost.store.lists import NewEntry
+from gatepost.store.look_backs import MAX_HITS, LookBack, WaitingLookBack
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import milliseconds, now
 
@@ -73,50 +71,44 @@ def _judge_again(record: MessageRecord, policy: Policy, ruling: Ruling) -> Compa
     return compare(record.ggrid, record.report, rejudge(record.report, policy, ruling), record.report.subject)
 
 
+class PolicyTrial(msgspec.Struct, frozen=True):
+    """What other policies would have done: messages considered, those whose decision changes, and those for which the
+    rule holds that was asked about. `mistakes` say why they could not be tried."""
+
+    considered: int = 0
+    flips: tuple[Comparison, ...] = ()
+    hits: tuple[Comparison, ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+
 async def try_policy(
-    store: Store, today: Policies, other: Policies, tenant: str | None, last: int, *, only_outbound: bool = False
-) -> tuple[int, list[Comparison]]:
-    """The number of messages considered, and those whose decision the other policies would change.
+    store: Store,
+    today: Policies,
+    other: Policies,
+    tenant: str | None,
+    last: int,
+    *,
+    only_outbound: bool = False,
+    rule: str = "",
+) -> PolicyTrial:
+    """Judge the last messages by today's policies and by the others, and look for those for which a rule of the others
+    holds.
 
     The stored ruling of the lists is kept, so that only the policy differs. With `only_outbound` the outbound ones
     among the last messages are considered.
     """
-    considered, flips = 0, list[Comparison]()
+    considered, hits, flips = 0, list[Comparison](), list[Comparison]()
     known: dict[str | None, Known] = {}
-    async with aclosing(store.recent_messages(tenant, last)) as batches:
+    async with aclosing(store.messages.recent(tenant, last)) as batches:
         async for every in batches:
             batch = [record for record in every if record.envelope.outbound or not only_outbound]
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
             compared = await judge_in_turn(partial(_compare, batch, known, today, other))
+            hits += [each for each in compared if rule and _has_now(each, f"{RULE}{rule}")]
             flips += [each for each in compared if each.flips]
             considered += len(batch)
-    return considered, flips
-
-
-class RuleTrial(msgspec.Struct, frozen=True):
-    """What a rule would have done: messages considered, those for which it holds, and those whose decision changes."""
-
-    considered: int = 0
-    hits: tuple[Comparison, ...] = ()
-    flips: tuple[Comparison, ...] = ()
-
-
-async def try_rule(
-    store: Store, today: Policies, other: Policies, tenant: str | None, last: int, name: str
-) -> RuleTrial:
-    """Judge the last messages by today's policies and by the others, in which the rule of that name is."""
-    considered, hits, flips = 0, list[Comparison](), list[Comparison]()
-    known: dict[str | None, Known] = {}
-    async with aclosing(store.recent_messages(tenant, last)) as batches:
-        async for batch in batches:
-            for owner in {record.envelope.tenant for record in batch} - known.keys():
-                known[owner] = await _custom_lists(store, owner)
-            compared = await judge_in_turn(partial(_compare, batch, known, today, other))
-            hits += [each for each in compared if _has_now(each, f"{RULE}{name}")]
-            flips += [each for each in compared if each.flips]
-            considered += len(batch)
-    return RuleTrial(considered, tuple(hits), tuple(flips))
+    return PolicyTrial(considered, tuple(flips), tuple(hits))
 
 
 def _has_now(comparison: Comparison, tag: str) -> bool:
@@ -140,7 +132,7 @@ def _compare(
 async def _custom_lists(store: Store, owner: str | None) -> Known:
     known: dict[str, ListDefinition] = {}
     for scope in {None, owner}:
-        for state in await store.lists(scope):
+        for state in await store.lists.all(scope):
             if state.definition.custom:
                 known[scoped_name("tenant" if scope else "global", state.definition.name)] = state.definition
     return known
@@ -149,10 +141,10 @@ async def _custom_lists(store: Store, owner: str | None) -> Known:
 async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
     """The ruling of today's lists. Phrases need the text, so a phrase counts if it was hit then and is still listed."""
     report, tenant = record.report, record.envelope.tenant
-    unkeyed = await store.unkeyed(tenant)
+    unkeyed = await store.list_lookup.unkeyed(tenant)
     found = await judge_in_turn(partial(_find_today, report, unkeyed))
     keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
-    hits = await store.lookup(tenant, keys)
+    hits = await store.list_lookup.find(tenant, keys)
     authenticated, custom = report.authentication.aligned, unkeyed.custom
     return rule_on(hits, report.subjects, authenticated=authenticated, custom=custom, found=found)
 
@@ -226,7 +218,7 @@ class ListDryRuns:
 
     async def _run(self, scope: str | None, dry_run: EntryDryRun, hits: list[HitMessage] | None = None) -> None:
         known: dict[str | None, Known] = {}
-        async with aclosing(self._store.recent_messages(scope, DRY_RUN_MESSAGES)) as batches:
+        async with aclosing(self._store.messages.recent(scope, DRY_RUN_MESSAGES)) as batches:
             async for batch in batches:
                 await load_custom_lists(self._store, batch, known)
                 await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
@@ -287,11 +279,11 @@ async def try_adding(
 ) -> DryRun | ListFull:
     """Dry run of adding these entries."""
     final = {entry.key: entry for entry in entries}
-    there = await store.entries(scope, definition.name, tuple(final))
+    there = await store.lists.find(scope, definition.name, tuple(final))
     size = await size_of(store, scope, definition.name)
     if size + len(final) - len(there) > definition.max_size:
         return ListFull(size, definition.max_size)
-    if full := await store.bytes_left(scope, definition, entries):
+    if full := await store.lists.bytes_left(scope, definition, entries):
         return full
     moment = now()
     lasting = tuple(key for key, entry in final.items() if entry.expires is None or entry.expires > moment)
@@ -304,7 +296,7 @@ async def try_deleting(
     store: Store, dry_runs: ListDryRuns, scope: str | None, definition: ListDefinition, keys: Sequence[str]
 ) -> DryRun:
     """Dry run of deleting the entries with these keys."""
-    there = {entry.key: entry.shown for entry in await store.entries(scope, definition.name, keys)}
+    there = {entry.key: entry.shown for entry in await store.lists.find(scope, definition.name, keys)}
     change = Change(definition, "tenant" if scope else "global", tuple(there), adding=False)
     shown = {key: there.get(key, key) for key in keys}
     return await dry_runs.run(scope, change, shown, len(there))
@@ -312,7 +304,7 @@ async def try_deleting(
 
 async def size_of(store: Store, scope: str | None, name: str) -> int:
     """The number of entries in a list."""
-    states = await store.lists(scope)
+    states = await store.lists.all(scope)
     return next((state.size for state in states if state.definition.name == name), 0)
 
 
@@ -347,7 +339,7 @@ async def look_back(
     search = _Search(EntryDryRun(change, policies.deployment.policy, effort), policies, now() - days * DAY)
     if keys and can_look_back(definition):
         known: dict[str | None, Known] = {}
-        async with aclosing(store.recent_messages(scope, messages)) as batches:
+        async with aclosing(store.messages.recent(scope, messages)) as batches:
             async for batch in batches:
                 await load_custom_lists(store, batch, known)
                 if not await judge_in_turn(partial(search.take, batch, known)):
@@ -397,17 +389,17 @@ async def run_waiting(store: Store, policies: Policies, days: int) -> AsyncItera
 
     That is kept and told as every look back is, and only then forgotten here: a kill repeats one and loses none."""
     for _ in range(MAX_LISTS):
-        waiting = await store.take_look_back()
+        waiting = await store.look_backs.take()
         if waiting is None:
             return
-        definition = await store.list_definition(waiting.scope, waiting.list_name)
+        definition = await store.lists.definition(waiting.scope, waiting.list_name)
         if definition and can_look_back(definition) and days and waiting.keys:
             keys = waiting.keys[:MAX_KEYS]
             found = await look_back(store, policies, waiting.scope, definition, keys, days, _actor_of(waiting))
             if found.found:
-                await store.record_look_back(waiting.scope, waiting.list_name, found)
+                await store.look_backs.record(waiting.scope, waiting.list_name, found)
             yield waiting, found
-        await store.finish_look_back(waiting)
+        await store.look_backs.finish(waiting)
 
 
 def _actor_of(waiting: WaitingLookBack) -> Actor:

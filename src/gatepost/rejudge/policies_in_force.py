@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.policy.layers import Effective, Policies, add_rules
 from gatepost.policy.rules import OwnRule, Policy
 from gatepost.store.errors import StorageError
-from gatepost.store.own_rules import OwnRuleStore
+from gatepost.store.own_rules import OwnRules
 
 POLL_SECONDS = 2.0
 UNREADABLE = "rules of the web interface could not be read"
 
-log = structlog.get_logger("gatepost.policy")
+log = Logger("gatepost.policy")
 
 # What is told of a policy that has changed: whose it is, None for the deployment, and the policy.
 Observer: TypeAlias = Callable[[str | None, Policy], None]
@@ -31,7 +31,7 @@ class PoliciesInForce:
     """`now` is replaced as a whole when rules change. `left_out` says, by scope and name, why rules of the web
     interface are not part of it; the deployment's scope is ""."""
 
-    def __init__(self, files: Policies, store: OwnRuleStore | None = None, poll: float = POLL_SECONDS) -> None:
+    def __init__(self, files: Policies, store: OwnRules | None = None, poll: float = POLL_SECONDS) -> None:
         self.files = self.now = files
         self.left_out: Mapping[str, Mapping[str, str]] = {}
         self._store = store
@@ -64,14 +64,14 @@ class PoliciesInForce:
             except StorageError as fault:
                 log.warning(UNREADABLE, reason=str(fault))
 
-    async def _read_changes(self, store: OwnRuleStore) -> None:
-        versions = await store.rule_versions()
+    async def _read_changes(self, store: OwnRules) -> None:
+        versions = await store.versions()
         changed = {scope for scope, _ in versions.items() ^ self._versions.items()}
         if not changed:
             return
         rules = {scope: each for scope, each in self._rules.items() if scope in versions}
         for scope in changed & versions.keys():
-            found = await store.rule_set(scope or None)
+            found = await store.find(scope or None)
             versions[scope] = found.version
             rules[scope] = {each.name: each.rule for each in found.rules if each.enabled}
         # Tenants whose rules are gone are still told which policy holds for them.
@@ -89,7 +89,7 @@ class PoliciesInForce:
             await asyncio.sleep(0)
 
 
-async def with_stored_rules(files: Policies, store: OwnRuleStore) -> Policies:
+async def with_stored_rules(files: Policies, store: OwnRules) -> Policies:
     """Return the policies of the files with the rules of the web interface, for a command that runs once."""
     in_force = PoliciesInForce(files, store)
     await in_force.refresh()

@@ -9,8 +9,8 @@ import msgspec
 from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app, create_services
-from gatepost.abby.core_clients import LocalCore, RemoteCore
-from gatepost.abby.cores import Cores
+from gatepost.abby.cores import Cores, LocalCore
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.events.stream import node_name
 from gatepost.scanning.request import Condition
 from gatepost.service.event_stream import try_alert
@@ -31,16 +31,20 @@ from gatepost.web.openid import OpenidClient
 from gatepost.web.registry import build_site
 
 if TYPE_CHECKING:
-    from gatepost.service.core import OwnCore
+    from gatepost.service.core import CoreParts
 
 
 class ApiParts(msgspec.Struct, frozen=True):
-    """The API service: its application, the cores behind it, and the probe of their queue."""
+    """The API service: its application, and the cores behind it."""
 
     app: Starlette
     cores: Cores
-    probe: Probe
     condition: Condition
+
+    @property
+    def probe(self) -> Probe:
+        """The probe of the queue of all cores."""
+        return probe_cores(self.cores)
 
     def describe_health(self) -> NodeHealth:
         """How the service is, for those who look after nodes."""
@@ -60,9 +64,15 @@ async def _find_fault(condition: Condition) -> str | None:
     return condition.fault or None
 
 
-def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "OwnCore | None") -> ApiParts:
+def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "CoreParts | None") -> ApiParts:
     """Build the API service; `own` is the core of this process, if it runs one."""
-    hosts = build_cores(settings, plan.secret, plan.ca, own)
+    # The core of this process is called directly, without an upload.
+    hosts = tuple(
+        LocalCore(own.guard, own.quarantine)
+        if own and is_own_core(url, own.settings)
+        else RemoteCore(url, plan.secret, plan.ca)
+        for url in settings.service_providers.core.hosts
+    )
     node = shared.node
     cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
@@ -74,8 +84,8 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         held_mail_cores=hosts,
         policies=shared.policies,
         scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
-        calls=node.calls(),
-        guesses=node.guesses(),
+        calls=node.calls,
+        guesses=node.guesses,
     )
     site = build_site(
         services,
@@ -96,20 +106,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Own
         strict_transport=isinstance(settings.tls, TlsSettings),
         look_back=bool(settings.lists.look_back),
     )
-    return ApiParts(app, cores, probe_cores(cores), shared.condition)
-
-
-def build_cores(
-    settings: AbbySettings, secret: str, ca: Path, own: "OwnCore | None"
-) -> tuple[LocalCore | RemoteCore, ...]:
-    """Build a client for each core in `hosts`; the core of this process is called directly, without an upload."""
-
-    def build(url: str) -> LocalCore | RemoteCore:
-        if own and is_own_core(url, own.settings):
-            return LocalCore(own.guard, own.held_mail)
-        return RemoteCore(url, secret, ca)
-
-    return tuple(build(url) for url in settings.service_providers.core.hosts)
+    return ApiParts(app, cores, shared.condition)
 
 
 def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condition) -> Installation:

@@ -18,13 +18,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gatepost.api.server import tls_context
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
@@ -33,7 +33,7 @@ VALIDITY = timedelta(days=3650)
 # Clocks of clients may be behind.
 GRACE = timedelta(days=1)
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 def ensure_certificate(data: DataFolder, hosts: Iterable[str] = ()) -> None:
@@ -116,7 +116,7 @@ def load_certificates(plan: Plan) -> dict[str, ssl.SSLContext]:
     return found
 
 
-def smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+def build_smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return the context for STARTTLS; raises `StartError`."""
     check_pair(certificate, key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

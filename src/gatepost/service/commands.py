@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from gatepost.service import certificates, plan, systemd
+from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.heap import limit_heap
 from gatepost.service.publishing import NodeFiles
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gatepost.service.plan import Bound, Plan
     from gatepost.service.running import OnStart
     from gatepost.store.store import Store
-    from gatepost.store.users import UserStore
+    from gatepost.store.users import Users
 
 
 ADMINISTRATOR = "admin"
@@ -141,13 +141,13 @@ def _write_configuration(data: DataFolder) -> None:
     data.write_once(data.path / ABBY_FILE, text)
 
 
-async def create_administrator(store: "UserStore", password: str) -> None:
+async def create_administrator(store: "Users", password: str) -> None:
     """Create the first user, the administrator."""
     from gatepost.store.audit import SYSTEM
     from gatepost.web.credentials import PasswordHashes
 
     hashed = await PasswordHashes().hash(password)
-    await store.create_user(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, first_password=True)
+    await store.create(ADMINISTRATOR, "administrator", None, hashed, SYSTEM, first_password=True)
 
 
 PRIVATE = 0o077
@@ -189,7 +189,7 @@ def guard(data: DataFolder, folder: Path) -> None:
     with data.lock("guard"):
         config, settings = _load_in_force(data, folder, "guard", partial(files.load_guard, certificates=True))
         hosts = _require_source(folder, settings)
-        _run(data, folder, config, settings, None, partial(_log_port, "guard", hosts))
+        _run(data, folder, config, settings, None, partial(_log_listening, "guard", hosts))
 
 
 def _require_source(folder: Path, settings: GuardSettings) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ def abby(data: DataFolder, folder: Path) -> None:
     _prepare_process(data)
     with data.lock("abby"):
         config, settings = _load_in_force(data, folder, "abby", partial(files.load_abby, certificates=True))
-        _run(data, folder, config, None, settings, partial(_log_port, "abby", settings.listen.hosts))
+        _run(data, folder, config, None, settings, partial(_log_listening, "abby", settings.listen.hosts))
 
 
 def _load_in_force(data: DataFolder, local: Path, service: str, load: Callable[[Path], T]) -> tuple[Path, T]:
@@ -232,6 +232,7 @@ def _run(
 ) -> None:
     """Run what the settings of `folder` say; `local` is the folder of the node's own files."""
     from gatepost import logs
+    from gatepost.service.certificates import ensure_certificate
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.plan import Plan, bind_ports
     from gatepost.service.reloading import digest_files, save_loaded
@@ -239,10 +240,10 @@ def _run(
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
         ensure_secret(data)
-        certificates.ensure_certificate(data, _list_hosts(guard, abby))
+        ensure_certificate(data, _list_hosts(guard, abby))
     settings = guard or abby
     assert settings is not None
-    logs.configure(settings.log)
+    logs.configure(settings.log.level, settings.log.format)
 
     async def started_with_warnings(port: int, store: "Store") -> None:
         await started(port, store)
@@ -284,10 +285,10 @@ def _serve_plan(plan: "Plan", bound: "Bound", fronts: int, started: "OnStart") -
 
 def log_warnings(folder: Path) -> None:
     """Log what `gatepost config check` warns of: old names, weak tokens, certificates that expire."""
-    import structlog
+    from gatepost.logs import Logger
 
     for warning in files.find_warnings(folder):
-        structlog.get_logger("gatepost").warning("configuration", warning=str(warning))
+        Logger("gatepost").warning("configuration warning", warning=str(warning))
 
 
 def _prepare_process(data: DataFolder) -> None:
@@ -317,7 +318,7 @@ async def _welcome_operator(
 ) -> None:
     from gatepost.web.credentials import generate_password
 
-    password = None if await store.users() else generate_password()
+    password = None if await store.users.all() else generate_password()
     started = Started(
         url=local_url(both.abby, port),
         data=data,
@@ -330,15 +331,17 @@ async def _welcome_operator(
     )
     greet(started)
     if password:
-        await create_administrator(store, password)
-    await _log_listening("gatepost", both.abby.listen.hosts, port)
+        await create_administrator(store.users, password)
+    await _log_listening("gatepost", both.abby.listen.hosts, port, store)
 
 
 def local_url(settings: AbbySettings, port: int) -> str:
     """Return a URL of the service that works on this machine."""
+    from gatepost.service.plan import render_address
+
     first = settings.listen.hosts[0]
     host = "127.0.0.1" if first in ANY else first
-    return f"{'http' if settings.tls == 'off' else 'https'}://{plan.render_address(host, port)}"
+    return f"{'http' if settings.tls == 'off' else 'https'}://{render_address(host, port)}"
 
 
 def _find_token_file(data: DataFolder, settings: AbbySettings) -> Path | None:
@@ -357,12 +360,9 @@ def _write_notes(settings: GuardSettings) -> Iterator[str]:
         yield f"{FAULT_INJECTION} is set: messages can make workers misbehave. For tests only."
 
 
-async def _log_port(what: str, hosts: tuple[str, ...], port: int, _store: "Store") -> None:
-    await _log_listening(what, hosts, port)
+async def _log_listening(what: str, hosts: tuple[str, ...], port: int, _store: "Store") -> None:
+    from gatepost.logs import Logger
+    from gatepost.service.plan import render_address
 
-
-async def _log_listening(what: str, hosts: tuple[str, ...], port: int) -> None:
-    import structlog
-
-    shown = ", ".join(plan.render_address(host, port) for host in hosts)
-    structlog.get_logger("gatepost").info("listening", service=what, address=shown)
+    shown = ", ".join(render_address(host, port) for host in hosts)
+    Logger("gatepost").info("listening", service=what, address=shown)

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
-import structlog
-from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
 
@@ -32,13 +30,11 @@ from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMe
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
+from gatepost.logs import Logger
 from gatepost.milter.session import MilterPart
-from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.scanning.request import Condition
-from gatepost.service.certificates import smtp_tls
+from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
-from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname, open_outbound_routing, open_routing
 from gatepost.service.signing import build_signer
@@ -52,12 +48,12 @@ from gatepost.smtp.outbound import HOUR, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 @asynccontextmanager
@@ -66,20 +62,18 @@ async def open_quarantine(
     store: Store,
     data: DataFolder,
     routing: Routing | None,
-    registry: CollectorRegistry | None = None,
-    viewer: WorkerPool | None = None,
-    events: Emits = NO_EVENTS,
-    *,
-    cleans_up: bool = True,
     outbound: Routing | None = None,
+    *,
+    shared: SharedParts | None = None,
+    viewer: WorkerPool | None = None,
 ) -> AsyncIterator[Quarantine]:
     """Build the quarantine on a store; released mail takes the routes of other mail, and `viewer` has messages shown.
 
-    A service passes its registry: then expired mail is deleted and held mail is counted while the service runs. A
-    command passes none and leaves both to the service. Of several processes of a service one cleans up.
+    A service passes what its parts share: then expired mail is deleted and held mail is counted while the service runs.
+    A command passes nothing and leaves both to the service. Of several processes of a service the first cleans up.
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
-    metrics = QuarantineMetrics(store, settings.quarantine.max_size)
+    metrics = QuarantineMetrics(store.quarantine, settings.quarantine.max_size)
     quarantine = Quarantine(
         store,
         raw,
@@ -87,13 +81,13 @@ async def open_quarantine(
         viewer,
         max_size=settings.quarantine.max_size,
         hostname=hostname(settings),
-        tenancy=Tenancy(settings.tenants, store),
+        tenancy=Tenancy(settings.tenants, store.tenants.of_domain),
         node=node_name(settings.events),
         metrics=metrics,
-        events=events,
+        events=shared.events if shared else NO_EVENTS,
         core=name_core(settings, data),
         outbound=outbound,
-        signer=build_signer(settings, Tenancy(settings.tenants, store)),
+        signer=build_signer(settings, Tenancy(settings.tenants, store.tenants.of_domain)),
     )
     cleanup = Cleanup(
         store,
@@ -102,9 +96,9 @@ async def open_quarantine(
         metrics=metrics,
         deleted_retention=settings.quarantine.deleted_retention,
     )
-    if registry:
-        registry.register(metrics)
-        if cleans_up:
+    if shared:
+        shared.registry.register(metrics)
+        if shared.node.is_first:
             metrics.start()
             cleanup.start()
     try:
@@ -125,30 +119,17 @@ def name_core(settings: GuardSettings, data: DataFolder) -> str:
     return f"{name}:{source.port}" if source else name
 
 
-def build_guard(
-    settings: GuardSettings,
-    store: Store,
-    policies: PoliciesInForce,
-    registry: CollectorRegistry,
-    *,
-    models: str = "",
-    fault_injection: str = "",
-    events: Emits = NO_EVENTS,
-    node: SingleProcess | None = None,
-    condition: Condition | None = None,
-) -> Guard:
-    """Build a core with its workers, resolver and queue.
-
-    `models` is a folder of text models. `fault_injection` is for tests only: a Python file that makes workers fail.
-    """
-    if fault_injection:
-        log.warning("faults are injected into workers", file=fault_injection)
+def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Guard:
+    """Build a core with its workers, resolver and queue."""
+    if plan.fault_injection:
+        log.warning("faults are injected into workers", file=plan.fault_injection)
+    store, policies, node = shared.store, shared.policies, shared.node
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
-    histories = SenderHistories(store, settings.sender_history) if settings.sender_history.enabled else None
+    histories = SenderHistories(store.sightings, settings.sender_history) if settings.sender_history.enabled else None
     reputation = ReputationZones(settings.reputation.zones, lists)
-    campaigns = Campaigns(store)
+    campaigns = Campaigns(store.campaigns)
     answerer = Answerer(
         resolver,
         lists=lists,
@@ -158,18 +139,17 @@ def build_guard(
         campaigns=campaigns,
     )
     of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
-    pool_settings = _pool_settings(settings, reputation.list_subjects(), models, fault_injection)
-    node = node or SingleProcess()
+    pool_settings = _build_pool_settings(plan, settings, reputation.list_subjects())
     queue = node.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
     policies.observe(pool.publish)
-    metrics = GuardMetrics(queue, pool, resolver, store, condition)
-    registry.register(metrics)
+    metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)
+    shared.registry.register(metrics)
     if settings.reputation.zones:
-        registry.register(ReputationMetrics(reputation))
+        shared.registry.register(ReputationMetrics(reputation.counters))
     if histories:
-        registry.register(SenderHistoryMetrics(histories))
+        shared.registry.register(SenderHistoryMetrics(histories.counters))
     return Guard(
         settings,
         store,
@@ -179,20 +159,18 @@ def build_guard(
         lists=lists,
         sender_histories=histories,
         campaigns=campaigns,
-        learnt=LearntModelSnapshots(store) if settings.learning.enabled else None,
-        observe=_observe_scans(metrics, events, subjects=settings.events.subjects),
+        learnt=LearntModelSnapshots(store.learning) if settings.learning.enabled else None,
+        observe=_observe_scans(metrics, shared.events, subjects=settings.events.subjects),
         purges=node.is_first,
-        condition=condition,
+        condition=shared.condition,
         node=node_name(settings.events),
-        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store)),
+        actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store.tenants.of_domain)),
         dns_counters=resolver.counters,
     )
 
 
 def _observe_scans(metrics: GuardMetrics, events: Emits, *, subjects: bool) -> ScanObserver:
-    """Return what is told of every scan. Without events that is the function of the metrics and nothing else."""
-    if events is NO_EVENTS:
-        return metrics.observe_scan
+    """Return what is told of every scan."""
 
     def observe(record: MessageRecord, seconds: float) -> None:
         metrics.observe_scan(record, seconds)
@@ -201,18 +179,16 @@ def _observe_scans(metrics: GuardMetrics, events: Emits, *, subjects: bool) -> S
     return observe
 
 
-def _pool_settings(
-    settings: GuardSettings, reputation: tuple[str, ...], models: str, fault_injection: str
-) -> PoolSettings:
+def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[str, ...]) -> PoolSettings:
     return PoolSettings(
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
-        fault_injection=fault_injection,
+        fault_injection=plan.fault_injection,
         rules=settings.yara.folder if settings.yara else None,
-        models=models,
+        models=str(plan.models),
         antivirus=settings.clamd is not None,
         reputation=reputation,
         slots=settings.maximum,
@@ -220,26 +196,21 @@ def _pool_settings(
     )
 
 
-class OwnCore(msgspec.Struct, frozen=True):
-    """The core of this process, with the operations on the mail that it holds."""
-
-    settings: GuardSettings
-    guard: Guard
-    held_mail: Quarantine
-
-
 class CoreParts(msgspec.Struct, frozen=True):
-    """A core that runs: the service itself, its held mail, its ways out, and what abby calls."""
+    """A core that runs: the service itself, its held mail and its ways out."""
 
     settings: GuardSettings
     guard: Guard
     quarantine: Quarantine
     routing: Routing | None
-    own: OwnCore
-    probe: Probe
+    outbound_routing: Routing | None
     deliveries: DeliveryLog
-    flow: FlowControl | None = None
-    outbound_routing: Routing | None = None
+    flow: FlowControl | None
+
+    @property
+    def probe(self) -> Probe:
+        """The probe of its queue."""
+        return probe_core(self.guard.load)
 
     def renew_tls(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""
@@ -254,35 +225,16 @@ class CoreParts(msgspec.Struct, frozen=True):
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
     """Build a core and start its workers; the stack stops them."""
-    deliveries = DeliveryLog(shared.store)
+    deliveries = DeliveryLog(shared.store.messages.record_deliveries)
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
     routing = await stack.enter_async_context(open_routing(settings, plan.data))
     outbound_routing = await stack.enter_async_context(open_outbound_routing(settings, routing, plan.data))
-    guard = build_guard(
-        settings,
-        shared.store,
-        shared.policies,
-        shared.registry,
-        models=str(plan.models),
-        fault_injection=plan.fault_injection,
-        events=shared.events,
-        node=shared.node,
-        condition=shared.condition,
+    guard = build_guard(plan, settings, shared)
+    opened = open_quarantine(
+        *(settings, shared.store, plan.data, routing, outbound_routing), shared=shared, viewer=guard.pool
     )
-    quarantine = await stack.enter_async_context(
-        open_quarantine(
-            settings,
-            shared.store,
-            plan.data,
-            routing,
-            shared.registry,
-            guard.pool,
-            shared.events,
-            cleans_up=shared.node.is_first,
-            outbound=outbound_routing,
-        )
-    )
+    quarantine = await stack.enter_async_context(opened)
     try:
         await guard.start()
     except SealError as fault:
@@ -291,24 +243,19 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     source = settings.scan_sources.rest_api
     if source and source.keep == "held":
         guard.keep_with(quarantine)
-    own = OwnCore(settings, guard, quarantine)
-    flow = start_flow_control(settings, shared, stack)
-    return CoreParts(
-        *(settings, guard, quarantine, routing, own, probe_core(guard.load)),
-        deliveries=deliveries,
-        flow=flow,
-        outbound_routing=outbound_routing,
-    )
+    flow = _start_flow_control(settings, shared, stack)
+    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, flow)
 
 
-def start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:
+def _start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:
     """Build and start flow control, if there is a limit and an SMTP source; the stack stops it."""
     source = settings.scan_sources.smtp
     if source is None or not settings.flow_control.is_on:
         return None
     flow = FlowControl(
         settings.flow_control,
-        shared.store,
+        shared.store.flow_counts,
+        shared.store.list_lookup,
         defers=not source.after_queue,
         purges=shared.node.is_first,
         events=shared.events,
@@ -337,8 +284,8 @@ class SecretGuesses:
 
 def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starlette:
     """Build the HTTPS scan source of a core."""
-    guesses = SecretGuesses(memory=shared.node.secret_guesses())
-    return build_rest_app(core.own.guard, plan.secret, shared.spool, shared.metrics, core.own.held_mail, guesses)
+    guesses = SecretGuesses(memory=shared.node.secret_guesses)
+    return build_rest_app(core.guard, plan.secret, shared.spool, shared.metrics, core.quarantine, guesses)
 
 
 class SmtpPart(msgspec.Struct, frozen=True):
@@ -354,11 +301,12 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     if not learning.report_addresses:
         return None
     addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
-    tenancy = Tenancy(core.settings.tenants, shared.store)
-    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, shared.store, tenancy)
+    tenancy = Tenancy(core.settings.tenants, shared.store.tenants.of_domain)
+    keep = shared.store.feedback.report_mail
+    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, keep, tenancy)
 
 
-def _smtp_limits(source: SmtpSettings) -> SmtpLimits:
+def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
     return SmtpLimits(
         message=source.max_message_size,
         recipients=source.max_recipients,
@@ -379,7 +327,7 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
     stated = settings.sender_limits
     limits = SenderLimits(
         HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
-        shared.node.senders(),
+        shared.node.senders,
         holds=stated.over_limit == "hold",
         tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
         remark=lambda found: shared.condition.remark(
@@ -398,22 +346,22 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
         routing=core.routing,
-        tenancy=Tenancy(core.settings.tenants, shared.store),
+        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=hostname(core.settings),
         reports=_build_report_intake(core, shared),
         deliveries=core.deliveries,
         flow=core.flow,
         outbound=_build_outbound(core, shared),
-        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store)),
-        limits=_smtp_limits(source),
-        tls=None if source.tls == "off" else smtp_tls(*plan.smtp_certificate),
+        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store.tenants.of_domain)),
+        limits=_build_smtp_limits(source),
+        tls=None if source.tls == "off" else build_smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",
     )
     return SmtpPart(services, source)
 
 
-def _milter_limits(source: MilterSettings) -> SmtpLimits:
+def _build_milter_limits(source: MilterSettings) -> SmtpLimits:
     return SmtpLimits(
         message=source.max_message_size,
         recipients=source.max_recipients,
@@ -431,10 +379,10 @@ def build_milter_source(core: CoreParts, shared: SharedParts) -> MilterPart | No
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine),
         routing=None,
-        tenancy=Tenancy(core.settings.tenants, shared.store),
+        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
-        limits=_milter_limits(source),
+        limits=_build_milter_limits(source),
         reports=_build_report_intake(core, shared),
     )
     return MilterPart(

@@ -61,6 +61,11 @@ class DataFolder(msgspec.Struct, frozen=True):
         return self.path / "next-hops.json"
 
     @property
+    def checked_configuration(self) -> Path:
+        """The configuration files that commands found to be sound, by their digests; it may be deleted at any time."""
+        return self.path / "checked-configuration.json"
+
+    @property
     def quarantine(self) -> Path:
         """Raw bytes of held mail, if `quarantine.url` is not set."""
         return self.path / "quarantine"

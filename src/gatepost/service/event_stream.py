@@ -8,7 +8,6 @@ from email.message import EmailMessage
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
@@ -17,11 +16,12 @@ from gatepost.events.output import DeliveryError, OutputCounters
 from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, WebAlertError, build_alert, leave_out
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.store.alert_definitions import AlertDefinition
+from gatepost.store.alerts import AlertDefinition
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FOLLOW_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
 
-log = structlog.get_logger("gatepost.events")
+log = Logger("gatepost.events")
 
 # Returns what sends the mail of an alert.
 MakesMailer = Callable[[AlertSettings], SendsMail | None]
@@ -65,7 +65,7 @@ class WebAlerts:
     async def look(self, store: Store) -> None:
         """Look once."""
         try:
-            alerts = await store.alert_definitions()
+            alerts = await store.alerts.all()
         except StorageError:
             return
         if alerts != self._alerts:

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost import logs
+from gatepost.logs import Logger
+from gatepost.metrics import Family, flatten, merge, unflatten
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
 from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_smtp
 from gatepost.service.listeners import Listeners
 from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metrics_app
-from gatepost.service.node_metrics import Family, flatten, merge, unflatten
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.schedules import Schedule, build_schedules
 from gatepost.settings.files import load_policies
@@ -41,16 +41,7 @@ if TYPE_CHECKING:
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
 PATIENCE_SECONDS = 60.0
-# Counters of what stays when a generation ends: every generation tells the same figure.
-_OF_THE_PROCESS = frozenset(
-    f"gatepost_{name}"
-    for name in (
-        *("admitted", "throttled", "rejected", "store_changes", "store_commits", "store_failures"),
-        *("smtp_connections", "smtp_turned_away", "smtp_port_full", "milter_connections", "milter_turned_away"),
-    )
-)
-
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class Generation(msgspec.Struct, eq=False):
@@ -107,7 +98,7 @@ class Generations(Collector):
         stack, registry = AsyncExitStack(), CollectorRegistry()
         try:
             files = await asyncio.to_thread(load_policies, plan.settings.policy, plan.settings.plugins)
-            policies = PoliciesInForce(files, self._shared.store)
+            policies = PoliciesInForce(files, self._shared.store.own_rules)
             stack.push_async_callback(policies.stop)
             await policies.start()
             shared = msgspec.structs.replace(self._shared, policies=policies, registry=registry)
@@ -122,7 +113,8 @@ class Generations(Collector):
     def take_over(self, generation: Generation) -> None:
         """Let a generation that was built serve, and the one before finish."""
         before, self._current = self._current, generation
-        logs.configure(generation.plan.settings.log)
+        log_settings = generation.plan.settings.log
+        logs.configure(log_settings.level, log_settings.format)
         if generation.health_source:
             self._health_watch.watch_queue(generation.health_source.probe)
         for schedule in before.schedules if before else ():
@@ -164,7 +156,7 @@ class Generations(Collector):
         if plan.abby:
             from gatepost.service.api_service import build_api
 
-            generation.api = build_api(plan, plan.abby, shared, core.own if core else None)
+            generation.api = build_api(plan, plan.abby, shared, core)
             generation.apps["abby"] = generation.api.app
         generation.schedules = build_schedules(plan, shared, core.routing if core else None)
         for schedule in generation.schedules:
@@ -241,4 +233,4 @@ def _prepare_pages(stack: AsyncExitStack) -> asyncio.Task[None]:
 
 def _keep_counters(registry: CollectorRegistry) -> tuple[Family, ...]:
     families = flatten(registry.collect())
-    return tuple(each for each in families if each.kind != "gauge" and each.name not in _OF_THE_PROCESS)
+    return tuple(each for each in families if each.outlasts_settings)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
-import structlog
 
 from gatepost.events.schema import HealthChanged, HealthState
 from gatepost.events.stream import Emits
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
 from gatepost.service.certificates import read_expiry
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.services import Services
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
 
@@ -220,14 +220,14 @@ class HealthWarnings:
         }
         now = {component: text for component, text in found.items() if text}
         for component in now.keys() - self._condition.warnings.keys():
-            log.warning("something needs attention", component=component, reason=now[component])
+            log.warning("health warning", component=component, reason=now[component])
         self._condition.warnings = now
 
     async def _warn_of_quarantine(self, plan: Plan | None) -> str:
         if plan is None or plan.guard is None:
             return ""
         try:
-            used = await self._store.held_size()
+            used = await self._store.quarantine.size()
         except StorageError:
             # That is a fault of its own, which the condition has.
             return ""
@@ -285,7 +285,7 @@ def probe_storage(store: Store) -> Probe:
         nonlocal known
         before, known = known, store.counters().failures
         try:
-            await store.tenant(_NO_TENANT)
+            await store.tenants.find(_NO_TENANT)
         except StorageError:
             return "failed", "storage cannot be read"
         return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")

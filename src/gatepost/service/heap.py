@@ -13,8 +13,7 @@ import ctypes
 import os
 from functools import partial
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.workers.sandbox import give_back_memory
 
@@ -25,7 +24,7 @@ TRIM_BYTES = 1 << 20
 KEPT_BYTES = 8 << 20
 EVERY_SECONDS = 60.0
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _libc = ctypes.CDLL(None)
@@ -52,7 +51,7 @@ def limit_heap() -> bool:
     return all(mallopt(parameter, value) == 1 for parameter, value in wanted)
 
 
-def free_bytes() -> int:
+def count_free_bytes() -> int:
     """Return how much of the heap is free, given back or not; 0 where the C library does not tell."""
     mallinfo2 = getattr(_libc, "mallinfo2", None)
     if mallinfo2 is None:
@@ -63,7 +62,7 @@ def free_bytes() -> int:
 
 def trim_heap() -> None:
     """Give free pages back, if there are many."""
-    if free_bytes() > KEPT_BYTES:
+    if count_free_bytes() > KEPT_BYTES:
         give_back_memory()
 
 

@@ -13,12 +13,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
 from gatepost.api.server import server_config
+from gatepost.logs import Logger
 from gatepost.service.certificates import check_pair, find_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.node import SingleProcess
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gatepost.smtp.intake import Intake
 
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 HANDSHAKE_SECONDS = 10.0
 # How long a client may take to answer the end of TLS (RFC 8446 section 6.1); one that is idle may never do.

@@ -1,11 +1,18 @@
-"""What abby, the SMTP source and the milter source report to Prometheus, and `/metrics` on a port of its own."""
+"""What abby, the SMTP source, the milter source and each process report to Prometheus, `/metrics` on a port of its own,
+and the metrics of a node of several processes: whichever of them is asked answers for all.
 
+Every process writes its figures into a board, a file in memory, once a second; who is asked reads the boards of the
+others and merges them as each metric says (`gatepost.metrics`). A process that ended leaves what it had counted behind,
+so that no counter of the node ever falls.
+"""
+
+import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
@@ -15,8 +22,10 @@ from starlette.routing import Route
 
 from gatepost import __version__
 from gatepost.api.errors import Failure
-from gatepost.logs import LogOutput
-from gatepost.metrics import CONTENT_TYPE, Timed
+from gatepost.logs import Logger, LogOutput
+from gatepost.metrics import CONTENT_TYPE, Family, Merged, Timed, counter, exposition, flatten, gauge, merge, unflatten
+from gatepost.node_memory import NodeMemory
+from gatepost.periodic import PeriodicWork
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native
 
@@ -46,12 +55,10 @@ class AbbyMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._scans.collect()
-        yield GaugeMetricFamily("gatepost_waiting", "Scans that wait for a slot", value=self._cores.waiting)
-        yield GaugeMetricFamily("gatepost_waiting_bytes", "Bytes of those", value=self._cores.waiting_bytes)
-        yield GaugeMetricFamily("gatepost_cores_answering", "Cores that answer", value=self._cores.answering)
-        yield CounterMetricFamily(
-            "gatepost_scans_again", "Attempts at a message after its first", value=self._cores.attempts_again
-        )
+        yield gauge("gatepost_waiting", "Scans that wait for a slot", "sum", self._cores.waiting)
+        yield gauge("gatepost_waiting_bytes", "Bytes of those", "sum", self._cores.waiting_bytes)
+        yield gauge("gatepost_cores_answering", "Cores that answer", "most", self._cores.answering)
+        yield counter("gatepost_scans_again", "Attempts at a message after its first", value=self._cores.attempts_again)
 
 
 def build_metrics_app(text: Callable[[], bytes]) -> Starlette:
@@ -72,17 +79,17 @@ class GatewayMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from _describe_intake("smtp", "SMTP sessions", self._intake, self._services)
         full = self._intake.turned_away_full
-        yield CounterMetricFamily("gatepost_smtp_port_full", "Connections that found no room on the port", value=full)
+        yield counter("gatepost_smtp_port_full", "Connections that found no room on the port", full, of_process=True)
         begun = self._services.attempts
-        yield CounterMetricFamily("gatepost_smtp_transactions", "Transactions that were begun", value=begun)
-        put_off = CounterMetricFamily("gatepost_smtp_put_off", "Those put off for a reason of ours", labels=("reason",))
+        yield counter("gatepost_smtp_transactions", "Transactions that were begun", begun)
+        put_off = counter("gatepost_smtp_put_off", "Those put off for a reason of ours", labels=("reason",))
         for reason in sorted(set(DEFERRALS.values())):
             put_off.add_metric((reason,), self._services.deferred[reason])
         yield put_off
         outbound = self._services.outbound
         if outbound:
             limited = outbound.limits.limited
-            yield CounterMetricFamily("gatepost_outbound_limited", "Commands of senders over a limit", value=limited)
+            yield counter("gatepost_outbound_limited", "Commands of senders over a limit", limited)
         if self._services.routings:
             yield from _describe_next_hops(self._services.routings)
         if self._services.flow:
@@ -90,14 +97,14 @@ class GatewayMetrics(Collector):
 
 
 def _describe_flow(flow: "FlowControl") -> Iterator[Metric]:
-    refused = CounterMetricFamily("gatepost_flow_put_off", "Recipients and senders put off", labels=("limit",))
+    refused = counter("gatepost_flow_put_off", "Recipients and senders put off", labels=("limit",))
     for limit, count in flow.refused.items():
         refused.add_metric((limit,), count)
     yield refused
-    yield GaugeMetricFamily("gatepost_flow_counters", "Counters of flow control in memory", value=flow.counters.size)
+    yield gauge("gatepost_flow_counters", "Counters of flow control in memory", "sum", flow.counters.size)
     looked_up = flow.greylist.looked_up
-    yield CounterMetricFamily("gatepost_flow_greylist_lookups", "Look-ups of greylisting", value=looked_up)
-    yield GaugeMetricFamily("gatepost_flow_open", "Whether limits do not hold", value=float(bool(flow.fault)))
+    yield counter("gatepost_flow_greylist_lookups", "Look-ups of greylisting", looked_up)
+    yield gauge("gatepost_flow_open", "Whether limits do not hold", "most", float(bool(flow.fault)))
 
 
 class MilterMetrics(Collector):
@@ -112,10 +119,10 @@ class MilterMetrics(Collector):
 
 def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Services") -> Iterator[Metric]:
     """What both sources of mail servers count."""
-    yield GaugeMetricFamily(f"gatepost_{source}_sessions", f"{sessions} at this moment", value=intake.open)
-    yield CounterMetricFamily(f"gatepost_{source}_connections", "Connections", value=intake.connections)
-    yield CounterMetricFamily(f"gatepost_{source}_turned_away", "Those that were refused", value=intake.turned_away)
-    answers = CounterMetricFamily(f"gatepost_{source}_messages", "Whole messages by their answer", labels=("answer",))
+    yield gauge(f"gatepost_{source}_sessions", f"{sessions} at this moment", "sum", intake.open)
+    yield counter(f"gatepost_{source}_connections", "Connections", intake.connections, of_process=True)
+    yield counter(f"gatepost_{source}_turned_away", "Those that were refused", intake.turned_away, of_process=True)
+    answers = counter(f"gatepost_{source}_messages", "Whole messages by their answer", labels=("answer",))
     for answer, count in services.answers.items():
         answers.add_metric((answer,), count)
     yield answers
@@ -123,10 +130,10 @@ def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Se
 
 def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
     labels = ("route", "next_hop")
-    opened = CounterMetricFamily("gatepost_relay_connections", "Connections to the next hop", labels=labels)
-    reused = CounterMetricFamily("gatepost_relay_reused", "Transactions on one that stood", labels=labels)
-    failures = CounterMetricFamily("gatepost_relay_failures", "Connections that failed", labels=labels)
-    up = GaugeMetricFamily("gatepost_next_hop_up", "Whether the next hop could be reached last", labels=labels)
+    opened = counter("gatepost_relay_connections", "Connections to the next hop", labels=labels)
+    reused = counter("gatepost_relay_reused", "Transactions on one that stood", labels=labels)
+    failures = counter("gatepost_relay_failures", "Connections that failed", labels=labels)
+    up = gauge("gatepost_next_hop_up", "Whether the next hop could be reached last", "least", labels=labels)
     for route, relay in (each for routing in routings for each in routing.relays()):
         at = (route.name, relay.url)
         for family, value in ((opened, relay.opened), (reused, relay.reused), (failures, relay.failures)):
@@ -139,17 +146,130 @@ class ProcessInfo(Collector):
     """Which version runs, on what, and whether its log is complete."""
 
     def collect(self) -> Iterator[Metric]:
-        info = GaugeMetricFamily("gatepost_build_info", "Always 1", labels=("version", "python", "speedups"))
+        info = gauge("gatepost_build_info", "Always 1", "own", labels=("version", "python", "speedups"))
         info.add_metric((__version__, platform.python_version(), "native" if native else "python"), 1)
         yield info
-        yield CounterMetricFamily(
-            "gatepost_log_lines_lost", "Log lines that could not be written", value=LogOutput.lost
-        )
+        yield counter("gatepost_log_lines_lost", "Log lines that could not be written", value=LogOutput.lost)
+
+
+# Of what a process tells of itself, the start of a node is that of its oldest process.
+_START_TIME = "process_start_time_seconds"
+
+
+class ProcessFigures(Collector):
+    """Memory, CPU time, descriptors and start of this process, as the client library of Prometheus names them."""
+
+    def __init__(self) -> None:
+        self._source = ProcessCollector(registry=None)
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._source.collect():
+            if family.type == "gauge":
+                merged: Merged = "least" if family.name == _START_TIME else "sum"
+                own = gauge(family.name, family.documentation, merged)
+                own.samples = family.samples
+                yield own
+            else:
+                yield family
 
 
 def build_registry() -> CollectorRegistry:
     """Return a registry with what every process tells: its build, lost log lines, memory, CPU time and descriptors."""
     registry = CollectorRegistry()
     registry.register(ProcessInfo())
-    ProcessCollector(registry=registry)
+    registry.register(ProcessFigures())
     return registry
+
+
+WRITE_SECONDS = 1.0
+
+log = Logger("gatepost")
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[Family, ...])
+
+
+class MetricBoards:
+    """The boards of all processes of a node, and one for what ended ones have left; made before the node forks."""
+
+    def __init__(self, memory: NodeMemory) -> None:
+        self._memory = memory
+        self._boards = [os.memfd_create("gatepost-metrics", os.MFD_CLOEXEC) for _ in range(memory.members + 1)]
+        self._restarts = memory.allocate(1)
+
+    def write(self, families: Iterable[Metric]) -> None:
+        """Write the figures of this process."""
+        self._write(self._memory.member, flatten(families))
+
+    def read_others(self) -> list[tuple[Family, ...]]:
+        """Return the figures of every other process, and what ended ones have left."""
+        with self._memory:
+            raw = [_read(board) for number, board in enumerate(self._boards) if number != self._memory.member]
+        return [_decoder.decode(each) for each in raw if each]
+
+    def retire(self, member: int) -> None:
+        """Keep what a process that has ended had counted; for the parent."""
+        with self._memory:
+            ended, left = _read(self._boards[-1]), _read(self._boards[member])
+        counted = [
+            tuple(family for family in _decoder.decode(each) if family.kind != "gauge")
+            for each in (ended, left)
+            if each
+        ]
+        self._write(len(self._boards) - 1, merge(counted))
+        self._write(member, ())
+        self._restarts[0] += 1
+
+    @property
+    def restarts(self) -> int:
+        """How many processes were started again."""
+        return int(self._restarts[0])
+
+    @property
+    def members(self) -> int:
+        """How many processes there are."""
+        return self._memory.members
+
+    def _write(self, number: int, families: tuple[Family, ...]) -> None:
+        raw, board = _encoder.encode(families), self._boards[number]
+        with self._memory:
+            os.ftruncate(board, len(raw))
+            os.pwrite(board, raw, 0)
+
+
+class NodeMetrics(Collector):
+    """The metrics of the node, as one of its processes tells them. `registry` has those of this process."""
+
+    def __init__(self, registry: CollectorRegistry, boards: MetricBoards) -> None:
+        self._own, self._boards = registry, boards
+        self._merged = CollectorRegistry()
+        self._merged.register(self)
+        failed = "the metrics of this process could not be shared"
+        self._writing = PeriodicWork(self._write, WRITE_SECONDS, failed, log)
+
+    def render(self) -> bytes:
+        """Return what `/metrics` answers."""
+        return exposition(self._merged)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is asked before `/metrics` is."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        yield from map(unflatten, merge([flatten(self._own.collect()), *self._boards.read_others()]))
+        yield gauge("gatepost_front_processes", "Processes of this node", "own", self._boards.members)
+        yield counter("gatepost_front_restarts", "Processes started again", self._boards.restarts)
+
+    def start(self) -> None:
+        """Let the other processes know the figures of this one, from now on."""
+        self._writing.start()
+
+    def end(self) -> None:
+        """Write no longer."""
+        self._writing.cancel()
+
+    async def _write(self) -> None:
+        self._boards.write(self._own.collect())
+
+
+def _read(board: int) -> bytes:
+    return os.pread(board, os.fstat(board).st_size, 0)

@@ -8,14 +8,13 @@ port, costly calls, guesses of tokens and secrets. `docs/architecture.md` lists 
 import asyncio
 from collections.abc import Callable, Sequence
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessMemory
 from gatepost.api.connections import AcceptBalance, ConnectionCells
 from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
-from gatepost.service.node_metrics import MetricBoards, NodeMetrics
+from gatepost.service.metrics import MetricBoards, NodeMetrics
 from gatepost.service.watchdogs import Heartbeats
 from gatepost.smtp.outbound import WIDTH, SenderRecords
 from gatepost.workers.fair_queue import FairQueue, NodeCounts, SharedCounts, SlotCounts
@@ -24,18 +23,21 @@ MAX_CALLERS = 4_096
 # Senders of outbound mail whose counts are kept at once.
 MAX_SENDERS = 16_384
 
-log = structlog.get_logger("gatepost")
-
 
 class SingleProcess:
-    """A node of one process: nothing is shared, and every limit is counted where it is used."""
+    """A node of one process: nothing is shared, and every limit is counted where it is used.
+
+    `calls` counts costly calls, if not who is called does. `guesses` are those at the API and the pages,
+    `secret_guesses` those at the cores' secret. `senders` counts what senders of outbound mail have sent.
+    """
 
     number = 0
     is_first = True
 
     def __init__(self) -> None:
-        self._guesses, self._secret_guesses = GuessMemories(), GuessMemory()
-        self._senders: SenderRecords = LocalRecords(MAX_SENDERS)
+        self.calls: Tally | None = None
+        self.guesses, self.secret_guesses = GuessMemories(), GuessMemory()
+        self.senders: SenderRecords = LocalRecords(MAX_SENDERS)
         self._queue: FairQueue | None = None
 
     def connections(self, _port: str) -> Tally | None:
@@ -45,22 +47,6 @@ class SingleProcess:
     def balance(self, _port: str) -> AcceptBalance | None:
         """How connections are spread over the processes."""
         return None
-
-    def calls(self) -> Tally | None:
-        """What counts costly calls."""
-        return None
-
-    def guesses(self) -> GuessMemories:
-        """What is remembered of guesses at the API and the pages."""
-        return self._guesses
-
-    def secret_guesses(self) -> GuessMemory:
-        """What is remembered of guesses at the cores' secret."""
-        return self._secret_guesses
-
-    def senders(self) -> SenderRecords:
-        """What is counted of the senders of outbound mail."""
-        return self._senders
 
     def queue(self, maximum: int, threshold: int, max_delay: float) -> FairQueue:
         """The slots of the core and what waits for one: the same for every generation of settings, of which only the
@@ -119,7 +105,8 @@ class NodeProcess(SingleProcess):
         super().__init__()
         cells.memory.member = number
         self._cells = cells
-        self._senders = cells.senders
+        self.calls, self.senders = cells.calls, cells.senders
+        self.guesses, self.secret_guesses = cells.guesses, cells.secret_guesses
         self.number, self.is_first = number, number == 0
         self.members = cells.memory.members
         self._metrics: NodeMetrics | None = None
@@ -129,15 +116,6 @@ class NodeProcess(SingleProcess):
 
     def balance(self, port: str) -> AcceptBalance | None:
         return AcceptBalance(self._cells.open[port])
-
-    def calls(self) -> Tally | None:
-        return self._cells.calls
-
-    def guesses(self) -> GuessMemories:
-        return self._cells.guesses
-
-    def secret_guesses(self) -> GuessMemory:
-        return self._cells.secret_guesses
 
     def _new_counts(self) -> SlotCounts:
         return SharedCounts(self._cells.queue)

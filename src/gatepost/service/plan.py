@@ -13,23 +13,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
 from gatepost.service.node import SingleProcess
-from gatepost.service.systemd import inherited_sockets
+from gatepost.service.systemd import take_inherited_sockets
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import split_address
 from gatepost.store.store import Store
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 _REASONS = {
     errno.EADDRINUSE: "another program uses it",
@@ -269,7 +269,7 @@ class SharedParts(msgspec.Struct, frozen=True):
 def bind_ports(plan: Plan) -> Bound:
     """Bind every port that is needed, or none of them. Ports that the service manager has opened are used."""
     bound: Bound = {}
-    inherited: Inherited = {(int(each.family), _address_of(each)): each for each in inherited_sockets()}
+    inherited: Inherited = {(int(each.family), _address_of(each)): each for each in take_inherited_sockets()}
     try:
         for name, hosts, port, key in list_addresses(plan):
             bound[name] = bound.get(name, ()) + bind(hosts, port, key, inherited)

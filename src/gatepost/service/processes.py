@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.service import systemd
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generation, Generations
@@ -74,7 +74,7 @@ MAX_ADDRESSES = 1 << 16
 WRITER = -1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 def run_front(
@@ -87,13 +87,13 @@ def run_front(
         raise StartError(str(fault)) from None
 
 
-def run_writer(file: Path, data_folder: Path, listening: socket.socket, control: socket.socket) -> None:
+def run_writer(file: Path, listening: socket.socket, control: socket.socket) -> None:
     """Write for all fronts until the parent has closed the control socket and the last front has left."""
     # Fronts that finish their requests need it: a signal to all processes of a service must not end it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
-        server = WriterServer(file, data_folder, listening, control)
+        server = WriterServer(file, listening, control)
     except StorageError as fault:
         raise StartError(str(fault)) from None
     control.send(READY)
@@ -363,7 +363,7 @@ def run_node(plan: Plan, bound: Bound, fronts: int, started: OnStart) -> bool:
             for number in range(fronts)
         }
         if file and writing:
-            runs[WRITER] = lambda plan, control: run_writer(file, plan.data.path, writing, control)
+            runs[WRITER] = lambda _plan, control: run_writer(file, writing, control)
         node = _Node(plan, runs, cells, lambda: release_ports(bound))
         stack.callback(node.close)
         node.run()
@@ -399,7 +399,7 @@ class _Node:
 
     def __init__(self, plan: Plan, runs: "Runs", cells: NodeCells, release: Callable[[], None]) -> None:
         self._reload = NodeReload(plan, self._list_fronts)
-        self._watchdog_pause = systemd.watchdog_seconds()
+        self._watchdog_pause = systemd.read_watchdog_seconds()
         self.restarts = False
         self._runs, self._cells, self._release = runs, cells, release
         self._selector = selectors.DefaultSelector()
@@ -513,11 +513,11 @@ class _Node:
         self._stopping += 1
         name = signal.Signals(number).name
         if self._stopping > 1:
-            log.warning("stopped at once", signal=name)
+            log.warning("service stopped at once", signal=name)
             for child in self._children.values():
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
             os._exit(128 + number)
-        log.info("stopping", signal=name)
+        log.info("service stopping", signal=name)
         systemd.notify_stopping()
         self._stop_fronts()
 
@@ -538,7 +538,7 @@ class _Node:
         if words == READY:
             child.is_ready = True
         elif words == RESTART and not self._stopping:
-            log.info("restarting")
+            log.info("service restarting")
             self.restarts, self._stopping = True, 1
             self._stop_fronts()
         elif self._reload.handle(child.number, words):

@@ -80,7 +80,7 @@ def read_content(
                 contents |= {each: raw for each, raw in before.files.items() if not each.startswith("models/")}
             continue
         document = rename_keys(parse_document(path.read_bytes()), model.old_names)
-        shared = _pin_plugins(path, _take_shared(name, document.data, ()))
+        shared = _pin_plugins(path, _take_shared(model, document.data, ()))
         if hashes_tokens and isinstance(tokens := shared.get("staticApiTokens"), list):
             shared["staticApiTokens"] = [_hash_token(copy.copy(each)) for each in tokens]
         faults += find_secrets(str(path), document, shared)
@@ -138,22 +138,22 @@ def _list_models(data: DataFolder) -> list[Path]:
     return sorted(path for pattern in MODEL_NAMES for path in data.models.glob(pattern) if path.is_file())
 
 
-def _take_shared(name: str, data: Any, above: Key) -> dict[str, Any]:
+def _take_shared(model: type[Section], data: Any, above: Key) -> dict[str, Any]:
     """Return the keys of a document that are not local."""
     return {
-        str(key): _take_shared(name, value, (*above, key)) if isinstance(value, dict) else value
+        str(key): _take_shared(model, value, (*above, key)) if isinstance(value, dict) else value
         for key, value in data.items()
-        if not is_local(name, render_key((*above, key)))
+        if not is_local(model, render_key((*above, key)))
     }
 
 
-def _take_local(name: str, data: Any, above: Key) -> dict[str, Any]:
+def _take_local(model: type[Section], data: Any, above: Key) -> dict[str, Any]:
     """Return the keys of a document that are local, with the sections above them."""
     found: dict[str, Any] = {}
     for key, value in data.items():
-        if is_local(name, render_key((*above, key))):
+        if is_local(model, render_key((*above, key))):
             found[str(key)] = value
-        elif isinstance(value, dict) and (inner := _take_local(name, value, (*above, key))):
+        elif isinstance(value, dict) and (inner := _take_local(model, value, (*above, key))):
             found[str(key)] = inner
     return found
 
@@ -266,7 +266,7 @@ def _lay_over(name: str, content: VersionContent, own: Path, target: Path) -> di
                 shared[section][key] = str(target / named)
     if isinstance(policy := shared.get("policy"), dict) and policy.get("tenants"):
         policy["tenants"] = {uid: str(target / file) for uid, file in policy["tenants"].items()}
-    merged: dict[str, Any] = _merge(shared, _take_local(name, mine, ()), "")
+    merged: dict[str, Any] = _merge(shared, _take_local(DOCUMENTS[name][1], mine, ()), "")
     return merged
 
 

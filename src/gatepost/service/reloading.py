@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.plugins import find_plugins
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
@@ -24,7 +24,7 @@ from gatepost.settings.section import keep_restart_keys, list_changes
 
 MAX_RULE_FILES = 10_000
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
@@ -66,11 +66,11 @@ def read_again(plan: Plan, folder: Path | None = None) -> ReadFiles:
     changed: list[str] = []
     waiting: list[str] = []
     if guard and plan.guard:
-        guard, found = keep_restart_keys("guard.yml", plan.guard, guard)
+        guard, found = keep_restart_keys(plan.guard, guard)
         waiting += [f"guard.yml {key}" for key in found]
         changed += [f"guard.yml {key}" for key in list_changes(plan.guard, guard)]
     if abby and plan.abby:
-        abby, found = keep_restart_keys("abby.yml", plan.abby, abby)
+        abby, found = keep_restart_keys(plan.abby, abby)
         waiting += [f"abby.yml {key}" for key in found]
         changed += [f"abby.yml {key}" for key in list_changes(plan.abby, abby)]
     fresh = msgspec.structs.replace(plan, guard=guard, abby=abby, config=folder)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from gatepost import __version__
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generations
@@ -36,7 +36,7 @@ HEALTHY_SECONDS = 60.0
 LISTEN_AGAIN_SECONDS = 10.0
 NOT_NOTED = "the state of this node could not be noted"
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class NodeControl(Protocol):
@@ -96,13 +96,13 @@ class Follower:
     async def _listen(self) -> None:
         """Wake up when storage says that the rollout has changed; polling goes on besides."""
         try:
-            await self._store.watch_rollout(self._woken.set)
+            await self._store.publishing.watch_rollout(self._woken.set)
         except (StorageError, OSError) as fault:
             log.debug("the rollout is polled", reason=str(fault))
 
     async def _put_node(self) -> None:
         try:
-            await self._store.put_node(self._id, self._name, self._describe())
+            await self._store.publishing.put_node(self._id, self._name, self._describe())
         except StorageError as fault:
             log.debug(NOT_NOTED, reason=str(fault))
 
@@ -127,7 +127,7 @@ class Follower:
         """Do what is to be done now, if anything is."""
         if self._is_leaving:
             return
-        rollout = await self._store.rollout()
+        rollout = await self._store.publishing.rollout()
         if self._restart_seen is None:
             # This process has started after every restart that was asked for until now.
             self._restart_seen = rollout.restart
@@ -135,19 +135,19 @@ class Follower:
             await self._finish_trial(trial)
         elif rollout.wanted != self._version.number or rollout.restart > self._restart_seen:
             if await self._take_turn():
-                await self._use_turn(await self._store.rollout())
+                await self._use_turn(await self._store.publishing.rollout())
         elif rollout.holder == self._id and await self._is_healthy():
-            log.info("turn ended", node=self._name, version=self._version.number)
-            await self._store.end_turn(self._id, self._name, self._version.number, "restarted")
+            log.info("rollout turn ended", node=self._name, version=self._version.number)
+            await self._store.publishing.end_turn(self._id, self._name, self._version.number, "restarted")
 
     async def _take_turn(self) -> bool:
-        return await self._store.take_turn(self._id, now() + int(TURN_SECONDS * 1_000))
+        return await self._store.publishing.take_turn(self._id, now() + int(TURN_SECONDS * 1_000))
 
     async def _use_turn(self, rollout: Rollout) -> None:
         if rollout.wanted != self._version.number:
             await self._take_over(rollout.wanted)
         elif self._restart_seen is not None and rollout.restart > self._restart_seen:
-            log.info("restart begins", node=self._name)
+            log.info("node restart begins", node=self._name)
             self._restart_seen = rollout.restart
             self._leave()
 
@@ -180,7 +180,7 @@ class Follower:
         assert local is not None
         if number == 0:
             return NodeVersion(0, str(local))
-        found = await self._store.find_version(number)
+        found = await self._store.publishing.find(number)
         if found is None:
             raise StartError(f"Version {number} is not in storage.")
         folder = await asyncio.to_thread(write_folder, found.content, number, local, self._files.place)
@@ -204,9 +204,9 @@ class Follower:
         """Note that this node runs a version, and let the next node have its turn."""
         self._files.set_current(version)
         self._version, self._since, self._error = version, now(), ""
-        await self._store.put_node(self._id, self._name, self._describe())
+        await self._store.publishing.put_node(self._id, self._name, self._describe())
         log.info("version taken over", node=self._name, version=version.number)
-        await self._store.end_turn(self._id, self._name, version.number, "took over")
+        await self._store.publishing.end_turn(self._id, self._name, version.number, "took over")
 
     async def _finish_trial(self, trial: Trial) -> None:
         """After a restart with a version: keep it if the node is healthy, otherwise go back."""
@@ -225,6 +225,6 @@ class Follower:
         """Stop a version for all nodes: this one runs the version before again."""
         before = before or self._version
         self._error = f"version {number}: {reason}"
-        await self._store.fail_rollout(self._id, self._name, number, before.number, reason)
+        await self._store.publishing.fail_rollout(self._id, self._name, number, before.number, reason)
         self._files.end_trial()
         log.error("version failed", node=self._name, version=number, back_to=before.number, reason=reason)

@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import structlog
 import uvloop
 
 from gatepost import __version__
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import Emits, node_name, observe_audit
+from gatepost.logs import Logger
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
@@ -48,7 +48,7 @@ from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -147,7 +147,7 @@ def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeSt
 async def _encrypt_second_factors(store: Store) -> None:
     """Encrypt what an older version stored in clear. Mail is served also if the key is missing; the log says so."""
     try:
-        if count := await store.encrypt_totp_secrets():
+        if count := await store.second_factors.encrypt_totp_secrets():
             log.info("second factors encrypted", count=count)
     except StorageError as fault:
         log.error("second factors not encrypted", reason=str(fault))
@@ -204,9 +204,9 @@ async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, 
 
 def _handle_signal(stop: asyncio.Event, number: int) -> None:
     if stop.is_set():
-        log.warning("stopped at once", signal=signal.Signals(number).name)
+        log.warning("service stopped at once", signal=signal.Signals(number).name)
         os._exit(128 + number)
-    log.info("stopping", signal=signal.Signals(number).name)
+    log.info("service stopping", signal=signal.Signals(number).name)
     systemd.notify_stopping()
     stop.set()
 
@@ -280,6 +280,6 @@ def run_single(plan: Plan, bound: Bound, started: OnStart) -> bool:
 
 async def _feed_watchdog() -> None:
     """Tell the service manager, if it asks, that the event loop turns."""
-    while seconds := systemd.watchdog_seconds():
+    while seconds := systemd.read_watchdog_seconds():
         systemd.feed_watchdog()
         await asyncio.sleep(seconds)

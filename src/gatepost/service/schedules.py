@@ -14,12 +14,12 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.logs import Logger
+from gatepost.metrics import counter, gauge
 from gatepost.periodic import PeriodicWork
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
@@ -29,9 +29,8 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
 from gatepost.store.digests import DigestRun
 from gatepost.store.feeds import FeedState
-from gatepost.store.learnt_models import LearningRun
+from gatepost.store.learning import LearningRun, PoolSummary
 from gatepost.store.store import Store
-from gatepost.store.training_pools import PoolSummary
 from gatepost.times import now
 
 # What is kept of the output of a command; more is read and dropped.
@@ -44,7 +43,7 @@ class Schedule(Collector):
     what that had begun is done after its lock has run out."""
 
     def __init__(self, poll: float, name: str, fault: str) -> None:
-        self._log = structlog.get_logger(name)
+        self._log = Logger(name)
         self.periodic = PeriodicWork(self.look, poll, fault, self._log)
 
     @abstractmethod
@@ -102,7 +101,7 @@ async def load_web_feeds(
     """Return the feeds of the web interface, and why some of them cannot be run; `paused` ones only where they are
     asked for. A feed of the files wins over one of the same name."""
     feeds, faults = [], {}
-    for definition in await store.feed_definitions():
+    for definition in await store.feeds.definitions():
         if definition.name in of_files or (definition.paused and not paused):
             continue
         try:
@@ -138,7 +137,7 @@ class FeedSchedule(Schedule):
         self._runs: Counter[tuple[str, str]] = Counter()
 
     def collect(self) -> Iterator[Metric]:
-        runs = CounterMetricFamily("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
+        runs = counter("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
         for labels, count in self._runs.items():
             runs.add_metric(labels, count)
         yield runs
@@ -148,7 +147,7 @@ class FeedSchedule(Schedule):
             "gatepost_feed_failures": "Runs in a row that failed or were refused",
             "gatepost_feed_last_success_seconds": "When a run succeeded last, in Unix seconds",
         }
-        families = [GaugeMetricFamily(name, text, labels=("feed",)) for name, text in gauges.items()]
+        families = [gauge(name, text, "most", labels=("feed",)) for name, text in gauges.items()]
         for name in self._feeds:
             record = self._states.get(name, FeedState(name)).record
             figures = (record.counts.entries, record.counts.invalid, record.failures, record.succeeded / 1000)
@@ -178,7 +177,7 @@ class FeedSchedule(Schedule):
         self._feeds = {feed.name: feed for feed in (*self._of_files.values(), *feeds) if feed.is_scheduled}
 
     async def _load_states(self) -> None:
-        self._states = {state.name: state for state in await self._store.feed_states()}
+        self._states = {state.name: state for state in await self._store.feeds.states()}
 
     async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
         command = ("feeds", "run", feed.name, *(("--scheduled",) if only_due else ()))
@@ -186,7 +185,7 @@ class FeedSchedule(Schedule):
         await self._report(feed, await run_command(*command, config=self._config, data=self._data, seconds=seconds))
 
     async def _report(self, feed: FeedSettings, ended: CommandResult) -> None:
-        record = (await self._store.feed_state(feed.name)).record
+        record = (await self._store.feeds.state(feed.name)).record
         before = self._states.get(feed.name, FeedState(feed.name)).record
         if record.finished == before.finished:
             # The child ended before it had an outcome, or another node runs the feed.
@@ -220,17 +219,15 @@ class LookBackSchedule(Schedule):
         self._waiting = self._runs = self._failed = 0
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("gatepost_look_backs_waiting", "List API calls not looked back for", self._waiting)
-        runs = CounterMetricFamily(
-            "gatepost_look_back_runs", "Runs that look back, by this process", labels=("result",)
-        )
+        yield gauge("gatepost_look_backs_waiting", "List API calls not looked back for", "most", self._waiting)
+        runs = counter("gatepost_look_back_runs", "Runs that look back, by this process", labels=("result",))
         runs.add_metric(("done",), self._runs - self._failed)
         runs.add_metric(("failed",), self._failed)
         yield runs
 
     async def look(self) -> None:
         """Look back for the calls that wait, if there are any."""
-        self._waiting = await self._store.waiting_look_backs()
+        self._waiting = await self._store.look_backs.waiting()
         if not self._waiting:
             return
         command = ("lists", "look-back")
@@ -263,11 +260,11 @@ class LearningSchedule(Schedule):
         self._runs: Counter[str] = Counter()
 
     def collect(self) -> Iterator[Metric]:
-        runs = CounterMetricFamily("gatepost_learning_runs", "Trainings of pools by this process", labels=("result",))
+        runs = counter("gatepost_learning_runs", "Trainings of pools by this process", labels=("result",))
         for result, count in self._runs.items():
             runs.add_metric((result,), count)
         yield runs
-        reports = GaugeMetricFamily("gatepost_learning_reports", "Reports in training pools", labels=("pools", "says"))
+        reports = gauge("gatepost_learning_reports", "Reports in training pools", "most", labels=("pools", "says"))
         for name, pools in (
             ("deployment", [pool for pool in self._pools if pool.tenant is None]),
             ("tenants", [pool for pool in self._pools if pool.tenant]),
@@ -275,17 +272,17 @@ class LearningSchedule(Schedule):
             reports.add_metric((name, "unwanted"), sum(pool.unwanted for pool in pools))
             reports.add_metric((name, "wanted"), sum(pool.wanted for pool in pools))
         yield reports
-        yield GaugeMetricFamily("gatepost_learnt_models", "Learnt models that take part", value=self._models)
+        yield gauge("gatepost_learnt_models", "Learnt models that take part", "most", self._models)
 
     async def look(self) -> None:
         """Train the pools that are due, and forget reports that are too old."""
-        self._pools = await self._store.training_pools()
-        self._models = len(await self._store.current_models())
-        runs = {run.tenant: run for run in await self._store.learning_runs()}
+        self._pools = await self._store.learning.pools()
+        self._models = len(await self._store.learning.current_models())
+        runs = {run.tenant: run for run in await self._store.learning.runs()}
         for pool in self._pools:
             if is_training_due(pool, runs.get(pool.tenant), now()):
                 await self._run(pool.tenant)
-        await self._store.purge_reports(now() - self._settings.retention * DAY)
+        await self._store.learning.purge_reports(now() - self._settings.retention * DAY)
 
     async def _run(self, tenant: str | None) -> None:
         command = ("learn", "now", "--scheduled", *(("--tenant", tenant) if tenant else ()))
@@ -314,7 +311,7 @@ def build_sender(settings: GuardSettings, store: Store, routing: Routing) -> Dig
     if settings.public_url is None:
         return None
     sender = settings.digests.sender or f"postmaster@{hostname(settings)}"
-    tenancy = Tenancy(settings.tenants, store)
+    tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
     return DigestSender(store, routing, tenancy, settings.digests, settings.public_url, sender, settings.tenants)
 
 
@@ -329,15 +326,15 @@ class DigestSchedule(Schedule):
         self._warned = False
 
     def collect(self) -> Iterator[Metric]:
-        sent = CounterMetricFamily("gatepost_digests", "Digests of held mail by this process", labels=("result",))
+        sent = counter("gatepost_digests", "Digests of held mail by this process", labels=("result",))
         for result, count in self._sent.items():
             sent.add_metric((result,), count)
         yield sent
-        yield GaugeMetricFamily("gatepost_digests_waiting", "Digests that wait to be sent", value=self._waiting)
+        yield gauge("gatepost_digests_waiting", "Digests that wait to be sent", "most", self._waiting)
 
     async def look(self) -> None:
         """Look at every scope once, and send what is to be sent."""
-        enabled = {each.scope for each in await self._store.digest_scopes() if each.preferences.enabled}
+        enabled = {each.scope for each in await self._store.digests.scopes() if each.preferences.enabled}
         if not enabled:
             return
         if self._sender is None:
@@ -345,8 +342,8 @@ class DigestSchedule(Schedule):
                 self._log.warning("digests cannot be sent: guard.yml needs publicUrl and delivery.nextHop")
             self._warned = True
             return
-        runs = [run for run in await self._store.digest_runs() if run.scope in enabled]
-        self._waiting = sum([(await self._store.digest_counts(run.scope)).waiting for run in runs])
+        runs = [run for run in await self._store.digests.runs() if run.scope in enabled]
+        self._waiting = sum([(await self._store.digests.counts(run.scope)).waiting for run in runs])
         for run in runs:
             if await self._is_due(run):
                 await self._run(self._sender, run.scope)
@@ -360,7 +357,7 @@ class DigestSchedule(Schedule):
             return True
         if run.record.is_cut and moment - run.record.finished < DIGEST_REST_MILLISECONDS:
             return False
-        return bool(await self._store.waiting_digests(run.scope, 1))
+        return bool(await self._store.digests.waiting(run.scope, 1))
 
     async def _run(self, sender: DigestSender, scope: str | None) -> None:
         record = await sender.run(scope)

@@ -19,7 +19,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.service.routes import hostname
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.keys import GuardSettings
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.signing import KeyFile, KeyFileError, Signer, SigningKeys, read_private_key
 
 BITS = 2_048
@@ -36,7 +36,7 @@ def _key_file(key: SigningKeySettings) -> KeyFile:
     return KeyFile(key.domain, key.selector, key.file)
 
 
-def build_signer(settings: GuardSettings, tenancy: FindsTenants) -> Signer | None:
+def build_signer(settings: GuardSettings, tenancy: Tenancy) -> Signer | None:
     """Build what signs mail, if there is a key; raises `StartError` if one cannot be used."""
     files = list_key_files(settings)
     for each in files:

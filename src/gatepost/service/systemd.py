@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-import structlog
+from gatepost.logs import Logger
 
 FIRST_DESCRIPTOR = 3
 _WAIT_SECONDS = 1
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 def notify(*lines: str) -> None:
@@ -64,7 +64,7 @@ def notify_stopping() -> None:
     notify("STOPPING=1")
 
 
-def watchdog_seconds() -> float | None:
+def read_watchdog_seconds() -> float | None:
     """Return how often the manager must hear that the service lives, which is twice as often as it says; None if it
     does not want to."""
     asked, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
@@ -73,7 +73,7 @@ def watchdog_seconds() -> float | None:
     return int(asked) / 2_000_000
 
 
-def inherited_sockets() -> list[socket.socket]:
+def take_inherited_sockets() -> list[socket.socket]:
     """Return the listening sockets that this process was started with, each once: the next call returns none."""
     count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
     os.environ.pop("LISTEN_FDNAMES", None)

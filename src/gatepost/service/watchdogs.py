@@ -16,13 +16,13 @@ from resource import RUSAGE_THREAD, getrusage
 from types import FrameType
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.background_work import background
+from gatepost.logs import Logger
+from gatepost.metrics import counter, gauge
 from gatepost.names import preload_suffixes
 from gatepost.node_memory import NodeMemory
 from gatepost.periodic import PeriodicWork
@@ -44,7 +44,7 @@ _CALLS = {"x86_64": (222, 223, 226, 186), "aarch64": (107, 110, 111, 178)}
 # asyncio calls a callback from a frame of this code; uvloop from the frame that runs the loop.
 _RUN_HANDLE = asyncio.Handle._run.__code__  # noqa: SLF001
 
-log = structlog.get_logger("gatepost")
+log = Logger("gatepost")
 
 
 class LoopWatchdog(Collector):
@@ -109,18 +109,12 @@ class LoopWatchdog(Collector):
             loop.call_later(TICK_SECONDS, self._measure_lateness)
 
     def collect(self) -> Iterator[Metric]:
-        yield CounterMetricFamily(
-            "gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", value=self.blocked
-        )
-        yield GaugeMetricFamily(
-            "gatepost_loop_blocked_worst_seconds",
-            "CPU seconds of the longest of them",
-            value=self.worst,
-        )
-        yield CounterMetricFamily(
+        yield counter("gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", self.blocked)
+        yield gauge("gatepost_loop_blocked_worst_seconds", "CPU seconds of the longest of them", "most", self.worst)
+        yield counter(
             "gatepost_background_rests",
             "Times that exports, searches, trials and calls that are not mail waited because the event loop was late",
-            value=background.rests,
+            background.rests,
         )
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, group, live
 from gatepost.settings.values import (
     Count,
     Domain,
@@ -49,18 +49,18 @@ FORMS = (
 class AuthSettings(Section):
     """Credentials for a next hop. The mechanism is SCRAM-SHA-256, SCRAM-SHA-1 or, under TLS only, PLAIN or LOGIN."""
 
-    user: Secret = Field(description="name of the user")
-    password: Secret = Field(description="password; `${env:NAME}` and `${file:PATH}` are replaced")
+    user: Secret = live(description="name of the user")
+    password: Secret = live(description="password; `${env:NAME}` and `${file:PATH}` are replaced")
 
 
 class HopSettings(Section):
     """Next hops, and how they are reached."""
 
-    tls: Literal["off", "opportunistic", "required", "verified"] = Field(
+    tls: Literal["off", "opportunistic", "required", "verified"] = live(
         "opportunistic", description="TLS to the next hop"
     )
-    auth: AuthSettings | None = Field(None, description="credentials for the next hop; off if not set")
-    timeout: Milliseconds = Field(
+    auth: AuthSettings | None = group(None, description="credentials for the next hop; off if not set")
+    timeout: Milliseconds = live(
         60_000,
         description="milliseconds to wait for a reply of the next hop; five times as long for the reply to the message",
     )
@@ -69,32 +69,35 @@ class HopSettings(Section):
 class RouteSettings(HopSettings):
     """The next hops of some recipients."""
 
-    domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = Field(
+    domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
         [], description="recipient domains; `*.example.com` is every domain below that one"
     )
-    tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = Field(
+    tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
         [], description="uids of tenants; a route that names the recipient's domain goes before"
     )
-    next_hop: NextHops = Field(description=FORMS)
+    next_hop: NextHops = live(description=FORMS)
 
 
 class DeliverySettings(HopSettings):
     """The next hops of delivered mail."""
 
-    next_hop: NextHops | None = Field(
+    next_hop: NextHops | None = live(
         None, description=f"{FORMS}; without it, mail that has no route is answered with 451"
     )
-    routes: Annotated[list[RouteSettings], Field(max_length=MAX_ROUTES)] = Field(
+    routes: Annotated[list[RouteSettings], Field(max_length=MAX_ROUTES)] = live(
         [], description="next hops for some domains or tenants; the first route that fits counts"
     )
-    ca: FilePath | None = Field(
+    ca: FilePath | None = live(
         None,
         description="PEM file with the authorities that `verified` accepts, for all routes; by default the system's",
+        local=True,
     )
-    certificate: FilePath | None = Field(
-        None, description="PEM file with the certificate, and its chain, that is shown to next hops that ask for one"
+    certificate: FilePath | None = live(
+        None,
+        description="PEM file with the certificate, and its chain, that is shown to next hops that ask for one",
+        local=True,
     )
-    key: FilePath | None = Field(None, description="PEM file with the private key of `certificate`")
+    key: FilePath | None = live(None, description="PEM file with the private key of `certificate`", local=True)
 
     @property
     def has_next_hop(self) -> bool:
@@ -119,9 +122,9 @@ Selector = Annotated[
 class SigningKeySettings(Section):
     """A private key of a domain. `gatepost dkim key` writes one."""
 
-    domain: Domain = Field(description="domain that signs (d=)")
-    selector: Selector = Field(description="name under which the public key is published (s=)")
-    file: FilePath = Field(
+    domain: Domain = live(description="domain that signs (d=)")
+    selector: Selector = live(description="name under which the public key is published (s=)")
+    file: FilePath = live(
         description="PEM file with the private key, RSA or Ed25519, that other users of the machine cannot read"
     )
 
@@ -129,12 +132,13 @@ class SigningKeySettings(Section):
 class DkimSettings(Section):
     """DKIM signatures of mail that leaves."""
 
-    keys: Annotated[list[SigningKeySettings], Field(max_length=MAX_KEYS)] = Field(
+    keys: Annotated[list[SigningKeySettings], Field(max_length=MAX_KEYS)] = live(
         [],
         description="keys; outbound mail is signed with all keys of the domain in From, or else of the nearest domain"
         " above it",
+        local=True,
     )
-    sign_changed: bool = Field(
+    sign_changed: bool = live(
         False,
         description="sign inbound mail of these domains, too, where an action has changed it and broken its signatures",
     )
@@ -143,8 +147,8 @@ class DkimSettings(Section):
 class ArcSettings(Section):
     """ARC sets on inbound mail, for those who receive it after us."""
 
-    key: SigningKeySettings = Field(description="the key that seals")
-    seal: Literal["changed", "always"] = Field(
+    key: SigningKeySettings = group(description="the key that seals", local=True)
+    seal: Literal["changed", "always"] = live(
         "changed", description="`changed` seals mail that an action has changed, `always` all inbound mail"
     )
 
@@ -155,12 +159,12 @@ LinkDays = Annotated[int, Field(ge=1, le=60)]
 class DigestSettings(Section):
     """Daily mail to recipients about what is held for them; each tenant switches it on for itself."""
 
-    sender: MailAddress | None = Field(
+    sender: MailAddress | None = live(
         None, description="address in From and in the envelope; by default `postmaster@` and the host name of guard"
     )
-    link_lifetime: LinkDays = Field(14, description="days for which the links of a digest work")
-    max_messages: UpToThousand = Field(50, description="maximum number of messages that one digest lists")
-    max_recipients: Count = Field(
+    link_lifetime: LinkDays = live(14, description="days for which the links of a digest work")
+    max_messages: UpToThousand = live(50, description="maximum number of messages that one digest lists")
+    max_recipients: Count = live(
         5_000, description="maximum number of digests that one run sends for one tenant; the rest follows after an hour"
     )
-    per_minute: Count = Field(300, description="maximum number of digests that are sent in a minute")
+    per_minute: Count = live(300, description="maximum number of digests that are sent in a minute")

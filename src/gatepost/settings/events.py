@@ -11,7 +11,7 @@ import msgspec
 from pydantic import Field, ValidationError
 
 from gatepost.settings.feeds import check_web_url
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, at_start, group
 from gatepost.settings.values import (
     Count,
     FileBytes,
@@ -60,59 +60,63 @@ _KINDS = "kinds of events that this output gets; by default all"
 class EventFileSettings(Section):
     """Events as JSON lines in a file."""
 
-    path: NewFile = Field("events/events.jsonl", description="the file; relative to the data folder")
-    max_size: FileBytes = Field(
+    path: NewFile = at_start("events/events.jsonl", description="the file; relative to the data folder")
+    max_size: FileBytes = at_start(
         100 << 20, description="size at which the file is renamed to `events.jsonl.1` and a new one is started"
     )
-    keep: UpToThousand = Field(5, description="number of renamed files that are kept")
-    kinds: list[EventKind] = Field([], description=_KINDS)
+    keep: UpToThousand = at_start(5, description="number of renamed files that are kept")
+    kinds: list[EventKind] = at_start([], description=_KINDS)
 
 
 class SyslogSettings(Section):
     """Events to a syslog server (RFC 5424)."""
 
-    address: SyslogAddress = Field(
+    address: SyslogAddress = at_start(
         description="`udp://host:514`, `tcp://host:601`, `tls://host:6514` or `unix:/dev/log`"
     )
-    facility: Facility = Field("local0", description="facility of the messages")
-    ca: FilePath | None = Field(
-        None, description="PEM file to verify the server with; by default the authorities of the system"
+    facility: Facility = at_start("local0", description="facility of the messages")
+    ca: FilePath | None = at_start(
+        None,
+        description="PEM file to verify the server with; by default the authorities of the system",
+        local=True,
     )
-    kinds: list[EventKind] = Field([], description=_KINDS)
+    kinds: list[EventKind] = at_start([], description=_KINDS)
 
 
 class WebhookTarget(Section):
     """An address that is called with signed events."""
 
-    url: WebhookUrl = Field(description="`https://…`; `http://` is accepted for this machine only")
-    secret: Secret = Field(description="secret that calls are signed with; 64 hex digits are recommended")
-    ca: FilePath | None = Field(
+    url: WebhookUrl = at_start(description="`https://…`; `http://` is accepted for this machine only")
+    secret: Secret = at_start(description="secret that calls are signed with; 64 hex digits are recommended")
+    ca: FilePath | None = at_start(
         None, description="PEM file to verify the server with; by default the authorities of the system"
     )
-    timeout: Milliseconds = Field(10_000, description="milliseconds that one call may take")
+    timeout: Milliseconds = at_start(10_000, description="milliseconds that one call may take")
 
 
 class WebhookSettings(WebhookTarget):
     """Events in batches to an HTTPS server."""
 
-    batch: UpToThousand = Field(100, description="maximum number of events in one call")
-    max_spool: FileBytes = Field(
+    batch: UpToThousand = at_start(100, description="maximum number of events in one call")
+    max_spool: FileBytes = at_start(
         256 << 20, description="maximum size of events on disk that wait for delivery; above it the oldest are dropped"
     )
-    kinds: list[EventKind] = Field([], description=_KINDS)
+    kinds: list[EventKind] = at_start([], description=_KINDS)
 
 
 class AlertMailSettings(Section):
     """Alerts by mail."""
 
-    recipients: Annotated[list[MailAddress], Field(min_length=1, max_length=20)] = Field(
+    recipients: Annotated[list[MailAddress], Field(min_length=1, max_length=20)] = at_start(
         description="addresses that get the alerts"
     )
-    sender: MailAddress | None = Field(None, description="address in From; by default `gatepost@` and the node's name")
-    server: SmtpServer | None = Field(
+    sender: MailAddress | None = at_start(
+        None, description="address in From; by default `gatepost@` and the node's name"
+    )
+    server: SmtpServer | None = at_start(
         None, description="`smtp://host:port` of a server that takes the mail; by default the routes of `delivery`"
     )
-    tls: Literal["off", "opportunistic", "required", "verified"] = Field(
+    tls: Literal["off", "opportunistic", "required", "verified"] = at_start(
         "opportunistic", description="TLS to that server"
     )
 
@@ -120,26 +124,28 @@ class AlertMailSettings(Section):
 class AlertSettings(Section):
     """Alerts to people."""
 
-    kinds: list[EventKind] = Field(
+    kinds: list[EventKind] = at_start(
         ["health.changed", "node.state", "user.signInFailed"], description="kinds of events that people are told of"
     )
-    min_severity: Severity = Field(
+    min_severity: Severity = at_start(
         "notice", description="lowest severity of those events; a failed sign-in is `warning` once it locks an account"
     )
-    max_per_hour: Count = Field(10, description="maximum number of alerts in an hour; one summary tells of the rest")
-    mail: AlertMailSettings | None = Field(None, description="alerts by mail; off if not set")
-    webhook: WebhookTarget | None = Field(None, description="alerts by a signed call; off if not set")
+    max_per_hour: Count = at_start(10, description="maximum number of alerts in an hour; one summary tells of the rest")
+    mail: AlertMailSettings | None = group(None, description="alerts by mail; off if not set")
+    webhook: WebhookTarget | None = group(None, description="alerts by a signed call; off if not set")
 
 
 class EventsSettings(Section):
     """The event stream; without an output no event is made."""
 
-    node: NodeName | None = Field(None, description="name of this machine in events; by default its host name")
-    subjects: bool = Field(True, description="whether `message.scanned` has the subject of the message")
-    file: EventFileSettings | None = Field(None, description="JSON lines in a file; off if not set")
-    syslog: SyslogSettings | None = Field(None, description="syslog server; off if not set")
-    webhooks: Annotated[list[WebhookSettings], Field(max_length=10)] = Field([], description="HTTPS servers")
-    alerts: AlertSettings | None = Field(None, description="alerts to people; off if not set")
+    node: NodeName | None = at_start(
+        None, description="name of this machine in events; by default its host name", local=True
+    )
+    subjects: bool = at_start(True, description="whether `message.scanned` has the subject of the message")
+    file: EventFileSettings | None = group(None, description="JSON lines in a file; off if not set", local=True)
+    syslog: SyslogSettings | None = group(None, description="syslog server; off if not set")
+    webhooks: Annotated[list[WebhookSettings], Field(max_length=10)] = at_start([], description="HTTPS servers")
+    alerts: AlertSettings | None = group(None, description="alerts to people; off if not set")
 
     @property
     def enabled(self) -> bool:

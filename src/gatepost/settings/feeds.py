@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, ValidationInfo, model_validator
 
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, group, live
 from gatepost.settings.values import FilePath, Milliseconds, Secret, TenantUid, resolve_path
 
 FeedFormat = Literal["plain", "csv", "jsonl", "misp", "stix", "taxii"]
@@ -86,12 +86,12 @@ Percent = Annotated[int, Field(ge=1, le=100)]
 class FeedCredentialsSettings(Section):
     """How Gatepost identifies itself to the source: user and password, or one header field."""
 
-    user: Secret | None = Field(None, description="user of HTTP basic authentication")
-    password: Secret | None = Field(None, description="password of that user, as a rule a `${file:…}`")
-    header: Annotated[str, AfterValidator(_check_header)] = Field(
+    user: Secret | None = live(None, description="user of HTTP basic authentication")
+    password: Secret | None = live(None, description="password of that user, as a rule a `${file:…}`")
+    header: Annotated[str, AfterValidator(_check_header)] = live(
         "Authorization", description="name of the header field that carries `secret`"
     )
-    secret: Secret | None = Field(
+    secret: Secret | None = live(
         None, description="value of the header field, such as `Bearer ${file:feed.token}`; never shown"
     )
 
@@ -105,62 +105,62 @@ class FeedCredentialsSettings(Section):
 class FeedSettings(Section):
     """One feed."""
 
-    name: Annotated[str, AfterValidator(_check_name)] = Field(
+    name: Annotated[str, AfterValidator(_check_name)] = live(
         description="name of the feed; its entries are marked as changed by `feed:NAME`"
     )
-    list_name: Annotated[str, AfterValidator(_check_name)] = Field(description="the list to fill, built-in or custom")
-    tenant: TenantUid | None = Field(None, description="uid of the tenant whose list it is; by default for all tenants")
-    url: Annotated[str, AfterValidator(_check_url)] | None = Field(
+    list_name: Annotated[str, AfterValidator(_check_name)] = live(description="the list to fill, built-in or custom")
+    tenant: TenantUid | None = live(None, description="uid of the tenant whose list it is; by default for all tenants")
+    url: Annotated[str, AfterValidator(_check_url)] | None = live(
         None, description="where the feed is fetched; redirects are followed on the same host only"
     )
-    file: Annotated[str, AfterValidator(_check_path)] | None = Field(
+    file: Annotated[str, AfterValidator(_check_path)] | None = live(
         None, description="instead of `url`: a file, or for `misp` a folder; without both, `feeds run` reads its input"
     )
-    format: FeedFormat = Field(
+    format: FeedFormat = live(
         "plain",
         description="`plain` (one entry per line), `csv`, `jsonl` (one JSON object per line), `misp` (the folder of a"
         " manifest), `stix` (a STIX 2.1 bundle) or `taxii` (the URL of a TAXII 2.1 collection)",
     )
-    column: Column = Field(1, description="for `csv`: number of the column, or its name in the header")
-    delimiter: Annotated[str, AfterValidator(_check_delimiter)] = Field(",", description="for `csv`: the delimiter")
-    header: bool = Field(False, description="for `csv`: whether the first row names the columns")
-    field: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+    column: Column = live(1, description="for `csv`: number of the column, or its name in the header")
+    delimiter: Annotated[str, AfterValidator(_check_delimiter)] = live(",", description="for `csv`: the delimiter")
+    header: bool = live(False, description="for `csv`: whether the first row names the columns")
+    field: Annotated[str, Field(min_length=1, max_length=200)] = live(
         "entry", description="for `jsonl`: the field with the entry; `a.b` is the field b of the object a"
     )
-    every: Annotated[int, Field(ge=5, le=43_200)] = Field(
+    every: Annotated[int, Field(ge=5, le=43_200)] = live(
         60, description="minutes between two runs; a random twentieth is added or taken away"
     )
-    full_every: Annotated[int, Field(ge=1, le=365)] = Field(
+    full_every: Annotated[int, Field(ge=1, le=365)] = live(
         7, description="for `misp` and `taxii`: days between two runs that read everything; others read what is new"
     )
-    credentials: FeedCredentialsSettings | None = Field(None, description="how to authenticate to the source")
-    ca: FilePath | None = Field(
+    credentials: FeedCredentialsSettings | None = group(None, description="how to authenticate to the source")
+    ca: FilePath | None = live(
         None, description="PEM file to verify the source's certificate with; by default the system's authorities"
     )
-    allow_http: bool = Field(False, description="whether `url` may be plain http")
-    private_network: bool = Field(
+    allow_http: bool = live(False, description="whether `url` may be plain http")
+    private_network: bool = live(
         False,
         description="whether the host of `url` may have a private address; `localhost` and a bare private address may",
     )
-    timeout: Annotated[Milliseconds, Field(le=3_600_000)] = Field(
+    timeout: Annotated[Milliseconds, Field(le=3_600_000)] = live(
         300_000, description="milliseconds that reading the source may take in all"
     )
-    max_size: Annotated[int, Field(ge=1024, le=1 << 30)] = Field(
+    max_size: Annotated[int, Field(ge=1024, le=1 << 30)] = live(
         64 << 20, description="bytes that one run may read, after decompression"
     )
-    max_entries: Annotated[int, Field(ge=1, le=2_000_000)] = Field(
+    max_entries: Annotated[int, Field(ge=1, le=2_000_000)] = live(
         200_000, description="entries that the feed may have; a larger one is refused"
     )
-    max_loss: Percent = Field(
+    max_loss: Percent = live(
         50, description="percentage of its entries that a feed may lose between two runs; more is refused"
     )
-    max_invalid: Percent = Field(
+    max_invalid: Percent = live(
         50, description="percentage of what a feed says that its list may refuse; more is not taken for a feed"
     )
-    keep_vanished: Annotated[int, Field(ge=0, le=3650)] = Field(
+    keep_vanished: Annotated[int, Field(ge=0, le=3650)] = live(
         0, description="days for which an entry still counts after the feed has dropped it; 0 removes it at once"
     )
-    look_back: Annotated[int, Field(ge=0, le=365)] = Field(
+    look_back: Annotated[int, Field(ge=0, le=365)] = live(
         7, description="days of delivered mail in which new entries are looked for; 0 for none"
     )
 

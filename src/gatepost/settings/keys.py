@@ -25,7 +25,7 @@ from gatepost.settings.scan_sources import (
     ScanSourcesSettings,
     TlsSettings,
 )
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, at_start, group, live
 from gatepost.settings.sign_in import SignInSettings
 from gatepost.settings.values import (
     Bytes,
@@ -59,23 +59,23 @@ LookBackDays = Annotated[int, Field(ge=0, le=365)]
 class ReportAddressSettings(Section):
     """An address to which people of a tenant forward messages."""
 
-    address: MailAddress = Field(description="mail to this address is a report of the tenant of its domain; SMTP only")
-    says: Literal["unwanted", "wanted"] = Field(description="what a report says of the messages attached to it")
+    address: MailAddress = live(description="mail to this address is a report of the tenant of its domain; SMTP only")
+    says: Literal["unwanted", "wanted"] = live(description="what a report says of the messages attached to it")
 
 
 class LearningSettings(Section):
     """Models that reports on mail teach, for each tenant and for the deployment."""
 
-    enabled: bool = Field(True, description="whether learnt models take part, and pools are trained in the background")
-    interval: Hours = Field(24, description="hours after which a pool with new reports is trained again")
-    retention: Days = Field(180, description="days after which a report is forgotten")
-    look_back: LookBackDays = Field(
+    enabled: bool = live(True, description="whether learnt models take part, and pools are trained in the background")
+    interval: Hours = live(24, description="hours after which a pool with new reports is trained again")
+    retention: Days = live(180, description="days after which a report is forgotten")
+    look_back: LookBackDays = live(
         7, description="days of delivered mail in which a new model looks for what it would have held; 0 for none"
     )
-    report_addresses: Annotated[list[ReportAddressSettings], Field(max_length=1_000)] = Field(
+    report_addresses: Annotated[list[ReportAddressSettings], Field(max_length=1_000)] = live(
         [], description="addresses to which people forward messages as attachments, to report them"
     )
-    report_hosts: list[Network] = Field(
+    report_hosts: list[Network] = live(
         [],
         description="addresses and networks of inside hosts from which reports are taken without proof; others must be"
         " authenticated as a domain of the tenant",
@@ -92,23 +92,27 @@ def _default_fronts() -> int:
 class DnsSettings(Section):
     """Name servers."""
 
-    nameservers: list[Nameserver] = Field(
-        [], description="`address` or `address:port`; by default the name servers of the system"
+    nameservers: list[Nameserver] = live(
+        [],
+        description="`address` or `address:port`; by default the name servers of the system",
+        local=True,
     )
-    timeout: Milliseconds = Field(2000, description="milliseconds that one query may take")
+    timeout: Milliseconds = live(2000, description="milliseconds that one query may take")
 
 
 class QuarantineSettings(Section):
     """Storage of held mail."""
 
-    url: QuarantineUrl | None = Field(
-        None, description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder"
+    url: QuarantineUrl | None = live(
+        None,
+        description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder",
+        local=True,
     )
-    retention: Days = Field(30, description="days after which held mail is deleted")
-    deleted_retention: Days = Field(
+    retention: Days = live(30, description="days after which held mail is deleted")
+    deleted_retention: Days = live(
         7, description="days for which mail that was deleted on a page of the web interface can be restored"
     )
-    max_size: Bytes = Field(
+    max_size: Bytes = live(
         20 << 30,
         description="maximum size of all held mail in bytes; above it, SMTP answers 451 to mail that would be held",
     )
@@ -117,8 +121,8 @@ class QuarantineSettings(Section):
 class HistorySettings(Section):
     """Results and ledgers of all messages."""
 
-    retention: Days = Field(30, description="days after which results and ledgers are deleted")
-    headers: bool = Field(
+    retention: Days = live(30, description="days after which results and ledgers are deleted")
+    headers: bool = live(
         True, description="whether the raw header section of each message is kept with its result, at most 16 KiB"
     )
 
@@ -126,35 +130,35 @@ class HistorySettings(Section):
 class SenderHistorySettings(Section):
     """What guard remembers of delivered mail, per tenant: digests of senders and of link targets."""
 
-    enabled: bool = Field(True, description="whether senders and sites are remembered and new ones are found")
-    retention: Days = Field(180, description="days after which a sender or site that was not seen again is forgotten")
-    max_keys: Count = Field(
+    enabled: bool = live(True, description="whether senders and sites are remembered and new ones are found")
+    retention: Days = live(180, description="days after which a sender or site that was not seen again is forgotten")
+    max_keys: Count = live(
         1_000_000, description="most senders and sites that are remembered for one tenant; about 50 bytes each"
     )
-    min_days: Days = Field(7, description="days of history that a tenant needs before anything is called new")
-    min_messages: Count = Field(200, description="delivered messages that a tenant needs before anything is called new")
+    min_days: Days = live(7, description="days of history that a tenant needs before anything is called new")
+    min_messages: Count = live(200, description="delivered messages that a tenant needs before anything is called new")
 
 
 class YaraSettings(Section):
     """YARA rules of the operator."""
 
-    folder: FolderPath = Field(description="folder with `.yar` files")
+    folder: FolderPath = live(description="folder with `.yar` files")
 
 
 class ClamdSettings(Section):
     """An antivirus beside Gatepost."""
 
-    address: ClamdAddress = Field(description="`host:port` or the path of a Unix socket")
+    address: ClamdAddress = live(description="`host:port` or the path of a Unix socket", local=True)
 
 
 class PolicySettings(Section):
     """Policy files of the operator."""
 
-    file: FilePath | None = Field(None, description="TOML file that changes the shipped policy, for all tenants")
-    tenants: dict[TenantUid, FilePath] = Field(
+    file: FilePath | None = live(None, description="TOML file that changes the shipped policy, for all tenants")
+    tenants: dict[TenantUid, FilePath] = live(
         {}, description="tenant uid to a TOML file that changes the deployment's policy for the mail of that tenant"
     )
-    outbound: FilePath | None = Field(
+    outbound: FilePath | None = live(
         None, description="TOML file that changes the deployment's policy for outbound mail, of all tenants"
     )
 
@@ -168,7 +172,7 @@ class PolicySettings(Section):
 class StorageSettings(Section):
     """The database for lists, keys, results and ledgers."""
 
-    url: StorageUrl = Field(
+    url: StorageUrl = at_start(
         "sqlite:gatepost.db", description="`sqlite:FILE` (relative to the data folder) or `postgresql://…`"
     )
 
@@ -176,16 +180,17 @@ class StorageSettings(Section):
 class LogSettings(Section):
     """Level and format of the log."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
-    format: Literal["auto", "json", "human"] = Field("auto", description="`auto`: human in a terminal, else JSON")
+    level: Literal["debug", "info", "warning", "error"] = live("info", description="lowest level that is logged")
+    format: Literal["auto", "json", "human"] = live("auto", description="`auto`: human in a terminal, else JSON")
 
 
 class MetricsSettings(Section):
     """The address of `/metrics`."""
 
-    listen: ListenAddress | None = Field(
+    listen: ListenAddress | None = at_start(
         None,
         description="`address:port` for `/metrics`; by default the port of the service, for local clients only",
+        local=True,
     )
 
 
@@ -194,71 +199,78 @@ class GuardSettings(Section):
 
     old_names: ClassVar[Mapping[str, str]] = {"acquaintance": "senderHistory"}
 
-    main_worker_count: Count = Field(
+    main_worker_count: Count = at_start(
         20, description="number of messages that the core processes at once; default of the two keys below"
     )
-    max_guard_requests_in_processing: Count | None = Field(
+    max_guard_requests_in_processing: Count | None = at_start(
         None,
         description="number of messages in processing at which further ones are refused; by default `mainWorkerCount`",
     )
-    guard_request_throttle_threshold: Count | None = Field(
+    guard_request_throttle_threshold: Count | None = at_start(
         None,
         description="number of messages in processing from which new ones are delayed; by default `mainWorkerCount`",
     )
-    max_throttle_delay: Milliseconds = Field(
+    max_throttle_delay: Milliseconds = live(
         5000,
         description="upper bound of the throttling delay in milliseconds; with n messages in processing, a new one"
         " starts after maxThrottleDelay × (n - threshold + 1) / (max - threshold + 1)",
     )
-    worker_processes: Count = Field(
-        default_factory=lambda: os.cpu_count() or 1, description="number of analysis processes"
+    worker_processes: Count = live(
+        default_factory=lambda: os.cpu_count() or 1,
+        description="number of analysis processes",
+        local=True,
     )
-    front_processes: Processes | None = Field(None, description=_FRONTS)
-    analysis_timeout: Milliseconds = Field(30_000, description="milliseconds that the analysis of one message may take")
-    stage_limit: Milliseconds = Field(5_000, description="milliseconds that one stage of an analysis may take")
-    worker_memory: Bytes = Field(1 << 30, description="maximum memory of one worker process in bytes")
-    unsealed: bool = Field(False, description="start even if workers cannot be sealed off from files and network")
-    scan_sources: ScanSourcesSettings = Field(ScanSourcesSettings(), description="sources of messages")
-    delivery: DeliverySettings = Field(DeliverySettings(), description="next hops of delivered mail")
-    flow_control: FlowControlSettings = Field(
+    front_processes: Processes | None = at_start(None, description=_FRONTS, local=True)
+    analysis_timeout: Milliseconds = live(30_000, description="milliseconds that the analysis of one message may take")
+    stage_limit: Milliseconds = live(5_000, description="milliseconds that one stage of an analysis may take")
+    worker_memory: Bytes = live(1 << 30, description="maximum memory of one worker process in bytes", local=True)
+    unsealed: bool = at_start(
+        False, description="start even if workers cannot be sealed off from files and network", local=True
+    )
+    scan_sources: ScanSourcesSettings = group(ScanSourcesSettings(), description="sources of messages")
+    delivery: DeliverySettings = group(DeliverySettings(), description="next hops of delivered mail")
+    flow_control: FlowControlSettings = group(
         FlowControlSettings(), description="rate limits and greylisting of SMTP clients; off by default"
     )
-    tls: TlsSettings | None = Field(
+    tls: TlsSettings | None = group(
         None,
         description="certificate for STARTTLS and for `restApi`; by default a self-signed one is generated, and"
         " STARTTLS shows that of abby in the same process",
+        local=True,
     )
-    dns: DnsSettings = Field(DnsSettings(), description="name servers")
-    quarantine: QuarantineSettings = Field(QuarantineSettings(), description="held mail")
-    public_url: PublicUrl | None = Field(
+    dns: DnsSettings = group(DnsSettings(), description="name servers")
+    quarantine: QuarantineSettings = group(QuarantineSettings(), description="held mail")
+    public_url: PublicUrl | None = live(
         None,
         description="`https://host` under which people reach the web interface; links in mail begin with it, and"
         " without it no digest is sent",
     )
-    digests: DigestSettings = Field(DigestSettings(), description="daily mail to recipients about held mail")
-    history: HistorySettings = Field(HistorySettings(), description="results and ledgers")
-    sender_history: SenderHistorySettings = Field(
+    digests: DigestSettings = group(DigestSettings(), description="daily mail to recipients about held mail")
+    history: HistorySettings = group(HistorySettings(), description="results and ledgers")
+    sender_history: SenderHistorySettings = group(
         SenderHistorySettings(), description="senders and link targets of delivered mail, remembered per tenant"
     )
-    learning: LearningSettings = Field(LearningSettings(), description="models that reports on mail teach")
-    yara: YaraSettings | None = Field(None, description="YARA rules of the operator; off if not set")
-    clamd: ClamdSettings | None = Field(None, description="ClamAV; off if not set")
-    reputation: ReputationSettings = Field(
+    learning: LearningSettings = group(LearningSettings(), description="models that reports on mail teach")
+    yara: YaraSettings | None = group(None, description="YARA rules of the operator; off if not set")
+    clamd: ClamdSettings | None = group(None, description="ClamAV; off if not set")
+    reputation: ReputationSettings = group(
         ReputationSettings(), description="DNS zones that are asked about hosts, domains, addresses and files"
     )
-    dkim: DkimSettings = Field(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
-    arc: ArcSettings | None = Field(None, description="ARC sets on inbound mail; off if not set")
-    tenants: dict[Domain, TenantUid] = Field({}, description="recipient domain to tenant uid")
-    plugins: PluginNames = Field(
+    dkim: DkimSettings = group(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
+    arc: ArcSettings | None = group(None, description="ARC sets on inbound mail; off if not set")
+    tenants: dict[Domain, TenantUid] = live({}, description="recipient domain to tenant uid")
+    plugins: PluginNames = live(
         [], description="names of installed packages whose checks run besides the shipped ones; none by default"
     )
-    policy: PolicySettings = Field(PolicySettings(), description="changes of the shipped policy")
-    storage: StorageSettings = Field(StorageSettings(), description="the database")
-    metrics: MetricsSettings = Field(
+    policy: PolicySettings = group(PolicySettings(), description="changes of the shipped policy")
+    storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
+    metrics: MetricsSettings = group(
         MetricsSettings(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
     )
-    events: EventsSettings = Field(EventsSettings(), description="event stream for a SIEM, and alerts; off by default")
-    log: LogSettings = Field(LogSettings(), description="logging")
+    events: EventsSettings = group(
+        EventsSettings(), description="event stream for a SIEM, and alerts; off by default", restart=True
+    )
+    log: LogSettings = group(LogSettings(), description="logging")
 
     @property
     def maximum(self) -> int:
@@ -279,8 +291,8 @@ class GuardSettings(Section):
 class ListenSettings(ListeningSection):
     """An address and a port."""
 
-    host: Hosts = Field("0.0.0.0", description=LISTEN)  # noqa: S104  the interface's default
-    port: Port = Field(9081, description="port to listen on")
+    host: Hosts = at_start("0.0.0.0", description=LISTEN)  # noqa: S104  the interface's default
+    port: Port = at_start(9081, description="port to listen on")
 
 
 def _tls_form(value: Any) -> str:
@@ -297,21 +309,22 @@ TlsSetting = Annotated[
 class CoreSettings(Section):
     """The cores that abby distributes messages to."""
 
-    hosts: Annotated[list[CoreHost], Field(min_length=1)] = Field(
+    hosts: Annotated[list[CoreHost], Field(min_length=1)] = live(
         description="base URLs of the cores, `https://host:9785`"
     )
-    long_request_timeout: Milliseconds = Field(
+    long_request_timeout: Milliseconds = live(
         3_600_000,
         description="milliseconds that a `submitEmail` call may take, from waiting for a free slot to the result; then"
         " the call fails with 504 `analysis_timeout`",
     )
-    secret: Secret | None = Field(
+    secret: Secret | None = live(
         None,
         description="secret of the cores' `scanSources.restApi`; by default the one that `gatepost serve` generates",
     )
-    ca: FilePath | None = Field(
+    ca: FilePath | None = live(
         None,
         description="PEM file to verify the certificates of the cores with; by default that of the data folder",
+        local=True,
     )
 
 
@@ -320,7 +333,7 @@ class ServiceProvidersSettings(Section):
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    core: CoreSettings = Field(description="the cores")
+    core: CoreSettings = group(description="the cores")
 
 
 TokenHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -333,13 +346,13 @@ TokenPermission: TypeAlias = Literal[
 class StaticApiTokenSettings(Section):
     """One user of the Email Scanning API."""
 
-    name: Annotated[str, Field(min_length=1)] = Field(description="name of the user")
-    token: Secret | None = Field(None, description="the bearer token; 64 hex digits are recommended")
-    token_hash: TokenHash | None = Field(
+    name: Annotated[str, Field(min_length=1)] = live(description="name of the user")
+    token: Secret | None = live(None, description="the bearer token; 64 hex digits are recommended")
+    token_hash: TokenHash | None = live(
         None, description="SHA-256 of the token in hex, in place of `token`; the web interface writes this"
     )
-    made: Annotated[str, Field(max_length=40)] | None = Field(None, description="when it was made, for people")
-    permissions: list[TokenPermission] = Field(
+    made: Annotated[str, Field(max_length=40)] | None = live(None, description="when it was made, for people")
+    permissions: list[TokenPermission] = live(
         [],
         description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release`,"
         " `messages.releaseDangerous` (with it, malware and phishing too),"
@@ -363,7 +376,7 @@ class StaticApiTokenSettings(Section):
 class ListSettings(Section):
     """What happens besides when a list is changed."""
 
-    look_back: LookBackDays = Field(
+    look_back: LookBackDays = live(
         0,
         description="days of delivered mail in which entries that come through the List API are looked for, in the"
         " background; 0 for none",
@@ -373,36 +386,44 @@ class ListSettings(Section):
 class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
-    listen: ListenSettings = Field(ListenSettings(), description="address and port to listen on")
-    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
-    front_processes: Processes | None = Field(None, description=f"{_FRONTS}; `gatepost serve` uses that of `guard.yml`")
-    tls: TlsSetting | None = Field(
-        None, description="certificate and key, or `off`; by default a self-signed certificate"
+    listen: ListenSettings = group(
+        ListenSettings(), description="address and port to listen on", restart=True, local=True
     )
-    service_providers: ServiceProvidersSettings = Field(description="services behind abby")
-    static_api_tokens: list[StaticApiTokenSettings] = Field([], description="users of the Email Scanning API")
-    public_url: PublicUrl | None = Field(
+    connections: ConnectionSettings = group(ConnectionSettings(), description="limits on connections")
+    front_processes: Processes | None = at_start(
+        None, description=f"{_FRONTS}; `gatepost serve` uses that of `guard.yml`", local=True
+    )
+    tls: TlsSetting | None = group(
+        None,
+        description="certificate and key, or `off`; by default a self-signed certificate",
+        local=True,
+    )
+    service_providers: ServiceProvidersSettings = group(description="services behind abby")
+    static_api_tokens: list[StaticApiTokenSettings] = live([], description="users of the Email Scanning API")
+    public_url: PublicUrl | None = live(
         None,
         description="address at which people reach the web interface, such as `https://mail.example.com`;"
         " security keys are made for its host",
     )
-    sign_in: SignInSettings = Field(SignInSettings(), description="signing in to the web interface")
-    feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = Field(
+    sign_in: SignInSettings = group(SignInSettings(), description="signing in to the web interface")
+    feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = live(
         [], description="lists that are filled from elsewhere; none by default"
     )
-    lists: ListSettings = Field(ListSettings(), description="what happens besides when a list is changed")
-    metrics: MetricsSettings = Field(MetricsSettings(), description="address of `/metrics`")
-    events: EventsSettings = Field(
-        EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`"
+    lists: ListSettings = group(ListSettings(), description="what happens besides when a list is changed")
+    metrics: MetricsSettings = group(MetricsSettings(), description="address of `/metrics`")
+    events: EventsSettings = group(
+        EventsSettings(),
+        description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`",
+        restart=True,
     )
-    plugins: PluginNames = Field(
+    plugins: PluginNames = live(
         [], description="as in `guard.yml`, for titles and dry runs; `gatepost serve` uses those of `guard.yml`"
     )
-    policy: PolicySettings = Field(
+    policy: PolicySettings = group(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )
-    storage: StorageSettings = Field(StorageSettings(), description="the database")
-    log: LogSettings = Field(LogSettings(), description="logging")
+    storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
+    log: LogSettings = group(LogSettings(), description="logging")
 
     @property
     def fronts(self) -> int:

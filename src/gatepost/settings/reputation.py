@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from gatepost.questions import ReputationSubject
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, live
 from gatepost.settings.values import Secret
 
 MAX_ZONES = 30
@@ -86,18 +86,18 @@ def _check_key(text: str) -> str:
 class ZoneAnswerSettings(Section):
     """What one answer of a zone, or one bit of its answers, means."""
 
-    codes: list[Annotated[str, AfterValidator(_check_codes)]] = Field(
+    codes: list[Annotated[str, AfterValidator(_check_codes)]] = live(
         [], description="answers, such as `127.0.0.2` or `127.0.0.4-127.0.0.7`"
     )
-    mask: Annotated[int, Field(ge=1, le=254)] | None = Field(
+    mask: Annotated[int, Field(ge=1, le=254)] | None = live(
         None, description="instead of `codes`: the bits of the last octet, of which one must be set"
     )
-    means: Means = Field(
+    means: Means = live(
         description="`listed`, or more precisely `dynamic` (a line that should not send mail itself), `phishing`,"
         " `malware`, `new` (registered lately), or `allowed`"
     )
-    strength: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="part of the weight in policy that counts")
-    text: Annotated[str, Field(max_length=200)] = Field("", description="what the ledger says of this answer")
+    strength: Annotated[float, Field(gt=0, le=1)] = live(1.0, description="part of the weight in policy that counts")
+    text: Annotated[str, Field(max_length=200)] = live("", description="what the ledger says of this answer")
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -109,29 +109,29 @@ class ZoneAnswerSettings(Section):
 class ZoneSettings(Section):
     """One zone."""
 
-    name: Annotated[str, AfterValidator(_check_name)] = Field(description="name of the zone in ledger, log and metrics")
-    zone: Annotated[str, AfterValidator(_check_zone)] = Field(
+    name: Annotated[str, AfterValidator(_check_name)] = live(description="name of the zone in ledger, log and metrics")
+    zone: Annotated[str, AfterValidator(_check_zone)] = live(
         description="the zone; `{key}` in it is replaced by `queryKey`, which is never shown"
     )
-    query_key: Annotated[Secret, AfterValidator(_check_key)] | None = Field(
+    query_key: Annotated[Secret, AfterValidator(_check_key)] | None = live(
         None, description="private key of a subscription, as a rule a `${file:…}`"
     )
-    asks: Asks = Field(description="what the zone lists: `ip`, `domain` or `hash`")
-    of: list[Subject] = Field(
+    asks: Asks = live(description="what the zone lists: `ip`, `domain` or `hash`")
+    of: list[Subject] = live(
         [],
         description="what is asked about: `host` (the sending host) and `link` for `ip`, `link` and `sender` for"
         " `domain`, `file` and `address` for `hash`; by default `host`, both, and `file`",
     )
-    level: Literal["organisation", "host"] = Field(
+    level: Literal["organisation", "host"] = live(
         "organisation", description="whether a zone of domains is asked for the registered domain or the whole name"
     )
-    hash: Literal["md5", "sha1", "sha256"] = Field("sha256", description="digest that a zone of hashes lists")
-    encoding: Literal["hex", "base32"] = Field("base32", description="how the digest is written")
-    refusals: list[Annotated[str, AfterValidator(_check_codes)]] = Field(
+    hash: Literal["md5", "sha1", "sha256"] = live("sha256", description="digest that a zone of hashes lists")
+    encoding: Literal["hex", "base32"] = live("base32", description="how the digest is written")
+    refusals: list[Annotated[str, AfterValidator(_check_codes)]] = live(
         [], description="answers with which the zone refuses queries, besides 127.255.255.0/24 which always does"
     )
-    limit: Annotated[int, Field(ge=1, le=50)] = Field(10, description="maximum number of questions for a message")
-    answers: Annotated[list[ZoneAnswerSettings], Field(min_length=1)] = Field(description="what each answer means")
+    limit: Annotated[int, Field(ge=1, le=50)] = live(10, description="maximum number of questions for a message")
+    answers: Annotated[list[ZoneAnswerSettings], Field(min_length=1)] = live(description="what each answer means")
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
@@ -156,7 +156,7 @@ class ZoneSettings(Section):
 class ReputationSettings(Section):
     """DNS zones that say what others know of hosts, domains, addresses and files."""
 
-    zones: Annotated[list[ZoneSettings], Field(max_length=MAX_ZONES)] = Field(
+    zones: Annotated[list[ZoneSettings], Field(max_length=MAX_ZONES)] = live(
         [], description="the zones; none by default"
     )
 

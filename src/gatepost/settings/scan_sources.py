@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
-from gatepost.settings.section import Section
+from gatepost.settings.section import Section, at_start, group, live
 from gatepost.settings.values import (
     Count,
     Days,
@@ -30,10 +30,10 @@ PerHour = Annotated[int, Field(ge=0, le=10_000_000)]
 class SenderLimitSettings(Section):
     """What one sender may send in an hour: the user that XCLIENT names, else the address of MAIL FROM. 0: no limit."""
 
-    messages: PerHour = Field(500, description="messages")
-    recipients: PerHour = Field(2_000, description="recipients of all messages together")
-    refused_recipients: PerHour = Field(100, description="recipients that the next hop refuses for good")
-    over_limit: Literal["defer", "hold"] = Field(
+    messages: PerHour = live(500, description="messages")
+    recipients: PerHour = live(2_000, description="recipients of all messages together")
+    refused_recipients: PerHour = live(100, description="recipients that the next hop refuses for good")
+    over_limit: Literal["defer", "hold"] = live(
         "defer", description="`defer` answers 451 until the hour is over, `hold` puts the messages into the quarantine"
     )
 
@@ -41,18 +41,21 @@ class SenderLimitSettings(Section):
 class OutboundSettings(HopSettings):
     """Mail that own servers send to the world."""
 
-    hosts: Annotated[list[Network], Field(max_length=MAX_NAMES)] = Field(
-        [], description="addresses and networks of own servers: all mail that they send here is outbound"
+    hosts: Annotated[list[Network], Field(max_length=MAX_NAMES)] = live(
+        [],
+        description="addresses and networks of own servers: all mail that they send here is outbound",
+        local=True,
     )
-    port: Port | None = Field(
+    port: Port | None = at_start(
         None,
         description="further port of the SMTP source on which all mail is outbound, for `hosts`, `xclientHosts` and"
         " this machine; none by default",
+        local=True,
     )
-    next_hop: NextHops | None = Field(
+    next_hop: NextHops | None = live(
         None, description=f"{FORMS}; by default outbound mail takes the routes of `delivery`"
     )
-    sender_limits: SenderLimitSettings = Field(SenderLimitSettings(), description="limits that show a captured account")
+    sender_limits: SenderLimitSettings = group(SenderLimitSettings(), description="limits that show a captured account")
 
 
 # The scanning interface takes no larger message, and every budget of the analysis is made for it.
@@ -81,12 +84,12 @@ class ListeningSection(Section):
 class ConnectionSettings(Section):
     """Limits of an HTTPS port on connections. This machine counts as a listed host."""
 
-    maximum: Count = Field(2_000, description="maximum number of simultaneous connections")
-    per_address: Count = Field(
+    maximum: Count = live(2_000, description="maximum number of simultaneous connections")
+    per_address: Count = live(
         500, description="maximum number from one address (an IPv6 /64), for hosts that are not listed"
     )
-    reserved: Count = Field(200, description="connections, of the maximum, that only listed hosts can use")
-    listed_hosts: list[Network] = Field(
+    reserved: Count = live(200, description="connections, of the maximum, that only listed hosts can use")
+    listed_hosts: list[Network] = live(
         [], description="addresses and networks without a limit of their own, such as a proxy or the border MTA"
     )
 
@@ -94,57 +97,59 @@ class ConnectionSettings(Section):
 class RestApiSettings(ListeningSection):
     """The HTTPS scan source of a core; only abby may use it."""
 
-    host: Hosts = Field("127.0.0.1", description=LISTEN)
-    port: Port = Field(9785, description="port to listen on")
-    secret: Secret | None = Field(
+    host: Hosts = at_start("127.0.0.1", description=LISTEN, local=True)
+    port: Port = at_start(9785, description="port to listen on", local=True)
+    secret: Secret | None = live(
         None, description="secret that abby authenticates with; by default the one that `gatepost serve` generates"
     )
-    keep: Literal["none", "held"] = Field(
+    keep: Literal["none", "held"] = live(
         "none", description="`held` stores the raw mail of REST scans with the decision `quarantine`"
     )
-    connections: ConnectionSettings = Field(ConnectionSettings(), description="limits on connections")
+    connections: ConnectionSettings = group(ConnectionSettings(), description="limits on connections")
 
 
 class SmtpSettings(ListeningSection):
     """The SMTP scan source of a core."""
 
-    host: Hosts = Field("127.0.0.1", description=LISTEN)
-    port: Port = Field(10025, description="port to listen on")
-    after_queue: bool = Field(
+    host: Hosts = at_start("127.0.0.1", description=LISTEN, local=True)
+    port: Port = at_start(10025, description="port to listen on", local=True)
+    after_queue: bool = live(
         False, description="set it if the client is a mail queue that would send bounces: `bounce` becomes `quarantine`"
     )
-    xclient_hosts: list[Network] = Field(
+    xclient_hosts: list[Network] = live(
         [], description="addresses and networks whose XCLIENT and XFORWARD commands are trusted"
     )
-    tls: Literal["off", "offered", "required"] = Field("offered", description="STARTTLS for clients")
-    max_connections: Count = Field(200, description="maximum number of simultaneous connections")
-    max_connections_per_address: Count = Field(
+    tls: Literal["off", "offered", "required"] = live("offered", description="STARTTLS for clients")
+    max_connections: Count = live(200, description="maximum number of simultaneous connections")
+    max_connections_per_address: Count = live(
         50,
         description="maximum number from one address (an IPv6 /64) that is neither in `xclientHosts` nor this machine",
     )
-    reserved_connections: Count = Field(
+    reserved_connections: Count = live(
         40, description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use"
     )
-    max_message_size: MessageBytes = Field(
+    max_message_size: MessageBytes = live(
         MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused with 552"
     )
-    max_recipients: UpToThousand = Field(
+    max_recipients: UpToThousand = live(
         1_000, description="maximum number of recipients of a message; further ones are answered with 452"
     )
-    max_hops: Hops = Field(
+    max_hops: Hops = live(
         100, description="maximum number of Received fields of a message; with more it counts as going in circles"
     )
-    command_timeout: ClientTimeout = Field(300_000, description="milliseconds that a client may take for a command")
-    data_timeout: ClientTimeout = Field(
+    command_timeout: ClientTimeout = live(300_000, description="milliseconds that a client may take for a command")
+    data_timeout: ClientTimeout = live(
         180_000, description="milliseconds that a client may take for the next piece of a message"
     )
-    message_timeout: MessageTimeout = Field(
+    message_timeout: MessageTimeout = live(
         3_600_000, description="milliseconds that a message may take from DATA to its end, however large it is"
     )
-    hostname: Host | None = Field(
-        None, description="host name in greeting, Received and Authentication-Results; by default that of the machine"
+    hostname: Host | None = live(
+        None,
+        description="host name in greeting, Received and Authentication-Results; by default that of the machine",
+        local=True,
     )
-    outbound: OutboundSettings | None = Field(
+    outbound: OutboundSettings | None = group(
         None, description="mail of own servers to the world; without it, all mail is inbound"
     )
 
@@ -152,36 +157,41 @@ class SmtpSettings(ListeningSection):
 class MilterSettings(Section):
     """The milter source of a core, for mail servers that ask for a verdict and deliver themselves."""
 
-    listen: MilterAddresses = Field(
+    listen: MilterAddresses = at_start(
         "127.0.0.1:8894",
         description="`address:port` or `unix:/path` of a Unix socket to listen on, or a list of them",
+        local=True,
     )
-    socket_mode: SocketMode = Field(
-        "660", description="mode of Unix sockets, in quotes; the mail server's user must be able to write to them"
+    socket_mode: SocketMode = at_start(
+        "660",
+        description="mode of Unix sockets, in quotes; the mail server's user must be able to write to them",
+        local=True,
     )
-    allowed_hosts: list[Network] = Field(
+    allowed_hosts: list[Network] = live(
         [], description="addresses and networks that may connect over TCP; this machine always may"
     )
-    quarantine: Literal["gatepost", "queue"] = Field(
+    quarantine: Literal["gatepost", "queue"] = live(
         "gatepost",
         description="who holds a message with the decision `quarantine`: Gatepost, and the mail server discards it; or"
         " the mail server, in its hold queue",
     )
-    max_connections: Count = Field(200, description="maximum number of simultaneous connections")
-    max_message_size: MessageBytes = Field(
+    max_connections: Count = live(200, description="maximum number of simultaneous connections")
+    max_message_size: MessageBytes = live(
         MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused with 552"
     )
-    max_recipients: UpToThousand = Field(
+    max_recipients: UpToThousand = live(
         1_000, description="maximum number of recipients of a message; further ones are answered with 452"
     )
-    command_timeout: ClientTimeout = Field(
+    command_timeout: ClientTimeout = live(
         3_600_000, description="milliseconds that a mail server may take for the next command"
     )
-    message_timeout: ClientTimeout = Field(
+    message_timeout: ClientTimeout = live(
         600_000, description="milliseconds that a message may take from its first header field to its end"
     )
-    hostname: Host | None = Field(
-        None, description="host name in Authentication-Results; by default that of `smtp`, or that of the machine"
+    hostname: Host | None = live(
+        None,
+        description="host name in Authentication-Results; by default that of `smtp`, or that of the machine",
+        local=True,
     )
 
     @property
@@ -198,18 +208,18 @@ class MilterSettings(Section):
 class ScanSourcesSettings(Section):
     """The sources of messages; a source that is not set is off."""
 
-    rest_api: RestApiSettings | None = Field(
+    rest_api: RestApiSettings | None = group(
         None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
     )
-    smtp: SmtpSettings | None = Field(None, description="SMTP source; off if not set")
-    milter: MilterSettings | None = Field(None, description="milter source; off if not set")
+    smtp: SmtpSettings | None = group(None, description="SMTP source; off if not set")
+    milter: MilterSettings | None = group(None, description="milter source; off if not set")
 
 
 class TlsSettings(Section):
     """A certificate of the operator."""
 
-    certificate: FilePath = Field(description="PEM file with the certificate and its chain")
-    key: FilePath = Field(description="PEM file with the private key")
+    certificate: FilePath = live(description="PEM file with the certificate and its chain")
+    key: FilePath = live(description="PEM file with the private key")
 
 
 # A day at most: counters that live longer would be a record of who writes to whom.
@@ -224,47 +234,47 @@ _WINDOW = "minutes after which counting starts anew"
 class RateLimitSettings(Section):
     """How much mail is taken in a window of time; what is not set has no limit."""
 
-    messages: Count | None = Field(None, description="maximum number of messages")
-    recipients: Count | None = Field(None, description="maximum number of recipients of those messages together")
-    window_minutes: WindowMinutes = Field(60, description=_WINDOW)
+    messages: Count | None = live(None, description="maximum number of messages")
+    recipients: Count | None = live(None, description="maximum number of recipients of those messages together")
+    window_minutes: WindowMinutes = live(60, description=_WINDOW)
 
 
 class RecipientLimitSettings(Section):
     """How much mail is taken for one recipient in a window of time."""
 
-    messages: Count = Field(description="maximum number of messages")
-    window_minutes: WindowMinutes = Field(60, description=_WINDOW)
+    messages: Count = live(description="maximum number of messages")
+    window_minutes: WindowMinutes = live(60, description=_WINDOW)
 
 
 class RateLimitsSettings(Section):
     """Rate limits by whom mail is from and for; mail above one is answered with 450."""
 
-    host: RateLimitSettings | None = Field(None, description="for each sending host (an IPv6 /64); off if not set")
-    sender: RateLimitSettings | None = Field(
+    host: RateLimitSettings | None = group(None, description="for each sending host (an IPv6 /64); off if not set")
+    sender: RateLimitSettings | None = group(
         None, description="for each envelope sender, bounces excepted; off if not set"
     )
-    sender_domain: RateLimitSettings | None = Field(
+    sender_domain: RateLimitSettings | None = group(
         None, description="for each domain of envelope senders; off if not set"
     )
-    recipient: RecipientLimitSettings | None = Field(None, description="for each recipient; off if not set")
+    recipient: RecipientLimitSettings | None = group(None, description="for each recipient; off if not set")
 
 
 class UnknownRecipientsSettings(Section):
     """A limit on recipients that the next hop refuses: whoever tries names one after the other is stopped."""
 
-    maximum: Count = Field(
+    maximum: Count = live(
         description="number of unknown recipients of one host (an IPv6 /64) from which it is answered with 421"
     )
-    window_minutes: WindowMinutes = Field(60, description=_WINDOW)
+    window_minutes: WindowMinutes = live(60, description=_WINDOW)
 
 
 class GreylistingSettings(Section):
     """Greylisting: the first attempt of an unknown sender from an unknown network is answered with 450."""
 
-    delay_minutes: DelayMinutes = Field(5, description="minutes after which the next attempt is accepted")
-    retry_hours: RetryHours = Field(48, description="hours within which that attempt must come")
-    pass_days: Days = Field(36, description="days for which a sender, or a network, that passed is known")
-    pass_after: Successes = Field(
+    delay_minutes: DelayMinutes = live(5, description="minutes after which the next attempt is accepted")
+    retry_hours: RetryHours = live(48, description="hours within which that attempt must come")
+    pass_days: Days = live(36, description="days for which a sender, or a network, that passed is known")
+    pass_after: Successes = live(
         5, description="number of senders of a network (IPv4 /24, IPv6 /64) that must pass before all of it may"
     )
 
@@ -272,18 +282,18 @@ class GreylistingSettings(Section):
 class FlowRulesSettings(Section):
     """Limits on what SMTP clients send; each is off if it is not set."""
 
-    rate_limits: RateLimitsSettings = Field(RateLimitsSettings(), description="rate limits")
-    greylisting: GreylistingSettings | None = Field(None, description="greylisting; off if not set")
+    rate_limits: RateLimitsSettings = group(RateLimitsSettings(), description="rate limits")
+    greylisting: GreylistingSettings | None = group(None, description="greylisting; off if not set")
 
 
 class FlowControlSettings(FlowRulesSettings):
     """Limits on what SMTP clients send, counted over all nodes; all are off by default."""
 
-    unknown_recipients: UnknownRecipientsSettings | None = Field(
+    unknown_recipients: UnknownRecipientsSettings | None = group(
         None, description="limit on recipients that the next hop does not know; off if not set"
     )
-    exempt_hosts: list[Network] = Field([], description="addresses and networks of sending hosts without limits")
-    tenants: dict[TenantUid, FlowRulesSettings] = Field(
+    exempt_hosts: list[Network] = live([], description="addresses and networks of sending hosts without limits")
+    tenants: dict[TenantUid, FlowRulesSettings] = group(
         {}, description="tenant uid to the limits for mail of that tenant, instead of those above"
     )
 

@@ -9,9 +9,8 @@ A recipient's domain leads to a tenant, by the configuration first, then by the 
 tenant, since it has one decision. Mail to a domain of no tenant has no tenant, and that counts as one, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Protocol
 
 import msgspec
 
@@ -111,21 +110,15 @@ def parse_address(text: str | None) -> str | None:
         return None
 
 
-class FindsTenants(Protocol):
-    """The store, as far as `Tenancy` needs it."""
-
-    async def tenant_of(self, domain: str) -> str | None: ...
-
-
 class Tenancy:
-    """Domains to tenants."""
+    """Domains to tenants: those of the configuration, and those that `of_domain` finds (`store.tenants.of_domain`)."""
 
-    def __init__(self, configured: Mapping[str, str], store: FindsTenants) -> None:
+    def __init__(self, configured: Mapping[str, str], of_domain: Callable[[str], Awaitable[str | None]]) -> None:
         self._configured = {normal_domain(domain): uid for domain, uid in configured.items()}
-        self._store = store
+        self._of_domain = of_domain
 
     async def tenant_of(self, domain: str) -> str | None:
         """The tenant of a domain in normal form. Raises `StorageError`."""
         if not domain:
             return None
-        return self._configured.get(domain) or await self._store.tenant_of(domain)
+        return self._configured.get(domain) or await self._of_domain(domain)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 
 import msgspec
-import structlog
 
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.names import normal_domain
 from gatepost.scanning.edits import Edit, apply_edits, order_edits
 from gatepost.scanning.request import ScanRequest, ScanResult
@@ -45,7 +45,7 @@ SEND_SECONDS = 660.0
 # Recipients that a redirected message names.
 MAX_NAMED = 20
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class Submission(msgspec.Struct, frozen=True):

@@ -10,11 +10,9 @@ While storage is away, replies wait in memory, up to `MAX_WAITING`; the oldest a
 
 import re
 from collections import deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.store.deliveries import MAX_REPLY, Delivery
@@ -45,7 +43,7 @@ _FORMS = tuple(
 )
 _ODD = re.compile(r"[^ -~]")
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 def render_reply(reply: SmtpReply) -> str:
@@ -66,17 +64,11 @@ def find_queue_id(reply: SmtpReply) -> str:
     return ""
 
 
-class KeepsDeliveries(Protocol):
-    """The store, as far as the log needs it."""
-
-    async def record_deliveries(self, deliveries: Sequence[Delivery]) -> None: ...
-
-
 class DeliveryLog:
-    """Gathers replies, and writes them from `start` to `stop`. It belongs to one event loop."""
+    """Gathers replies, and writes them with `record` from `start` to `stop`. It belongs to one event loop."""
 
-    def __init__(self, store: KeepsDeliveries) -> None:
-        self._store = store
+    def __init__(self, record: Callable[[Sequence[Delivery]], Awaitable[None]]) -> None:
+        self._record = record
         self._waiting: deque[Delivery] = deque()
         failed = "replies of next hops could not be written"
         self._writing = PeriodicWork(self.flush, FLUSH_SECONDS, failed, log, waits_first=True)
@@ -104,7 +96,7 @@ class DeliveryLog:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
-                await self._store.record_deliveries(batch)
+                await self._record(batch)
             except StorageError as fault:
                 self._waiting.extendleft(reversed(batch))
                 if not self._failing:

@@ -29,27 +29,26 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address, ip_network
-from typing import Protocol
 
 import msgspec
-import structlog
 
 from gatepost.events.schema import FlowLimited, bound
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.lists.addresses import SENDER, list_sender_keys
 from gatepost.lists.entries import NETWORK, list_network_keys
+from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
 from gatepost.periodic import PeriodicWork
-from gatepost.questions import Hit
 from gatepost.settings.scan_sources import FlowControlSettings, FlowRulesSettings, GreylistingSettings
 from gatepost.smtp.client import SmtpClient, is_among, parse_networks
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply, reply
 from gatepost.store.errors import StorageError
-from gatepost.store.flow_counts import MAX_KEYS, FlowCount, GreylistEntry
+from gatepost.store.flow_counts import MAX_KEYS, FlowCount, FlowCounts
+from gatepost.store.list_lookup import ListLookup
 from gatepost.times import date_time
 
 # Counters in memory, some 200 bytes each; above that, those that were not asked for the longest are forgotten.
@@ -58,21 +57,13 @@ MAX_CELLS = 50_000
 BELIEVED_MILLISECONDS = 5_000
 WRITTEN_FROM = 2
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 def digest(*parts: str) -> int:
     """Return the key of a name, as storage has it."""
     whole = "\0".join(parts).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(whole, digest_size=8, person=b"flow").digest(), "little", signed=True)
-
-
-class KeepsCounts(Protocol):
-    """The store, as far as counters need it."""
-
-    async def add_flow_counts(self, counts: Sequence[FlowCount], keys: Sequence[int]) -> dict[tuple[int, int], int]: ...
-
-    async def flow_counts(self, keys: Sequence[int]) -> dict[tuple[int, int], int]: ...
 
 
 class _Cell:
@@ -90,8 +81,8 @@ class _Cell:
 class FlowCounters:
     """The counters of one process. It belongs to one event loop."""
 
-    def __init__(self, store: KeepsCounts, clock: Callable[[], float] = time.time) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, stored: FlowCounts, clock: Callable[[], float] = time.time) -> None:
+        self._stored, self._clock = stored, clock
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._touched: dict[tuple[int, int], None] = {}
         self.fault = ""
@@ -145,7 +136,7 @@ class FlowCounters:
         keys = [name[0] for name in asked if name not in written]
         try:
             counts = list(written.values())
-            totals = await (self._store.add_flow_counts(counts, keys) if counts else self._store.flow_counts(keys))
+            totals = await (self._stored.add_counts(counts, keys) if counts else self._stored.counts(keys))
         except StorageError as fault:
             if not self.fault:
                 log.warning("flow control goes by what this process has counted", reason=str(fault))
@@ -203,18 +194,6 @@ DAY_MILLISECONDS = 86_400_000
 _VARIABLE = re.compile(r"\+.*|=.*|[0-9]+")
 
 
-class KeepsGreylist(Protocol):
-    """The store, as far as greylisting needs it."""
-
-    async def greylist_entries(self, keys: Sequence[int], now: int) -> dict[int, GreylistEntry]: ...
-
-    async def record_greylist(
-        self, waiting: Mapping[int, tuple[int, int]], passed: Mapping[int, tuple[int, int, int]]
-    ) -> None: ...
-
-    async def greylist_size(self, most: int) -> int: ...
-
-
 @lru_cache(4096)
 def find_network(host: str, ipv4_length: int = 24) -> str:
     """Return the network of a host that counts as one: IPv4 /24 unless said otherwise, IPv6 /64."""
@@ -233,8 +212,8 @@ def describe_sender(sender: str) -> str:
 class Greylist:
     """Which senders wait and which have passed, as far as this process knows. It belongs to one event loop."""
 
-    def __init__(self, store: KeepsGreylist, counters: FlowCounters, clock: Callable[[], float] = time.time) -> None:
-        self._store, self._counters, self._clock = store, counters, clock
+    def __init__(self, stored: FlowCounts, counters: FlowCounters, clock: Callable[[], float] = time.time) -> None:
+        self._stored, self._counters, self._clock = stored, counters, clock
         # Keys that may pass, and until when; keys that were seen first, and when.
         self._known: dict[int, int] = {}
         self._first: dict[int, int] = {}
@@ -289,7 +268,7 @@ class Greylist:
             return first
         self._first.pop(key, None)
         self.looked_up += 1
-        found = await self._store.greylist_entries((whole, key), now)
+        found = await self._stored.greylist_entries((whole, key), now)
         self._storage_fault = ""
         for name, least in ((whole, settings.pass_after), (key, 1)):
             entry = found.get(name)
@@ -341,7 +320,7 @@ class Greylist:
             return
         self._waiting, self._passed = {}, {}
         try:
-            await self._store.record_greylist(waiting, passed)
+            await self._stored.record_greylist(waiting, passed)
         except StorageError as fault:
             self._note_fault(fault)
             # What came meanwhile is newer; what was first seen earlier counts.
@@ -358,7 +337,7 @@ class Greylist:
 
     async def measure(self) -> None:
         """See whether there is room for more, and forget what retries no longer come for."""
-        self._is_full = await self._store.greylist_size(MAX_ENTRIES) >= MAX_ENTRIES
+        self._is_full = await self._stored.greylist_size(MAX_ENTRIES) >= MAX_ENTRIES
         now = int(self._clock() * 1_000)
         self._first = {key: first for key, first in self._first.items() if now - first < 7 * DAY_MILLISECONDS}
 
@@ -377,14 +356,6 @@ TOO_MUCH_FROM_DOMAIN = reply(450, "4.7.1 Too much mail from this sender's domain
 TOO_MUCH_FOR_RECIPIENT = reply(450, "4.2.1 This recipient gets too much mail now, try again later")
 UNKNOWN_RECIPIENTS = reply(421, "4.7.0 Too many unknown recipients, try again later")
 UNKNOWN_RECIPIENTS_OF_CLIENT = reply(450, "4.7.1 Too many unknown recipients from this host, try again later")
-
-
-class KeepsFlow(KeepsCounts, KeepsGreylist, Protocol):
-    """The store, as far as flow control needs it."""
-
-    async def lookup(self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]]) -> tuple[Hit, ...]: ...
-
-    async def purge_flow(self, now: int) -> int: ...
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True):
@@ -433,18 +404,19 @@ class FlowControl:
     def __init__(
         self,
         settings: FlowControlSettings,
-        store: KeepsFlow,
+        counts: FlowCounts,
+        lists: ListLookup,
         *,
         defers: bool = True,
         purges: bool = True,
         events: Emits = NO_EVENTS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._store, self._defers = settings, store, defers
+        self._settings, self._counts, self._lists, self._defers = settings, counts, lists, defers
         self._exempt = parse_networks(settings.exempt_hosts)
         self._events, self._clock = events, clock
-        self.counters = FlowCounters(store, clock)
-        self.greylist = Greylist(store, self.counters, clock)
+        self.counters = FlowCounters(counts, clock)
+        self.greylist = Greylist(counts, self.counters, clock)
         # What was put off, by the name of the limit.
         self.refused: Counter[str] = Counter()
         self._told: tuple[int, int] = (0, 0)
@@ -539,7 +511,7 @@ class FlowControl:
         keys = [(SENDER.name, list_sender_keys(attempt.sender))]
         keys += [(NETWORK.name, list_network_keys(address))] if address else []
         try:
-            found = await self._store.lookup(attempt.tenant, keys)
+            found = await self._lists.find(attempt.tenant, keys)
         except StorageError:
             return True
         return any(hit.list in ALLOWED for hit in found)
@@ -574,7 +546,7 @@ class FlowControl:
         await self.greylist.flush()
 
     async def _purge(self) -> None:
-        await self._store.purge_flow(int(self._clock() * 1_000))
+        await self._counts.purge(int(self._clock() * 1_000))
 
 
 def _list_limits(rules: FlowRulesSettings, attempt: DeliveryAttempt, host: str | None) -> Iterator[_Limit]:

@@ -5,9 +5,8 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-import structlog
-
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, accept_connections
+from gatepost.logs import Logger
 from gatepost.node_memory import Tally
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, identify_client
@@ -17,7 +16,7 @@ from gatepost.smtp.session import Session
 
 BACKLOG = 512
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class OpenSession(Protocol):

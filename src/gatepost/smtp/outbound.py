@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.names import normal_address
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, SmtpClient, is_among
@@ -25,7 +25,7 @@ HOUR = 3_600
 # Numbers of a sender: the hour, its three counts, those of the hour before, and the hour in which it was told of.
 WIDTH = 8
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class SenderRecords(Protocol):

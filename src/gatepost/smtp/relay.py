@@ -25,8 +25,8 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp import replies
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
@@ -36,7 +36,7 @@ Tls = Literal["off", "opportunistic", "required", "verified"]
 
 SMTP_PORT, LMTP_PORT = 25, 24
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class HopAddress(msgspec.Struct, frozen=True):

@@ -6,12 +6,12 @@ like any mail, which says whom it is from and whether something certain is in it
 what models learn from them, both in sealed workers. Nothing of it is put on record but the report.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
 from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest
@@ -22,9 +22,9 @@ from gatepost.smtp.replies import SmtpReply, reply
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import MailReport, ReportedMessage
-from gatepost.store.training_pools import contradicts
+from gatepost.store.learning import contradicts
 
-log = structlog.get_logger("gatepost.learning")
+log = Logger("gatepost.learning")
 
 NOTHING_ATTACHED = reply(550, "5.6.0 No message is attached; forward the message as an attachment")
 NOT_A_REPORTER = reply(550, "5.7.1 Reports are taken from inside hosts and authenticated senders of the tenant only")
@@ -52,28 +52,22 @@ class ReadsReports(Protocol):
     async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full: ...
 
 
-class KeepsReports(Protocol):
-    """The store, as far as reports need it."""
-
-    async def report_mail(self, report: MailReport) -> int | None: ...
-
-
 class ReportIntake:
-    """Takes reports by mail. `hosts` are those whose word is taken without proof."""
+    """Takes reports by mail. `hosts` are those whose word is taken without proof; `keep` stores a report."""
 
     def __init__(
         self,
         addresses: Mapping[str, bool],
         hosts: Networks,
         core: ReadsReports,
-        store: KeepsReports,
+        keep: Callable[[MailReport], Awaitable[int | None]],
         tenancy: Tenancy,
     ) -> None:
         self._addresses = {
             normal_address(address): ReportAddress(normal_address(address), unwanted)
             for address, unwanted in addresses.items()
         }
-        self._hosts, self._core, self._store, self._tenancy = hosts, core, store, tenancy
+        self._hosts, self._core, self._keep, self._tenancy = hosts, core, keep, tenancy
 
     def find(self, recipient: str) -> ReportAddress | None:
         """Return the reporting address that a recipient is; None for all others."""
@@ -109,7 +103,7 @@ class ReportIntake:
             reading.messages,
             is_certain=contradicts(carrier),
         )
-        taken = await self._store.report_mail(report)
+        taken = await self._keep(report)
         if taken is None:
             return TOO_MANY_REPORTS
         log.info("report taken", ggrid=request.ggrid, address=to.address, messages=len(reading.messages), taught=taken)

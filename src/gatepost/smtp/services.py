@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
@@ -27,7 +26,7 @@ from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer
 from gatepost.store.errors import StorageError
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 # What the fields that are added on top of a message may take; the next hop counts them (RFC 1870 section 5).
 ROOM_FOR_FIELDS = 4_096

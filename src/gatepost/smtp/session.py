@@ -10,9 +10,8 @@ import contextlib
 from collections import deque
 from functools import partial
 
-import structlog
-
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.smtp import replies
 from gatepost.smtp.client import XCLIENT, XFORWARD, SmtpClient
 from gatepost.smtp.commands import (
@@ -36,7 +35,7 @@ from gatepost.smtp.services import Services
 from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
 from gatepost.store.errors import StorageError
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 # What may be said before TLS where TLS is required (RFC 3207 section 4).
 _BEFORE_TLS = frozenset({"EHLO", "HELO", "NOOP", "QUIT", "STARTTLS", "RSET", "HELP"})

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -23,10 +22,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gatepost.auth.results import format_header
 from gatepost.auth.signing import PrivateKey, SigningKey, hash_body, make_arc_set, make_dkim_signature
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
 from gatepost.report import Report
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER, split_header
 
 # RFC 8301 section 3.2: at least 1024 bits, better 2048; keys of more than 4096 are not accepted everywhere.
@@ -34,7 +34,7 @@ LEAST_BITS, MOST_BITS = 1_024, 4_096
 MAX_FILE = 64 << 10
 _OTHERS = stat.S_IWGRP | stat.S_IRWXO
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class KeyFileError(ValueError):
@@ -132,7 +132,7 @@ class Signer:
         self,
         keys: SigningKeys,
         hostname: str,
-        tenancy: FindsTenants,
+        tenancy: Tenancy,
         *,
         signs_changed: bool = False,
         seal_key: KeyFile | None = None,

@@ -18,11 +18,11 @@ def sqlite_file_of(url: str, data_folder: Path) -> Path | None:
     return data_folder / rest.removeprefix("//") if scheme == "sqlite" and rest.strip("/") else None
 
 
-def open_store(url: str, data_folder: Path, writer: str = "") -> "Store":
+def open_store(url: str, data_folder: Path, writer: str = "", *, at_once: bool = True) -> "Store":
     """The storage at a `storage.url`; a relative SQLite file lies in the data folder.
 
     Only the engine that the address names is loaded. Raises `StorageError` where it cannot be used. `writer` is the
-    address of the process that writes a SQLite file, where another one does.
+    address of the process that writes a SQLite file, where another one does. `at_once` as in `Store`.
     """
     from gatepost.store.errors import StorageError
     from gatepost.store.store import Store
@@ -32,12 +32,12 @@ def open_store(url: str, data_folder: Path, writer: str = "") -> "Store":
         from gatepost.store.sqlite import SqliteEngine
 
         if not writer:
-            return Store(SqliteEngine(file), data_folder)
+            return Store(SqliteEngine(file), data_folder, at_once=at_once)
         from gatepost.store.writer_process import RemoteWriter
 
-        return Store(SqliteEngine(file, RemoteWriter(writer)), data_folder)
+        return Store(SqliteEngine(file, RemoteWriter(writer)), data_folder, at_once=at_once)
     if scheme in {"postgresql", "postgres"}:
         from gatepost.store.postgres import PostgresEngine
 
-        return Store(PostgresEngine(url), data_folder)
+        return Store(PostgresEngine(url), data_folder, at_once=at_once)
     raise StorageError(f"The storage address starts with {scheme!r}; it must be sqlite:FILE or postgresql://….")

@@ -2,12 +2,20 @@
 
 A hash of a secret with 256 random bits needs neither salt nor slowness. It is looked up by an index: what an attacker
 could learn from the time that takes is about the hash, and a hash does not lead back to a secret.
+
+When the tokens of the Email Scanning API were last used, and from which address.
+
+Tokens are settings, so storage has no other record of them; like the audit trail it knows them by name. A use is an
+entry of a dictionary. It is written while its request goes on, at most once a minute for each token and process; of
+several nodes the newest use wins.
 """
 
 import asyncio
 import base64
 import hashlib
 import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -74,16 +82,45 @@ class KeyRefused(msgspec.Struct, frozen=True):
     key: ApiKey | None = None
 
 
-class ApiKeyStore(Operations):
-    """Keys of the List API. Only a hash of the secret is stored."""
+def new_secret() -> str:
+    """A secret: `gp_` and 43 characters."""
+    return PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
+
+
+def hash_secret(secret: str) -> str:
+    """What is stored of a secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _api_key(row: Row) -> ApiKey:
+    uid, name, tenant, read_only, created, expires, revoked, last_used, address = row
+    return ApiKey(uid, name, tenant, bool(read_only), created, expires, revoked, last_used, address)
+
+
+MAX_TOKEN_NAME = 300
+
+_SET_USE = """INSERT INTO token_uses AS kept (name, last_used, address) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE
+SET last_used = excluded.last_used, address = excluded.address WHERE kept.last_used < excluded.last_used"""
+_SELECT_USES = "SELECT name, last_used, address FROM token_uses"
+
+
+class TokenUse(msgspec.Struct, frozen=True):
+    """The last use of a token: when, and from which address."""
+
+    name: str
+    last_used: int
+    address: str
+
+
+class ApiKeys(Operations):
+    """Keys of the List API, of which only a hash of the secret is stored, and the last uses of tokens."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._last_uses: dict[str, int] = {}
-        self._use_writers: set[asyncio.Task[None]] = set()
+        self._key_uses, self._token_uses = _LastUses(self._set_used), _LastUses(self._set_token_use)
 
     @change
-    def create_api_key(
+    def create(
         self,
         name: str,
         tenant: str | None,
@@ -109,22 +146,22 @@ class ApiKeyStore(Operations):
         yield from write_audit(key.created, by, "apikey.create", owner, count=1, sample=[f"{key.name} {key.id}"])
         return secret, key
 
-    async def api_key(self, secret: str, address: str = "") -> ApiKey | KeyRefused:
+    async def authenticate(self, secret: str, address: str = "") -> ApiKey | KeyRefused:
         """The key that a secret belongs to, if it may be used now; its use from an address is stored, at most once a
         minute."""
-        key = await self._find_api_key(secret)
+        key = await self._find(secret)
         if isinstance(key, ApiKey):
-            self._note_use(key, address)
+            self._key_uses.note(key.id, address, key.last_used or 0)
         return key
 
     @query
-    def api_keys(self, tenant: str | None = None) -> Work[tuple[ApiKey, ...]]:
+    def all(self, tenant: str | None = None) -> Work[tuple[ApiKey, ...]]:
         """All keys, or those of one tenant, the oldest first."""
         rows = yield (Read(_SELECT_TENANT, (tenant.lower(),)) if tenant else Read(_SELECT_ALL))
         return tuple(map(_api_key, rows))
 
     @change
-    def revoke_api_key(self, uid: str, by: Actor = CLI) -> Work[ApiKey | NotFound]:
+    def revoke(self, uid: str, by: Actor = CLI) -> Work[ApiKey | NotFound]:
         """End a key for good. One that was revoked before stays as it was."""
         rows = yield Read(_LOCK, (storable(uid.lower()),))
         if not rows:
@@ -137,8 +174,17 @@ class ApiKeyStore(Operations):
         yield from write_audit(moment, by, "apikey.revoke", key.tenant, count=1, sample=[f"{key.name} {key.id}"])
         return msgspec.structs.replace(key, revoked=moment)
 
+    def note_token_use(self, name: str, address: str) -> None:
+        """Store that a token was used, while its request goes on; nothing if that was done within the last minute."""
+        self._token_uses.note(name, address)
+
     @query
-    def _find_api_key(self, secret: str) -> Work[ApiKey | KeyRefused]:
+    def token_uses(self) -> Work[dict[str, TokenUse]]:
+        """The last use of every token that was ever used, by its name."""
+        return {row[0]: TokenUse(*row) for row in (yield Read(_SELECT_USES))}
+
+    @query
+    def _find(self, secret: str) -> Work[ApiKey | KeyRefused]:
         rows = yield Read(_SELECT_HASH, (hash_secret(secret),))
         if not rows:
             return KeyRefused("unknown")
@@ -149,40 +195,42 @@ class ApiKeyStore(Operations):
             return KeyRefused("expired", key)
         return key
 
-    def _note_use(self, key: ApiKey, address: str) -> None:
-        """Store that a key was used, while its request goes on."""
-        moment = now()
-        if moment - max(key.last_used or 0, self._last_uses.get(key.id, 0)) >= USE_MILLISECONDS:
-            self._last_uses[key.id] = moment
-            task = asyncio.ensure_future(self._write_use(key.id, moment, address))
-            self._use_writers.add(task)
-            task.add_done_callback(self._use_writers.discard)
-
-    async def _write_use(self, uid: str, moment: int, address: str) -> None:
-        try:
-            await self._set_used(uid, moment, address)
-        except StorageError:
-            # The request that used the key meets the same trouble and reports it.
-            self._last_uses.pop(uid, None)
+    async def finish_writing(self) -> None:
+        """Wait until every use of a key or token is stored."""
+        await self._key_uses.finish()
+        await self._token_uses.finish()
 
     @change
     def _set_used(self, uid: str, moment: int, address: str) -> Work[None]:
         yield Write(_SET_USED, (uid, moment, storable(address[:MAX_ADDRESS])))
 
-    async def _finish_writing_uses(self) -> None:
-        await asyncio.gather(*self._use_writers)
+    @change
+    def _set_token_use(self, name: str, moment: int, address: str) -> Work[None]:
+        yield Write(_SET_USE, (storable(name[:MAX_TOKEN_NAME]), moment, storable(address[:MAX_ADDRESS])))
 
 
-def new_secret() -> str:
-    """A secret: `gp_` and 43 characters."""
-    return PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
+class _LastUses:
+    """Stores when each key or token was last used, at most once a minute, while the request that used it goes on."""
 
+    def __init__(self, write: Callable[[str, int, str], Awaitable[None]]) -> None:
+        self._write = write
+        self._noted: dict[str, int] = {}
+        self._writing: set[asyncio.Task[None]] = set()
 
-def hash_secret(secret: str) -> str:
-    """What is stored of a secret."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+    def note(self, name: str, address: str, stored: int = 0) -> None:
+        """Store a use from an address, unless the last one, which is noted here or `stored`, is not a minute old."""
+        moment = now()
+        if moment - max(stored, self._noted.get(name, 0)) >= USE_MILLISECONDS:
+            self._noted[name] = moment
+            task = asyncio.ensure_future(self._try_to_write(name, moment, address))
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
 
+    async def finish(self) -> None:
+        """Wait for what is being stored."""
+        await asyncio.gather(*self._writing)
 
-def _api_key(row: Row) -> ApiKey:
-    uid, name, tenant, read_only, created, expires, revoked, last_used, address = row
-    return ApiKey(uid, name, tenant, bool(read_only), created, expires, revoked, last_used, address)
+    async def _try_to_write(self, name: str, moment: int, address: str) -> None:
+        # Whoever needs storage meets the same trouble and reports it; the next use in a minute is stored.
+        with suppress(StorageError):
+            await self._write(name, moment, address)

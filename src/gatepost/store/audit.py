@@ -1,17 +1,34 @@
 """The audit trail: every change writes a record in its own transaction, and records are never changed or deleted.
 
 The one exception is the erasure of an address, which puts a pseudonym into records that have it (see `privacy`).
+
+What goes on the audit trail although it changes nothing: who read or exported mail, tried something, or failed.
+
+A reader of the trail asks not only who changed a list, but also who has seen a message. Each of these records is a
+transaction of its own, written before its caller gets what it is about.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.store.engine import AnnouncedWrite, Many, Operations, Read, Row, Work, query, search, storable
+from gatepost.store.engine import (
+    AnnouncedWrite,
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    change,
+    large_query,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
 from gatepost.store.paging import Condition, PageQuery, find_page, key_range, parse_time_cursor
-from gatepost.store.record_packing import compress, decompress
 
 # Enough to recognise a call by; the entries themselves are in the lists.
 SAMPLE = 5
@@ -26,6 +43,9 @@ _SELECT = "SELECT id, time, actor_kind, actor_name, actor_id, action, scope, lis
 _SELECT_IDS = _SELECT + " FROM audit WHERE id = ANY($1)"
 _SELECT_CHANGES = _SELECT + ", changes FROM audit WHERE id = $1"
 
+
+# What people report of a decision (see `feedback`), which the figures of the quarantine count.
+MESSAGE_REPORTED = "message.reported"
 
 ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "mail", "recipient", "system"]
 
@@ -59,7 +79,7 @@ class ChangedValue(msgspec.Struct, frozen=True, array_like=True):
 
 class AuditRecord(msgspec.Struct, frozen=True):
     """One change: who, what, where, how many, with some of the entries. `scope` None is the global one. Where it
-    `has_changes`, each of them is on record (`audit_changes`)."""
+    `has_changes`, each of them is on record (`Audit.changes`)."""
 
     id: int
     time: int
@@ -93,24 +113,6 @@ class AuditPage(msgspec.Struct, frozen=True):
     reached: int | None = None
 
 
-class AuditStore(Operations):
-    """Reading the audit trail."""
-
-    @search
-    def audit_page(self, wanted: AuditFilter, before: str | None = None, limit: int = 100) -> Work[AuditPage]:
-        """A page of changes, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
-        keys = yield from find_page(_plan(wanted, before), limit)
-        ids = tuple(uid for _, uid in keys.rows)
-        found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
-        return AuditPage(tuple(parse_audit(found[uid]) for uid in ids), keys.cursor, keys.reached)
-
-    @query
-    def audit_changes(self, uid: int) -> Work[tuple[AuditRecord, tuple[ChangedValue, ...]] | None]:
-        """One record with everything that it changed; None where there is none."""
-        rows = yield Read(_SELECT_CHANGES, (uid,))
-        return (parse_audit(rows[0][:11]), unpack_changes(rows[0][11])) if rows else None
-
-
 def write_audit(
     now: int,
     by: Actor,
@@ -141,12 +143,20 @@ def pack_changes(changes: Iterable[ChangedValue]) -> bytes | None:
         ChangedValue(_cut(each.what) or "", _cut(each.before), _cut(each.after))
         for each in islice(changes, MAX_CHANGES)
     ]
-    return compress(msgspec.msgpack.encode(cut)) if cut else None
+    if not cut:
+        return None
+    from gatepost.store.record_packing import compress
+
+    return compress(msgspec.msgpack.encode(cut))
 
 
 def unpack_changes(packed: bytes | None) -> tuple[ChangedValue, ...]:
     """What `pack_changes` packed."""
-    return _changes.decode(decompress(packed)) if packed is not None else ()
+    if packed is None:
+        return ()
+    from gatepost.store.record_packing import decompress
+
+    return _changes.decode(decompress(packed))
 
 
 def _cut(text: str | None) -> str | None:
@@ -188,3 +198,67 @@ def parse_audit(row: Row) -> AuditRecord:
     entries = msgspec.json.decode(sample, type=tuple[str, ...])
     actor = Actor(kind, name, actor_id)
     return AuditRecord(uid, time, actor, action, scope or None, list_name, count, entries, bool(has_changes))
+
+
+NotedAction: TypeAlias = Literal[
+    "audit.export",
+    "digest.rotateKey",
+    "list.export",
+    "message.trial",
+    "messages.export",
+    "policy.trial",
+    "quarantine.export",
+    "quarantine.releaseFailed",
+    "quarantine.view",
+    "system.examine",
+    "system.testEvent",
+    "user.lockedOut",
+    "user.signIn",
+    "user.signInFailed",
+]
+MAX_TEXT = 300
+
+
+class Audit(Operations):
+    """The audit trail: reading it, and records of what people did without a change."""
+
+    @large_query
+    def page(self, wanted: AuditFilter, before: str | None = None, limit: int = 100) -> Work[AuditPage]:
+        """A page of changes, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
+        keys = yield from find_page(_plan(wanted, before), limit)
+        ids = tuple(uid for _, uid in keys.rows)
+        found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
+        return AuditPage(tuple(parse_audit(found[uid]) for uid in ids), keys.cursor, keys.reached)
+
+    @query
+    def changes(self, uid: int) -> Work[tuple[AuditRecord, tuple[ChangedValue, ...]] | None]:
+        """One record with everything that it changed; None where there is none."""
+        rows = yield Read(_SELECT_CHANGES, (uid,))
+        return (parse_audit(rows[0][:11]), unpack_changes(rows[0][11])) if rows else None
+
+    @change
+    def note(
+        self,
+        action: NotedAction,
+        by: Actor,
+        tenant: str | None = None,
+        *,
+        sample: Sequence[str] = (),
+        list_name: str = "",
+        count: int = 1,
+    ) -> Work[None]:
+        """Write to the audit trail what somebody did; texts are cut."""
+        texts = [storable(text[:MAX_TEXT]) for text in sample]
+        yield from write_audit(now(), by, action, normalize_scope(tenant), list_name, count, texts)
+
+    async def note_export(self, ggrid: str, tenant: str | None, by: Actor) -> None:
+        """Write to the audit trail that the bytes of a message were exported."""
+        await self.note("quarantine.export", by, tenant, sample=[ggrid.lower()])
+
+    async def note_view(self, ggrid: str, tenant: str | None, by: Actor) -> None:
+        """Write to the audit trail that the text or a picture of a held message was read."""
+        await self.note("quarantine.view", by, tenant, sample=[ggrid.lower()])
+
+    async def note_failed_release(self, ggrid: str, tenant: str | None, by: Actor, reason: str) -> None:
+        """Write to the audit trail that somebody wanted to release a message, and why it was not sent."""
+        await self.note("quarantine.releaseFailed", by, tenant, sample=[ggrid.lower(), reason])

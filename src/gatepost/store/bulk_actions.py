@@ -57,11 +57,11 @@ class BulkAction(msgspec.Struct, frozen=True):
         return tuple((item, fault) for item, fault in zip(self.items, self.results, strict=False) if fault)
 
 
-class BulkActionStore(Operations):
+class BulkActions(Operations):
     """Actions on many messages, each known to the user who asked for it."""
 
     @change
-    def create_bulk_action(self, user_uid: str, action: str, items: Sequence[str]) -> Work[BulkAction]:
+    def create(self, user_uid: str, action: str, items: Sequence[str]) -> Work[BulkAction]:
         """Record what is to be done with at most `MAX_ITEMS` messages. Old records are deleted, and those of the user
         behind the last `MAX_KEPT`, unless somebody works on them."""
         made = BulkAction(new_id(), user_uid, action, tuple(items[:MAX_ITEMS]), (), now(), None, 0)
@@ -72,19 +72,19 @@ class BulkActionStore(Operations):
         return made
 
     @query
-    def bulk_action(self, uid: str, user_uid: str) -> Work[BulkAction | None]:
+    def find(self, uid: str, user_uid: str) -> Work[BulkAction | None]:
         """An action of this user; None where there is none."""
         rows = yield Read(_SELECT, (storable(uid), user_uid))
         return _bulk_action(rows[0]) if rows else None
 
     @change
-    def claim_bulk_action(self, uid: str) -> Work[bool]:
+    def claim(self, uid: str) -> Work[bool]:
         """Claim the work; False where it is finished or somebody does it."""
         moment = now()
         return bool((yield Write(_CLAIM, (storable(uid), moment, moment + LEASE_MILLISECONDS))))
 
     @change
-    def add_bulk_results(self, uid: str, results: Sequence[str]) -> Work[None]:
+    def add_results(self, uid: str, results: Sequence[str]) -> Work[None]:
         """Store the results of the next items, and the end of the work with those of the last."""
         rows = yield Read(_LOCK, (storable(uid),))
         if rows:

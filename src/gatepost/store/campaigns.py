@@ -74,7 +74,7 @@ class Burst(msgspec.Struct, frozen=True):
     updated: int
 
 
-class CampaignStore(Operations):
+class CampaignMarks(Operations):
     """Signatures that nodes share."""
 
     @change
@@ -84,13 +84,13 @@ class CampaignStore(Operations):
         yield Bulk(_HELD_SQLITE, _HELD_POSTGRES, rows)
 
     @query
-    def campaign_marks(self, after: int) -> Work[tuple[CampaignMark, ...]]:
+    def marks(self, after: int) -> Work[tuple[CampaignMark, ...]]:
         """The marks after the one with that id, oldest first, a page of them."""
         rows = yield Read(_MARKS, (after, MAX_PAGE))
         return tuple(map(_mark, rows))
 
     @query
-    def first_campaign_mark(self, most: int) -> Work[int]:
+    def first_mark(self, most: int) -> Work[int]:
         """The id after which there are as many marks as a node keeps; 0 where there are not so many."""
         rows = yield Read(_LATEST, (most,))
         return int(rows[0][0]) if rows else 0
@@ -110,7 +110,7 @@ class CampaignStore(Operations):
         rows = yield Read(_BURSTS, (process, since, MAX_PAGE))
         return tuple(Burst(row[0], row[1], _unpack(row[2]), *row[3:]) for row in rows)
 
-    async def purge_campaigns(self, marks_before: int, bursts_before: int) -> int:
+    async def purge(self, marks_before: int, bursts_before: int) -> int:
         """Delete marks and bursts that are older; returns how many marks."""
         await self._engine.change(partial(_purge_bursts, bursts_before))
         return await self._repeat(partial(_purge_marks, marks_before))

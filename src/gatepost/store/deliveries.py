@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gatepost.store.engine import Bulk, Operations, Read, Row, Work, Write, change, storable
+from gatepost.store.engine import Bulk, Read, Row, Work, Write, storable
 
 # What is kept of a reply, of the address of a next hop and of an id.
 MAX_REPLY, MAX_HOP, MAX_ID = 300, 200, 100
@@ -62,15 +62,6 @@ class Delivery(msgspec.Struct, frozen=True):
     def is_accepted(self) -> bool:
         """Whether the next hop has the message."""
         return 200 <= self.code < 300
-
-
-class DeliveryStore(Operations):
-    """What next hops answered."""
-
-    @change
-    def record_deliveries(self, deliveries: Sequence[Delivery]) -> Work[None]:
-        """Add what next hops answered; doing it again changes nothing."""
-        yield from insert_deliveries(deliveries)
 
 
 def insert_deliveries(deliveries: Sequence[Delivery]) -> Work[None]:

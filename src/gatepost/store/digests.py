@@ -7,14 +7,22 @@ is recorded; a process that dies in between sends that one digest twice, since i
 (RFC 1047 describes the same moment).
 
 One process works on a scope at a time: it has a lock with an end, as feeds do.
+
+What a tenant wants of digests: whether, when, in which language, with which words, and what recipients may do.
+
+The scope None has the preferences for mail without a tenant. Digests go to recipients in the domains of the tenant;
+without a tenant the domains are named here, since mail can be addressed to anybody.
 """
 
 import secrets
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from gatepost.ids import new_id
+from gatepost.store.audit import Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     Bulk,
     Many,
@@ -29,8 +37,9 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.held_mail import HeldMessage, find_held
 from gatepost.store.held_search import normalize_address
+from gatepost.store.list_rows import raise_versions
+from gatepost.store.quarantine import HeldMessage, find_held
 
 # Messages that are read in one step of planning; each may have a thousand recipients.
 PLAN_STEP = 100
@@ -142,16 +151,129 @@ class DigestKey(msgspec.Struct, frozen=True):
     created: int
 
 
-class DigestStore(Operations):
-    """Digests, their runs and their links. `scope` is a tenant, or None for mail without one."""
+_records = msgspec.json.Decoder(DigestRecord)
+
+
+def _run(row: Row) -> DigestRun:
+    scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail = row
+    record = _records.decode(detail)
+    return DigestRun(scope or None, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, record)
+
+
+def _digest(row: Row) -> Digest:
+    uid, scope, *rest = row
+    return Digest(uid, scope or None, *rest)
+
+
+def _key(row: Row) -> DigestKey:
+    number, secret, created = row
+    return DigestKey(int(number), bytes.fromhex(secret), int(created))
+
+
+MAX_INTRO = 1_000
+MAX_DOMAINS = 1_000
+DAY = 86_400_000
+
+_SELECT_PREFERENCES = "SELECT scope, settings, modified, modified_by FROM digest_settings"
+_ONE = _SELECT_PREFERENCES + " WHERE scope = $1"
+_PUT = """INSERT INTO digest_settings (scope, settings, modified, modified_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (scope) DO UPDATE SET settings = excluded.settings, modified = excluded.modified,
+modified_by = excluded.modified_by"""
+_SCHEDULE = """INSERT INTO digest_runs
+(scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail)
+VALUES ($1, '', 0, $2, 0, $3, '', '{}') ON CONFLICT (scope) DO UPDATE SET next_run = excluded.next_run"""
+_SKIP = "UPDATE digest_runs SET after_kept = $2, after_ggrid = '' WHERE scope = $1 AND after_kept < $2"
+
+
+class DigestPreferences(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Preferences of one scope. `hour` is that of `zone` (an IANA name, "" for UTC). `intro` stands above the list of
+    messages. `own_entries`: recipients may allow and block senders for themselves. `domains` narrow the recipients."""
+
+    enabled: bool = False
+    language: str = "en"
+    hour: int = 7
+    zone: str = ""
+    intro: str = ""
+    own_entries: bool = False
+    domains: tuple[str, ...] = ()
+
+    @property
+    def time_zone(self) -> tzinfo:
+        """The zone, UTC where this machine does not know it."""
+        try:
+            return ZoneInfo(self.zone) if self.zone else UTC
+        except (KeyError, ValueError, OSError):
+            return UTC
+
+    def next_time(self, moment: int) -> int:
+        """When the hour comes next after this moment."""
+        local = datetime.fromtimestamp(moment / 1000, self.time_zone)
+        due = local.replace(hour=self.hour % 24, minute=0, second=0, microsecond=0)
+        if due <= local:
+            due += timedelta(days=1)
+        # A day on which the clocks change has another length than the sum says.
+        return int(due.astimezone(UTC).timestamp() * 1000)
+
+
+class DigestScope(msgspec.Struct, frozen=True):
+    """The preferences of a scope; `modified` is also the version by which a change is recognised, 0 for the default."""
+
+    scope: str | None
+    preferences: DigestPreferences
+    modified: int = 0
+    modified_by: str = ""
+
+
+class Digests(Operations):
+    """Preferences about digests, and their runs, links and keys."""
 
     @query
-    def digest_runs(self) -> Work[tuple[DigestRun, ...]]:
+    def scopes(self) -> Work[tuple[DigestScope, ...]]:
+        """Every scope that has preferences."""
+        return tuple(map(_scope, (yield Read(_SELECT_PREFERENCES + " ORDER BY scope"))))
+
+    @query
+    def scope(self, scope: str | None) -> Work[DigestScope]:
+        """The preferences of one scope."""
+        owner = normalize_scope(scope)
+        rows = yield Read(_ONE, (owner or "",))
+        return _scope(rows[0]) if rows else DigestScope(owner, DigestPreferences())
+
+    @change
+    def put_preferences(
+        self, scope: str | None, wanted: DigestPreferences, seen: int, by: Actor
+    ) -> Work[DigestScope | None]:
+        """Set the preferences of a scope; None where somebody changed them since `seen`. The first digest covers the
+        day before."""
+        owner = normalize_scope(scope) or ""
+        rows = yield Read(_ONE + " FOR UPDATE", (owner,))
+        before = _scope(rows[0]) if rows else DigestScope(None, DigestPreferences())
+        if before.modified != seen:
+            return None
+        moment = max(now(), seen + 1)
+        values = (owner, storable(msgspec.json.encode(wanted).decode()), moment, storable(by.label))
+        yield Write(_PUT, values)
+        if wanted.enabled:
+            yield Write(_SCHEDULE, (owner, wanted.next_time(moment), moment - DAY))
+            if not before.preferences.enabled:
+                yield Write(_SKIP, (owner, moment - DAY))
+        if wanted.own_entries != before.preferences.own_entries:
+            yield from raise_versions(owner, moment)
+        changes = [
+            ChangedValue(name, str(getattr(before.preferences, name)), str(getattr(wanted, name)))
+            for name in DigestPreferences.__struct_fields__
+            if getattr(before.preferences, name) != getattr(wanted, name)
+        ]
+        yield from write_audit(moment, by, "digest.settings", owner or None, count=len(changes), changes=changes)
+        return DigestScope(owner or None, wanted, moment, by.label)
+
+    @query
+    def runs(self) -> Work[tuple[DigestRun, ...]]:
         """The runs of all scopes that ever wanted digests."""
         return tuple(map(_run, (yield Read(_RUNS))))
 
     @change
-    def take_digests(self, scope: str | None, holder: str, until: int) -> Work[DigestRun | None]:
+    def take(self, scope: str | None, holder: str, until: int) -> Work[DigestRun | None]:
         """Lock the digests of a scope; None where another process has them."""
         owner = normalize_scope(scope) or ""
         if not (yield Write(_TAKE, (owner, holder, until, now()))):
@@ -159,12 +281,12 @@ class DigestStore(Operations):
         return _run((yield Read(_ONE_RUN, (owner,)))[0])
 
     @change
-    def keep_digests(self, scope: str | None, holder: str, until: int) -> Work[bool]:
+    def keep(self, scope: str | None, holder: str, until: int) -> Work[bool]:
         """Renew the lock; False where another process has taken it."""
         return bool((yield Write(_KEEP, (normalize_scope(scope) or "", holder, until))))
 
     @change
-    def finish_digests(self, scope: str | None, holder: str, record: DigestRecord) -> Work[bool]:
+    def finish(self, scope: str | None, holder: str, record: DigestRecord) -> Work[bool]:
         """Remember a run and give the lock back; False where the lock was lost."""
         detail = storable(msgspec.json.encode(record).decode())
         return bool((yield Write(_FINISH, (normalize_scope(scope) or "", holder, detail))))
@@ -175,7 +297,7 @@ class DigestStore(Operations):
         return bool((yield Write(_BEGIN, (normalize_scope(scope) or "", holder, until, next_run))))
 
     @change
-    def plan_digests(self, scope: str | None, holder: str, domains: Sequence[str]) -> Work[int]:
+    def plan(self, scope: str | None, holder: str, domains: Sequence[str]) -> Work[int]:
         """Plan digests for the recipients of the next held messages, in these domains; returns how many messages were
         read. Nothing is done without the lock."""
         owner = normalize_scope(scope) or ""
@@ -200,19 +322,19 @@ class DigestStore(Operations):
         return len(read)
 
     @query
-    def waiting_digests(self, scope: str | None, limit: int = 100) -> Work[tuple[Digest, ...]]:
+    def waiting(self, scope: str | None, limit: int = 100) -> Work[tuple[Digest, ...]]:
         """Digests of a scope that are to be sent now."""
         rows = yield Read(_WAITING, (normalize_scope(scope) or "", now(), limit))
         return tuple(map(_digest, rows))
 
     @query
-    def digest(self, uid: str) -> Work[Digest | None]:
+    def find(self, uid: str) -> Work[Digest | None]:
         """One digest."""
         rows = yield Read(_SELECT, (storable(uid),))
         return _digest(rows[0]) if rows else None
 
     @query
-    def digest_messages(self, digest: Digest, limit: int) -> Work[tuple[tuple[HeldMessage, ...], int]]:
+    def messages(self, digest: Digest, limit: int) -> Work[tuple[tuple[HeldMessage, ...], int]]:
         """What a digest lists, the newest first: mail that is still held for its recipient, at most `limit` messages.
         Also how many there are, counted up to `MAX_COUNTED`."""
         values = (normalize_address(digest.address), digest.since, digest.until, digest.scope or "")
@@ -225,37 +347,37 @@ class DigestStore(Operations):
         return tuple(found), int(count)
 
     @change
-    def mark_digest_sent(self, uid: str, expires: int, fault: str = "") -> Work[None]:
+    def mark_sent(self, uid: str, expires: int, fault: str = "") -> Work[None]:
         """Record that the next hop has a digest, or with `fault` that it never takes it; its links end then."""
         yield Write(_SENT, (uid, now(), expires, storable(fault[:500])))
 
     @change
-    def mark_digest_failed(self, uid: str, next_try: int, fault: str) -> Work[None]:
+    def mark_failed(self, uid: str, next_try: int, fault: str) -> Work[None]:
         """Have a digest wait until it is tried again."""
         yield Write(_FAILED, (uid, next_try, storable(fault[:500])))
 
     @change
-    def drop_digest(self, uid: str) -> Work[None]:
+    def drop(self, uid: str) -> Work[None]:
         """Forget a digest that has nothing to list any more."""
         yield Write(_DROP, (uid,))
 
     @change
-    def use_digest_link(self, digest: str, item: str) -> Work[bool]:
+    def use_link(self, digest: str, item: str) -> Work[bool]:
         """Use a link; False where it was used before."""
         return bool((yield Write(_USE, (storable(digest), storable(item), now()))))
 
     @query
-    def is_digest_link_used(self, digest: str, item: str) -> Work[bool]:
+    def is_link_used(self, digest: str, item: str) -> Work[bool]:
         """Whether a link was used."""
         return bool((yield Read(_IS_USED, (storable(digest), storable(item)))))
 
     @query
-    def digest_keys(self) -> Work[tuple[DigestKey, ...]]:
+    def keys(self) -> Work[tuple[DigestKey, ...]]:
         """All keys, the newest first."""
         return tuple(map(_key, (yield Read(_KEYS))))
 
     @change
-    def current_digest_key(self, lifetime: int, *, renew: bool = False, revoke: bool = False) -> Work[DigestKey]:
+    def current_key(self, lifetime: int, *, renew: bool = False, revoke: bool = False) -> Work[DigestKey]:
         """The key to sign with. A key is replaced after 30 days, or now with `renew`, and forgotten when no link that
         it signed is valid any more; links live for `lifetime` milliseconds. With `revoke`, all keys before it are
         forgotten now, and with them the links that they signed."""
@@ -272,32 +394,27 @@ class DigestStore(Operations):
         return keys[0]
 
     @change
-    def purge_digests(self, before: int) -> Work[None]:
+    def purge(self, before: int) -> Work[None]:
         """Forget digests whose links have ended before a time."""
         for statement in _PURGE:
             yield Write(statement, (before,))
 
     @query
-    def digest_counts(self, scope: str | None) -> Work[DigestCounts]:
+    def counts(self, scope: str | None) -> Work[DigestCounts]:
         """How many digests of a scope are on record."""
         rows = yield Read(_COUNTS, (normalize_scope(scope) or "",))
         return DigestCounts(*map(int, rows[0]))
 
 
-_records = msgspec.json.Decoder(DigestRecord)
+def read_preferences(scope: str) -> Work[DigestPreferences]:
+    """The preferences of a scope as a part of other work; "" is mail without a tenant."""
+    rows = yield Read(_ONE, (scope,))
+    return _scope(rows[0]).preferences if rows else DigestPreferences()
 
 
-def _run(row: Row) -> DigestRun:
-    scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail = row
-    record = _records.decode(detail)
-    return DigestRun(scope or None, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, record)
+_preferences = msgspec.json.Decoder(DigestPreferences)
 
 
-def _digest(row: Row) -> Digest:
-    uid, scope, *rest = row
-    return Digest(uid, scope or None, *rest)
-
-
-def _key(row: Row) -> DigestKey:
-    number, secret, created = row
-    return DigestKey(int(number), bytes.fromhex(secret), int(created))
+def _scope(row: Row) -> DigestScope:
+    scope, settings, modified, modified_by = row
+    return DigestScope(scope or None, _preferences.decode(settings), int(modified), modified_by)

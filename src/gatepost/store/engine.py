@@ -9,8 +9,8 @@ dropped.
 
 Every store operation is declared once, as a method of its subject's class that yields statements. The decorator says
 how an engine has to run it: `change` in one transaction that is durable when the call returns, `query` for reading,
-`snapshot` for reading several times as of one moment. Operations that need more than one piece of work, or none, call
-the engine themselves.
+`snapshot` for reading several times as of one moment, `large_query` for reading that may take long. Operations that
+need more than one piece of work, or none, call the engine themselves.
 """
 
 import asyncio
@@ -145,12 +145,34 @@ class StoreCounters(msgspec.Struct, frozen=True):
     failures: int
 
 
+ChangeObserver: TypeAlias = Callable[[Any], None]
+
+
 class Engine(ABC):
     """A database that does work. Work is handed over as a function, since it may have to be done again."""
 
+    _observer: ChangeObserver | None = None
+
+    def observe_changes(self, observer: ChangeObserver) -> None:
+        """Have every announced change reported from now on, once it is durable; the observer must not raise."""
+        self._observer = observer
+
+    def change(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
+        """Do work that changes something, in one transaction; returns when it is durable, and what it announces is
+        reported."""
+        return self._apply(work) if self._observer is None else self._apply_observed(work, self._observer)
+
+    async def _apply_observed(self, work: Callable[[], Work[T]], observer: ChangeObserver) -> T:
+        outcome = await self._apply(partial(_collect_news, work))
+        # Work that was rolled back has its own result, and announces nothing.
+        result: T = outcome.result if isinstance(outcome, _Announced) else outcome
+        for news in outcome.news if isinstance(outcome, _Announced) else ():
+            observer(news)
+        return result
+
     @abstractmethod
-    async def change(self, work: Callable[[], Work[T]]) -> T:
-        """Do work that changes something, in one transaction; returns when it is durable."""
+    async def _apply(self, work: Callable[[], Work[T]]) -> T:
+        """Do the work of a change."""
 
     @abstractmethod
     def change_together(
@@ -198,31 +220,15 @@ class Engine(ABC):
         """How much was written so far."""
 
 
-ChangeObserver: TypeAlias = Callable[[Any], None]
-
-
 class Operations:
-    """Base of every subject's operations: they run on one engine."""
+    """Base of the operations on one subject, such as `messages.Messages`: they run on one engine.
+
+    A change may run in another process (see `writer_process`), where the object has no attributes: work that changes
+    something uses its arguments alone.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._observer: ChangeObserver | None = None
-
-    def observe_changes(self, observer: "ChangeObserver") -> None:
-        """Have every announced change reported from now on, once it is durable; the observer must not raise."""
-        self._observer = observer
-
-    def _change(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
-        """Do work that changes something, and report what it announces."""
-        return self._engine.change(work) if self._observer is None else self._change_observed(work, self._observer)
-
-    async def _change_observed(self, work: Callable[[], Work[T]], observer: "ChangeObserver") -> T:
-        outcome = await self._engine.change(partial(_collect_news, work))
-        # Work that was rolled back has its own result, and announces nothing.
-        result: T = outcome.result if isinstance(outcome, _Announced) else outcome
-        for news in outcome.news if isinstance(outcome, _Announced) else ():
-            observer(news)
-        return result
 
     async def _repeat(self, step: Callable[[], Work[int]]) -> int:
         """Run a change again until it finds nothing to do; returns the sum of its results.
@@ -230,7 +236,7 @@ class Operations:
         Each run is small enough that a result which arrives meanwhile waits for milliseconds, not seconds.
         """
         total = 0
-        while done := await self._change(step):
+        while done := await self._engine.change(step):
             total += done
         return total
 
@@ -262,7 +268,7 @@ def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S
 
     @wraps(work)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._change(partial(work, self, *args, **kwargs))
+        return self._engine.change(partial(work, self, *args, **kwargs))
 
     return run
 
@@ -287,7 +293,7 @@ def snapshot(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate
     return run
 
 
-def search(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def large_query(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """An operation that may read very many rows, and sees one moment throughout."""
 
     @wraps(work)

@@ -8,15 +8,25 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.store.audit import Actor, write_audit
+from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
 from gatepost.store.campaigns import MarkSays, mark_message
-from gatepost.store.engine import Operations, Read, Row, Work, change, normalize_scope, now, query, search, storable
-from gatepost.store.held_mail import find_held
-from gatepost.store.messages import find_message
-from gatepost.store.recipient_requests import add_request
-from gatepost.store.training_pools import TaughtMessage, count_by_mail, digest_of, teach, teach_record
+from gatepost.store.engine import (
+    Operations,
+    Read,
+    Row,
+    Work,
+    change,
+    large_query,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
+from gatepost.store.learning import TaughtMessage, count_by_mail, digest_of, teach, teach_record
+from gatepost.store.message_records import find_message
+from gatepost.store.quarantine import find_held
+from gatepost.store.recipients import add_request
 
-ACTION = "message.reported"
 MAX_PAGE = 1_000
 
 _SELECT = """SELECT id, time, actor_kind, actor_name, scope, sample FROM audit
@@ -45,14 +55,14 @@ class Noted(msgspec.Struct, frozen=True):
     taught: bool = False
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class TextFeatures(msgspec.Struct, frozen=True):
     """What a sealed worker read from the bytes that came with a report: feature row and signature of the text."""
 
-    features: bytes = b""
+    row: bytes = b""
     signature: tuple[int, ...] = ()
 
 
-NO_EVIDENCE = Evidence()
+NO_FEATURES = TextFeatures()
 
 
 # Messages that one reporter, and all of a scope, report by mail in a day.
@@ -81,7 +91,7 @@ class MailReport(msgspec.Struct, frozen=True):
     is_certain: bool = False
 
 
-class FeedbackStore(Operations):
+class FeedbackReports(Operations):
     """Reports of wrong decisions."""
 
     @change
@@ -116,9 +126,9 @@ class FeedbackStore(Operations):
 
     @change
     def report_wrong(
-        self, ggrid: str, says: Correction, by: Actor, tenant: str | None = None, evidence: Evidence = NO_EVIDENCE
+        self, ggrid: str, says: Correction, by: Actor, tenant: str | None = None, features: TextFeatures = NO_FEATURES
     ) -> Work[Noted | None]:
-        """Store a report; None where no such message is stored or held, or it is not that tenant's. `evidence` stands
+        """Store a report; None where no such message is stored or held, or it is not that tenant's. `features` stand
         for what is stored with the record."""
         owner = normalize_scope(tenant)
         record = yield from find_message(ggrid)
@@ -128,26 +138,28 @@ class FeedbackStore(Operations):
         if record is None or owner not in (None, record.envelope.tenant):
             return None
         moment = now()
-        yield from write_audit(moment, by, ACTION, record.envelope.tenant, count=1, sample=(record.ggrid, says))
+        yield from write_audit(
+            moment, by, MESSAGE_REPORTED, record.envelope.tenant, count=1, sample=(record.ggrid, says)
+        )
         mark: MarkSays = "wanted" if says == "should have been delivered" else "unwanted"
         # What a tenant's people say holds for that tenant; what the deployment's say holds for all.
-        signature = evidence.signature or record.report.signature
+        signature = features.signature or record.report.signature
         yield from mark_message(owner, record.ggrid, mark, signature, moment)
         unwanted = mark == "unwanted"
-        taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=evidence.features)
+        taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=features.row)
         return Noted(taught)
 
     @query
-    def report_state(self, ggrid: str, tenant: str | None = None) -> Work[tuple[str, int] | None]:
+    def state(self, ggrid: str, tenant: str | None = None) -> Work[tuple[str, int] | None]:
         """What people of the deployment, or of that tenant, said of a message last, and when; None if they said
         nothing, or its text was too short to be remembered."""
         rows = yield Read(_SELECT_SAID, (storable(ggrid.lower()), normalize_scope(tenant) or ""))
         return (str(rows[0][0]), int(rows[0][1])) if rows else None
 
-    @search
-    def feedback(self, after: int = 0, limit: int = 1_000) -> Work[tuple[Feedback, ...]]:
+    @large_query
+    def reports(self, after: int = 0, limit: int = 1_000) -> Work[tuple[Feedback, ...]]:
         """The reports after the one with that id, oldest first."""
-        rows = yield Read(_SELECT, (after, ACTION, max(0, min(limit, MAX_PAGE))))
+        rows = yield Read(_SELECT, (after, MESSAGE_REPORTED, max(0, min(limit, MAX_PAGE))))
         return tuple(map(_feedback, rows))
 
 

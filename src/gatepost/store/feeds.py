@@ -5,19 +5,38 @@ no longer than that; a process that works renews it, and learns there if it has 
 
 An entry belongs to a feed if that feed changed it last (`modified_by` is `feed:NAME`). A feed never touches another's
 entries, so what people or other programs wrote stays; an entry that a person changes is that person's from then on.
+
+Feeds that were defined in the web interface: their settings, whether they are paused, and who changed them.
+
+What is remembered of their runs is where that of all feeds is (see `feeds`). No secret is stored: a definition names a
+file of the data folder. Each change is in the audit trail with the definition before and after it.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from gatepost.lists.catalogue import ListDefinition
+from gatepost.settings.feeds import MAX_FEEDS, WebFeed
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, search, storable
-from gatepost.store.entries import EntryStore, NewEntry, add_to_list, delete_from_list
+from gatepost.store.engine import (
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    large_query,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
 from gatepost.store.errors import ListFull, NotFound
-from gatepost.store.lists import find_list, raise_unkeyed_version
+from gatepost.store.list_rows import find_list, raise_unkeyed_version
+from gatepost.store.lists import NewEntry, add_to_list, delete_from_list
 
 PAGE = 2_000
 
@@ -97,22 +116,54 @@ class FeedState(msgspec.Struct, frozen=True):
 _records = msgspec.json.Decoder(FeedRecord)
 
 
-class FeedStore(EntryStore):
-    """What feeds need of storage."""
+def _state(row: Row) -> FeedState:
+    name, holder, locked_until, next_run, detail = row
+    try:
+        record = _records.decode(detail)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        record = FeedRecord()
+    return FeedState(name, holder, locked_until, next_run, record)
+
+
+_DEFINITION_COLUMNS = "name, settings, paused, modified, modified_by"
+_SELECT_DEFINITIONS = f"SELECT {_DEFINITION_COLUMNS} FROM feed_definitions ORDER BY name"  # noqa: S608
+_LOCK = f"SELECT {_DEFINITION_COLUMNS} FROM feed_definitions ORDER BY name FOR UPDATE"  # noqa: S608
+_PUT = """INSERT INTO feed_definitions (name, settings, paused, modified, modified_by) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, paused = excluded.paused,
+modified = excluded.modified, modified_by = excluded.modified_by"""
+_DELETE = "DELETE FROM feed_definitions WHERE name = $1"
+_REQUEST = """INSERT INTO feeds (name, holder, locked_until, next_run, detail) VALUES ($1, '', 0, 0, '{}')
+ON CONFLICT (name) DO UPDATE SET next_run = 0"""
+
+DefinitionRefusal: TypeAlias = Literal["changed", "full", "unknown"]
+
+
+class FeedDefinition(msgspec.Struct, frozen=True):
+    """A feed of the web interface. `modified` is also the version by which a change is recognised."""
+
+    name: str
+    feed: WebFeed
+    paused: bool = False
+    modified: int = 0
+    modified_by: str = ""
+
+
+class Feeds(Operations):
+    """What feeds need of storage, and the feeds of the web interface."""
 
     @query
-    def feed_states(self) -> Work[tuple[FeedState, ...]]:
+    def states(self) -> Work[tuple[FeedState, ...]]:
         """Every feed that ever ran, by name."""
         return tuple(map(_state, (yield Read(_SELECT_ALL))))
 
     @query
-    def feed_state(self, name: str) -> Work[FeedState]:
+    def state(self, name: str) -> Work[FeedState]:
         """What is remembered of one feed; nothing where it never ran."""
         rows = yield Read(_SELECT, (name,))
         return _state(rows[0]) if rows else FeedState(name)
 
     @change
-    def take_feed(self, name: str, holder: str, until: int, *, only_due: bool = False) -> Work[FeedState | None]:
+    def take(self, name: str, holder: str, until: int, *, only_due: bool = False) -> Work[FeedState | None]:
         """Lock a feed for a holder; None where another one has it, or where it is not due and only that counts."""
         moment = now()
         taken = yield Write(_TAKE, (name, holder, until, moment, moment if only_due else _NEVER_DUE))
@@ -121,12 +172,12 @@ class FeedStore(EntryStore):
         return _state((yield Read(_SELECT, (name,)))[0])
 
     @change
-    def keep_feed(self, name: str, holder: str, until: int) -> Work[bool]:
+    def keep(self, name: str, holder: str, until: int) -> Work[bool]:
         """Renew the lock; False where another one has taken it."""
         return bool((yield Write(_KEEP, (name, holder, until))))
 
     @change
-    def finish_feed(self, name: str, holder: str, record: FeedRecord, next_run: int, *, audited: bool) -> Work[bool]:
+    def finish(self, name: str, holder: str, record: FeedRecord, next_run: int, *, audited: bool) -> Work[bool]:
         """Remember a run and give the lock back; False where the lock was lost, and nothing is remembered."""
         detail = msgspec.json.encode(record).decode()
         finished = yield Write(_FINISH, (name, holder, next_run, storable(detail)))
@@ -140,12 +191,12 @@ class FeedStore(EntryStore):
         return bool(finished)
 
     @change
-    def forget_feed(self, name: str) -> Work[bool]:
+    def forget(self, name: str) -> Work[bool]:
         """Forget a feed, so that its next run reads everything."""
         return bool((yield Write(_FORGET, (name,))))
 
-    @search
-    def feed_entries(
+    @large_query
+    def entries(
         self, scope: str | None, list_name: str, by: Actor, after: str = ""
     ) -> Work[tuple[tuple[str, int | None], ...]]:
         """Key and expiry of a feed's own entries, by key, the next 2,000 after a key; expired ones are among them."""
@@ -156,14 +207,14 @@ class FeedStore(EntryStore):
         return tuple((key, expires) for key, expires, label in rows if label == by.label)
 
     @change
-    def put_feed_entries(
+    def put_entries(
         self, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry], by: Actor
     ) -> Work[int | ListFull | NotFound]:
         """Add or update entries of a feed; returns how many. Entries that somebody else wrote stay as they are."""
         return (yield from add_to_list(scope, definition, entries, by, spare_others=True))
 
     @change
-    def delete_feed_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
+    def delete_entries(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
         """Delete those of these entries that are the feed's own; returns how many."""
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name), lock=True)
         if row is None or not keys:
@@ -172,7 +223,7 @@ class FeedStore(EntryStore):
         return (yield from delete_from_list(row, tuple(found[0] for found in own), by)) if own else 0
 
     @change
-    def expire_feed_entries(
+    def expire_entries(
         self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor, expires: int
     ) -> Work[int]:
         """Let the feed's own among these entries expire, unless they do so earlier; returns how many were changed."""
@@ -187,11 +238,55 @@ class FeedStore(EntryStore):
             yield from write_audit(moment, by, "entries.vanish", owner, row.name, changed, sorted(keys))
         return changed
 
+    @query
+    def definitions(self) -> Work[tuple[FeedDefinition, ...]]:
+        """All of them by name."""
+        return tuple(map(_definition, (yield Read(_SELECT_DEFINITIONS))))
 
-def _state(row: Row) -> FeedState:
-    name, holder, locked_until, next_run, detail = row
-    try:
-        record = _records.decode(detail)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        record = FeedRecord()
-    return FeedState(name, holder, locked_until, next_run, record)
+    @change
+    def put_definition(
+        self, name: str, feed: WebFeed, seen: int, by: Actor, *, paused: bool
+    ) -> Work[FeedDefinition | DefinitionRefusal]:
+        """Define a feed, or change it; `seen` is when the one that the author has seen was changed, 0 for a new one."""
+        known = {each.name: each for each in map(_definition, (yield Read(_LOCK)))}
+        old = known.get(name)
+        if (old.modified if old else 0) != seen:
+            return "changed"
+        if old is None and len(known) >= MAX_FEEDS:
+            return "full"
+        moment = max(now(), seen + 1)
+        made = FeedDefinition(storable(name), feed, paused, moment, storable(by.label))
+        settings = storable(msgspec.json.encode(feed).decode())
+        yield Write(_PUT, (made.name, settings, int(paused), made.modified, made.modified_by))
+        action = "feed.change" if old else "feed.create"
+        said = (made.name, f"before: {_describe(old)}", f"now: {_describe(made)}")
+        yield from write_audit(moment, by, action, feed.tenant, storable(feed.list_name), 1, said)
+        return made
+
+    @change
+    def delete_definition(self, name: str, by: Actor) -> Work[FeedDefinition | DefinitionRefusal]:
+        """Delete a definition. The entries that the feed has made stay."""
+        old = next((each for each in map(_definition, (yield Read(_LOCK))) if each.name == name), None)
+        if old is None:
+            return "unknown"
+        yield Write(_DELETE, (old.name,))
+        said = (old.name, f"before: {_describe(old)}", "now: nothing")
+        yield from write_audit(now(), by, "feed.delete", old.feed.tenant, storable(old.feed.list_name), 1, said)
+        return old
+
+    @change
+    def request_run(self, name: str, scope: str | None, list_name: str, by: Actor) -> Work[None]:
+        """Make a feed due, so that the next node that looks runs it."""
+        yield Write(_REQUEST, (storable(name),))
+        yield from write_audit(now(), by, "feed.requested", scope, storable(list_name), 1, (storable(name),))
+
+
+def _definition(row: Row) -> FeedDefinition:
+    name, settings, paused, modified, modified_by = row
+    return FeedDefinition(name, msgspec.json.decode(settings, type=WebFeed), bool(paused), int(modified), modified_by)
+
+
+def _describe(definition: FeedDefinition | None) -> str:
+    if definition is None:
+        return "nothing"
+    return msgspec.json.encode(definition.feed).decode() + (", paused" if definition.paused else "")

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, change, query, search, storable
+from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, change, large_query, query, storable
 
 PURGE_BATCH = 2_000
 # As many as a node writes or asks for at once.
@@ -84,11 +84,11 @@ class GreylistEntry(msgspec.Struct, frozen=True):
     expires: int
 
 
-class FlowStore(Operations):
+class FlowCounts(Operations):
     """Counts and greylisting of flow control."""
 
     @change
-    def add_flow_counts(self, counts: Sequence[FlowCount], keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
+    def add_counts(self, counts: Sequence[FlowCount], keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
         """Add to counters; returns what all nodes have counted, of these keys too."""
         if counts:
             # One order for all writers.
@@ -97,11 +97,11 @@ class FlowStore(Operations):
         return (yield from _read_counts([*(each.key for each in counts), *keys]))
 
     @query
-    def flow_counts(self, keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
+    def counts(self, keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
         """What all nodes have counted of these keys, by key and beginning of the window."""
         return (yield from _read_counts(keys))
 
-    @search
+    @large_query
     def limited_now(self, now: int) -> Work[tuple[LimitedNow, ...]]:
         """Limits that were reached in a window that is not over."""
         rows = yield Read(_LIMITED, (now, MAX_SHOWN))
@@ -124,12 +124,12 @@ class FlowStore(Operations):
             rows = sorted((key, *each) for key, each in passed.items())
             yield msgspec.structs.replace(_PASS, rows=rows)
 
-    @search
+    @large_query
     def greylist_size(self, most: int) -> Work[int]:
         """How many keys greylisting has, counted up to a number."""
         return int((yield Read(_GREYLIST_SIZE, (most,)))[0][0])
 
-    async def purge_flow(self, now: int) -> int:
+    async def purge(self, now: int) -> int:
         """Delete what is over; returns how many rows."""
         counts = await self._repeat(partial(_delete, _DELETE_COUNTS, now))
         return counts + await self._repeat(partial(_delete, _DELETE_GREYLIST, now))

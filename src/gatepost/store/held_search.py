@@ -8,9 +8,8 @@ import msgspec
 
 from gatepost.ids import canonical
 from gatepost.store.engine import Read, Work, storable
-from gatepost.store.message_evidence import Evidence, has_evidence
-from gatepost.store.message_terms import Term, fits_record, fold
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_index import Evidence, Term, fits_record, fold, has_evidence
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range
 
 # What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.

@@ -1,14 +1,27 @@
-"""Lists: the built-in ones, whether they have entries or not, and custom ones of the same kinds.
+"""The search for entries of a list, page by page: by their beginning, or by a part of entry or comment.
 
-Readers cache which lists of a scope have entries (see `lookup`) and what is in those that are handed out whole. Both
-caches ask for a version first, which a change increases. A version is a time, or one more than the last where that is
-later, so that it never comes back, not even after an old backup was restored.
+Pages of entries are read by an index. Entries of lists that may be large are shown as they are compared, so the primary
+key has them in order. People and phrases are shown otherwise; such a list has at most 100,000 entries, and they are put
+in order for each page.
+
+Entries of lists: adding, deleting, reading and paging them, and deleting those that have expired.
+
+The row of the list is locked first. So calls on one list come one after the other, its size is exact, and two calls
+never wait for each other in a circle. New entries are the usual case and cost one statement each; only where some were
+there already does a second pass update them.
+
+An entry is gone at the moment in which it expires: it is not shown, not counted, and adding it again makes a new one.
+Where a call meets expired entries that are still in the table, it deletes them first.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from itertools import islice
+from typing import TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from gatepost.lists.catalogue import (
     BY_NAME,
@@ -19,52 +32,178 @@ from gatepost.lists.catalogue import (
     find_usual_list,
     make_custom_list,
 )
-from gatepost.lists.entries import NETWORK, ListRefusal
-from gatepost.store.audit import Actor, write_audit
-from gatepost.store.deferred_deletes import DeferredDeletes
-from gatepost.store.engine import Many, Read, Row, Work, Write, change, normalize_scope, now, query, snapshot, storable
+from gatepost.lists.entries import ListRefusal
+from gatepost.store.audit import MAX_CHANGES, SYSTEM, Actor, ChangedValue, write_audit
+from gatepost.store.engine import (
+    Bulk,
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    convert_each,
+    large_query,
+    normalize_scope,
+    now,
+    query,
+    snapshot,
+    storable,
+)
 from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
-from gatepost.store.tenants import tenant_exists
-from gatepost.store.unkeyed_bytes import find_excess, subtract_list, take_turn
+from gatepost.store.list_rows import (
+    ENTRY_BYTES,
+    ListRow,
+    change_size,
+    count_bytes,
+    find_excess_bytes,
+    find_list,
+    find_lists,
+    insert_list,
+    lock_lists,
+    raise_unkeyed_version,
+    raise_versions,
+    subtract_bytes,
+    subtract_list,
+)
+from gatepost.store.look_backs import queue_look_back
+from gatepost.store.paging import Condition, Keys, PageQuery, find_page
+from gatepost.store.tenants import delete_some_hidden, tenant_exists
+from gatepost.times import date_time
 
-_COLUMNS = "id, scope, name, kind, category, display_name, description, max_size, custom, size"
-_SELECT = f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 AND name = $2"  # noqa: S608
-_LOCK = _SELECT + " FOR UPDATE"
-_LOCK_IDS = f"SELECT {_COLUMNS} FROM lists WHERE id = ANY($1) ORDER BY id FOR UPDATE"  # noqa: S608
-_SELECT_SCOPE = f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 ORDER BY name"  # noqa: S608
-_INSERT = """INSERT INTO lists (scope, name, kind, category, display_name, description, max_size, custom, size)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0) ON CONFLICT (scope, name) DO NOTHING"""
-_CHANGE_SIZE = "UPDATE lists SET size = size + $2 WHERE id = $1"
+_ENTRIES = "entries"
+_SORTED_ENTRIES = "(SELECT list_id, COALESCE(shown, key) AS shown, key, comment FROM entries) AS people"
+
+_cursors = msgspec.json.Decoder(tuple[str, str])
+
+
+def plan_search(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
+    """How to find a page of entries that begin with `prefix` and contain `part`, after a cursor."""
+    after = _parse_cursor(cursor)
+    sort_by_shown = not row.definition.keyed
+    within = [Condition("list_id = {}", (row.id,))]
+    order = ("shown", "key") if sort_by_shown else ("key",)
+    if after is not None:
+        within.append(
+            Condition("(shown, key) > ({}, {})", after) if sort_by_shown else Condition("key > {}", after[1:])
+        )
+    if prefix:
+        within += _starts_with(order[0], storable(prefix))
+    tests = [_contains(storable(part))] if part else []
+    if sort_by_shown:
+        # All of the list is read for its order anyway.
+        return PageQuery(_SORTED_ENTRIES, order, [*within, *tests], descending=False)
+    return PageQuery(_ENTRIES, order, within, tests, ("shown", "comment") if part else (), descending=False)
+
+
+def make_cursor(keys: Keys) -> str | None:
+    """Where the next page begins, as text; None after the last page."""
+    return msgspec.json.encode((keys.next[0], keys.next[-1])).decode() if keys.next else None
+
+
+def _parse_cursor(text: str | None) -> tuple[str, str] | None:
+    try:
+        shown, key = _cursors.decode(text or "")
+    except msgspec.DecodeError:
+        return None
+    return storable(shown), storable(key)
+
+
+def _starts_with(column: str, prefix: str) -> list[Condition]:
+    """A range, as an index has it: up to the next text of the same length."""
+    conditions = [Condition(f"{column} >= {{}}", (prefix,))]
+    end = _next_text(prefix)
+    return [*conditions, Condition(f"{column} < {{}}", (end,))] if end else conditions
+
+
+def _next_text(prefix: str) -> str:
+    """The least text that is greater than all that begin with `prefix`; "" where there is none."""
+    shortened = prefix.rstrip("\U0010ffff")
+    if not shortened:
+        return ""
+    following = ord(shortened[-1]) + 1
+    return shortened[:-1] + chr(0xE000 if following == 0xD800 else following)
+
+
+def _contains(part: str) -> Condition:
+    texts = ("key", "lower(COALESCE(shown, ''))", "lower(comment)")
+    return Condition(f"({' OR '.join(f'strpos({text}, {{}}) > 0' for text in texts)})", (part.lower(),) * len(texts))
+
+
+T = TypeVar("T")
+
+PURGE_BATCH = 500
+# The first batch of a stream is small, so that its bytes leave at once.
+FIRST_BATCH, BATCH = 50, 2_000
+
 _HIDE = "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE id = $1"
-_PREFIXES = "SELECT prefix FROM list_prefixes WHERE list_id = $1"
-_COUNT_PREFIX = """INSERT INTO list_prefixes (list_id, prefix, entries) VALUES ($1, $2, $3)
-ON CONFLICT (list_id, prefix) DO UPDATE SET entries = list_prefixes.entries + excluded.entries"""
-_DROP_PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1 AND entries <= 0"
-_NEW_DIRECTORY_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
-ON CONFLICT (scope) DO UPDATE SET directory = GREATEST(scopes.directory + 1, excluded.directory)"""
-# The sum of their bytes is kept with each change (`unkeyed_bytes`): where it was right, it is right for this version.
-_NEW_UNKEYED_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
-ON CONFLICT (scope) DO UPDATE SET unkeyed = GREATEST(scopes.unkeyed + 1, excluded.unkeyed), counted_version =
-CASE WHEN scopes.counted_version = scopes.unkeyed THEN GREATEST(scopes.unkeyed + 1, excluded.unkeyed) ELSE 0 END"""
 _COUNT_CUSTOM = "SELECT count(*) FROM lists WHERE scope = $1 AND custom = 1"
-_COUNT_EXPIRED = """SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
+_COUNT_ALL_EXPIRED = """SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
 WHERE scope = $1 AND expires <= $2 GROUP BY lists.id"""
+_COLUMNS = "list_id, key, shown, comment, created, modified, modified_by, expires"
+_ARRAYS = """unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
+$8::bigint[])"""
+_INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
+_INSERT_ALL = f"INSERT INTO entries ({_COLUMNS}) SELECT * FROM {_ARRAYS} ON CONFLICT DO NOTHING"  # noqa: S608
+_UPDATE = """UPDATE entries SET shown = ?3, comment = ?4, modified = ?6, modified_by = ?7, expires = ?8
+WHERE list_id = ?1 AND key = ?2"""
+_UPDATE_ALL = f"""UPDATE entries SET shown = new.shown, comment = new.comment, modified = new.modified,
+modified_by = new.modified_by, expires = new.expires FROM {_ARRAYS} AS new ({_COLUMNS})
+WHERE entries.list_id = new.list_id AND entries.key = new.key"""  # noqa: S608
+_EXISTING = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2)"
+_OF_OTHERS = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by <> $3"
+_BEFORE = "SELECT key, comment, expires FROM entries WHERE list_id = $1 AND key = ANY($2) AND created < $3"
+_DELETE = f"""DELETE FROM entries WHERE list_id = $1 AND key = ANY($2)
+RETURNING key, COALESCE(shown, key), comment, expires, {ENTRY_BYTES}"""  # noqa: S608
+_ANY_EXPIRED = "SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1"
+_EXPIRED_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND expires <= $3"
+_COUNT_EXPIRED = "SELECT count(*) FROM entries WHERE list_id = $1 AND expires <= $2"
+_SELECT = """SELECT key, COALESCE(shown, key), comment, created, modified, modified_by, expires, hits, last_hit
+FROM entries WHERE list_id = """
+_UNEXPIRED = " AND (expires IS NULL OR expires > $3)"
+_SELECT_KEYS = _SELECT + "$1 AND key = ANY($2)"
+_SELECT_UNEXPIRED_KEYS = _SELECT_KEYS + _UNEXPIRED
+_SELECT_LIST = _SELECT + "(SELECT id FROM lists WHERE scope = $1 AND name = $2)" + _UNEXPIRED + " ORDER BY "  # noqa: S608
+_LIST_WITH_EXPIRED = """SELECT id FROM lists
+WHERE scope <> '-' AND EXISTS (SELECT 1 FROM entries WHERE list_id = lists.id AND expires <= $1) ORDER BY id LIMIT 1"""
+_EXPIRED = "SELECT key FROM entries WHERE list_id = $1 AND expires <= $2 ORDER BY expires LIMIT $3"
 
 
-class ListRow(msgspec.Struct, frozen=True):
-    """A list in one scope, as it is stored. `scope` is "" for the global one."""
+class NewEntry(msgspec.Struct, frozen=True):
+    """An entry to add, in its normal form."""
 
-    id: int
-    scope: str
-    name: str
-    kind: str
-    size: int
-    definition: ListDefinition
+    key: str
+    shown: str
+    comment: str = ""
+    expires: int | None = None
 
-    @property
-    def counts_prefixes(self) -> bool:
-        """Whether the prefix lengths of its entries are counted."""
-        return self.kind == NETWORK.name
+
+class ListEntry(msgspec.Struct, frozen=True):
+    """An entry as it is stored. `shown` is what people read, `key` what entries are compared by."""
+
+    key: str
+    shown: str
+    comment: str
+    created: int
+    modified: int
+    modified_by: str
+    expires: int | None = None
+    hits: int = 0
+    last_hit: int | None = None
+
+
+# The fields of a `ListEntry` in their order, as the database returns them.
+EntryRow: TypeAlias = tuple[str, str, str, int, int, str, int | None, int, int | None]
+
+
+class EntryPage(msgspec.Struct, frozen=True):
+    """Entries of a list, ordered as they are shown. `next` is the cursor of the next page; `reached` is the entry up to
+    which the list was read where the budget ended before the page was full."""
+
+    rows: tuple[ListEntry, ...]
+    next: str | None = None
+    reached: str | None = None
 
 
 class ListState(msgspec.Struct, frozen=True):
@@ -74,27 +213,27 @@ class ListState(msgspec.Struct, frozen=True):
     size: int
 
 
-class ListStore(DeferredDeletes):
-    """Which lists there are. Every change is audited in the same transaction."""
+class Lists(Operations):
+    """Lists and their entries. A call is applied whole or not at all, and audited in the same transaction."""
 
     @snapshot
-    def lists(self, scope: str | None) -> Work[tuple[ListState, ...]]:
+    def all(self, scope: str | None) -> Work[tuple[ListState, ...]]:
         """Every list of a scope: the built-in ones in their order, then the custom ones by name."""
         where = normalize_scope(scope) or ""
         rows = {row.name: row for row in (yield from find_lists(where))}
-        expired = dict((yield Read(_COUNT_EXPIRED, (where, now()))))
+        expired = dict((yield Read(_COUNT_ALL_EXPIRED, (where, now()))))
         sizes = {name: row.size - expired.get(row.id, 0) for name, row in rows.items()}
         custom = {name: ListState(row.definition, sizes[name]) for name, row in rows.items() if row.definition.custom}
         built_in = (ListState(each, sizes.get(each.name, 0)) for each in LISTS if each.name not in custom)
         return (*built_in, *custom.values())
 
-    async def list_definition(self, scope: str | None, name: str) -> ListDefinition | None:
+    async def definition(self, scope: str | None, name: str) -> ListDefinition | None:
         """What a list of a scope is; None where there is none of that name. A custom list that is older than a built-in
         one of its name keeps the name."""
         return await self._stored_definition(scope, name) or BY_NAME.get(name)
 
     @change
-    def create_list(
+    def create(
         self, scope: str | None, definition: ListDefinition, by: Actor
     ) -> Work[ListDefinition | NameTaken | NotFound | ListRefusal | TooManyLists]:
         """Make a custom list. Names are those of one scope: what another scope calls so does not matter. A kind and a
@@ -119,10 +258,106 @@ class ListStore(DeferredDeletes):
         yield from write_audit(moment, by, "list.create", owner, name, 1, [kind, category])
         return custom
 
-    async def delete_list(self, scope: str | None, name: str, by: Actor) -> int | NotFound:
+    async def delete(self, scope: str | None, name: str, by: Actor) -> int | NotFound:
         """Delete a custom list with its entries; returns how many it had."""
         deleted = await self._hide_list(scope, name, by)
-        await self._delete_hidden()
+        await self._repeat(delete_some_hidden)
+        return deleted
+
+    @change
+    def add(
+        self,
+        scope: str | None,
+        definition: ListDefinition,
+        entries: Sequence[NewEntry],
+        by: Actor,
+        *,
+        look_back: bool = False,
+    ) -> Work[int | ListFull | NotFound]:
+        """Add or update entries; returns how many distinct ones. Of the same key the last wins.
+
+        An update sets comment and expiry, and keeps `created` and `hits`. With `look_back` the entries wait for a look
+        back into delivered mail.
+        """
+        outcome = yield from add_to_list(scope, definition, entries, by)
+        if look_back and isinstance(outcome, int) and outcome:
+            yield from queue_look_back(scope, definition.name, [entry.key for entry in entries], by)
+        return outcome
+
+    @query
+    def bytes_left(
+        self, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry]
+    ) -> Work[ListFull | None]:
+        """`ListFull` where these entries would take the lists of the scope that are handed out whole past their
+        bytes."""
+        sizes = _sizes({storable(entry.key): entry for entry in entries})
+        return (yield from find_excess_bytes(normalize_scope(scope) or "", definition, sizes, now()))
+
+    @change
+    def remove(self, scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[int]:
+        """Delete entries; returns how many of them there were."""
+        wanted = tuple(sorted({storable(key) for key in keys}))
+        row = (yield from find_list(normalize_scope(scope) or "", storable(list_name), lock=True)) if wanted else None
+        return (yield from delete_from_list(row, wanted, by)) if row else 0
+
+    def stream(self, scope: str | None, list_name: str) -> AsyncGenerator[Sequence[ListEntry], None]:
+        """All entries as one consistent snapshot, ordered by `shown` (code points), in batches, the first one small.
+
+        Close the iterator (`contextlib.aclosing`) where it is not read to its end.
+        """
+        return self.stream_rows(scope, list_name, partial(convert_each, ListEntry))
+
+    async def stream_rows(
+        self, scope: str | None, list_name: str, convert: Callable[[Sequence[EntryRow]], T]
+    ) -> AsyncGenerator[T, None]:
+        """The same, each batch as `convert` returns it. It may run in another thread, where it blocks no event loop."""
+        definition = await self.definition(scope, list_name)
+        if definition is None:
+            return
+        read = _select_all(normalize_scope(scope), definition)
+        async with aclosing(self._engine.stream(read, convert, FIRST_BATCH, BATCH)) as batches:
+            async for batch in batches:
+                yield batch
+
+    @query
+    def find(self, scope: str | None, list_name: str, keys: Sequence[str]) -> Work[tuple[ListEntry, ...]]:
+        """Those of these keys that the list has, in the order of the keys."""
+        wanted = tuple(dict.fromkeys(map(storable, keys)))
+        row = (yield from find_list(normalize_scope(scope) or "", storable(list_name))) if wanted else None
+        if row is None:
+            return ()
+        rows = yield Read(_SELECT_UNEXPIRED_KEYS, (row.id, Many(wanted), now()))
+        found = {row[0]: ListEntry(*row) for row in rows}
+        return tuple(found[key] for key in wanted if key in found)
+
+    @large_query
+    def page(
+        self,
+        scope: str | None,
+        list_name: str,
+        *,
+        prefix: str = "",
+        part: str = "",
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Work[EntryPage]:
+        """Entries that begin with `prefix` (exactly so) and have `part` in them or in their comment (in any case).
+
+        `after` is the `next` of the page before; `limit` is at most 1,000.
+        """
+        row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
+        if row is None:
+            return EntryPage(())
+        keys = yield from find_page(plan_search(row, prefix, part, after), limit)
+        wanted = tuple(key[-1] for key in keys.rows)
+        rows = (yield Read(_SELECT_KEYS, (row.id, Many(wanted)))) if wanted else ()
+        found = {row[0]: ListEntry(*row) for row in rows}
+        return EntryPage(tuple(found[key] for key in wanted), make_cursor(keys), keys.reached)
+
+    async def purge_expired(self, now: int) -> int:
+        """Delete expired entries, and finish what a deletion left behind; returns how many entries."""
+        deleted = await self._repeat(partial(_delete_some_expired, now))
+        await self._repeat(delete_some_hidden)
         return deleted
 
     @query
@@ -144,92 +379,171 @@ class ListStore(DeferredDeletes):
         return row.size
 
 
-def find_list(scope: str, name: str, *, lock: bool = False) -> Work[ListRow | None]:
-    """The list of that name, if it has a row."""
-    rows = yield Read(_LOCK if lock else _SELECT, (scope, name))
-    return _list_row(rows[0]) if rows else None
+def add_to_list(
+    scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry], by: Actor, *, spare_others: bool = False
+) -> Work[int | ListFull | NotFound]:
+    """Add or update entries as `Lists.add` does; with `spare_others` only those that nobody else wrote."""
+    owner, moment = normalize_scope(scope), now()
+    if owner and not (yield from tenant_exists(owner)):
+        return NotFound("tenant")
+    final = {storable(entry.key): entry for entry in entries}
+    row = yield from _lock_or_create(owner or "", definition, create=bool(final))
+    if row is None:
+        return NotFound("list") if definition.custom else 0
+    if not final:
+        return 0
+    row = yield from _delete_expired_among(row, tuple(final), moment)
+    if spare_others and (final := (yield from _without_others(row, final, by))) == {}:
+        return 0
+    known = yield from _find_existing(row, tuple(final))
+    if known is not None:
+        row = yield from _make_room(row, len(final) - len(known), moment)
+        if row.size + len(final) - len(known) > row.definition.max_size:
+            return ListFull(row.size, row.definition.max_size)
+    if full := (yield from find_excess_bytes(owner or "", row.definition, _sizes(final), moment, count=True)):
+        return full
+    label = storable(by.label)
+    rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
+    added = yield Bulk(_INSERT, _INSERT_ALL, rows)
+    before: dict[str, str] = {}
+    if added < len(rows):
+        # Those that were there are still what they were; the new ones are of this moment.
+        found = yield Read(_BEFORE, (row.id, Many(tuple(sorted(final)[:MAX_CHANGES])), moment))
+        before = {key: describe_entry(comment, expires) for key, comment, expires in found}
+        yield Bulk(_UPDATE, _UPDATE_ALL, rows)
+    yield from change_size(row, added, final.keys() - (known or ()), moment)
+    yield from raise_unkeyed_version(row, moment)
+    changes = _describe_additions(final, before)
+    yield from write_audit(moment, by, "entries.add", owner, row.name, len(rows), final, changes=changes)
+    return len(rows)
 
 
-def lock_lists(ids: tuple[int, ...]) -> Work[tuple[ListRow, ...]]:
-    """These lists, locked in one order, so that two changes never wait for each other in a circle."""
-    rows = yield Read(_LOCK_IDS, (Many(ids),))
-    return tuple(map(_list_row, rows))
+def describe_entry(comment: str, expires: int | None) -> str:
+    """What can be changed of an entry, as the audit trail says it."""
+    end = f" (until {date_time(expires)})" if expires is not None else ""
+    return f"{comment or 'no comment'}{end}"
 
 
-def find_lists(scope: str) -> Work[tuple[ListRow, ...]]:
-    """Every list of a scope that has a row."""
-    rows = yield Read(_SELECT_SCOPE, (scope,))
-    return tuple(map(_list_row, rows))
+def _describe_additions(entries: Mapping[str, NewEntry], before: Mapping[str, str]) -> list[ChangedValue]:
+    """Every entry of a call with what it was; entries that were the same before are no change."""
+    values = ((key, entry, describe_entry(entry.comment, entry.expires)) for key, entry in sorted(entries.items()))
+    return [
+        ChangedValue(entry.shown, before.get(key), after)
+        for key, entry, after in islice(values, MAX_CHANGES)
+        if before.get(key) != after
+    ]
 
 
-def insert_list(scope: str, definition: ListDefinition) -> Work[bool]:
-    """Give a list its row; False if it has one."""
-    texts = (definition.display_name, definition.description)
-    columns = (definition.name, definition.kind, definition.category, *texts, definition.max_size)
-    return bool((yield Write(_INSERT, (scope, *columns, int(definition.custom)))))
+def _without_others(row: ListRow, entries: dict[str, NewEntry], by: Actor) -> Work[dict[str, NewEntry]]:
+    """Those of these entries that the list does not have, or has from the same actor."""
+    others = {found[0] for found in (yield Read(_OF_OTHERS, (row.id, Many(tuple(entries)), storable(by.label))))}
+    return {key: entry for key, entry in entries.items() if key not in others}
 
 
-def change_size(row: ListRow, by: int, keys: Iterable[str], now: int) -> Work[None]:
-    """Count `by` entries more (or fewer), these keys. The version of the directory is raised where the list became
-    empty or is no longer empty, or where prefix lengths appeared or vanished."""
-    if not by:
-        return
-    yield Write(_CHANGE_SIZE, (row.id, by))
-    is_news = not row.size or not row.size + by
-    if row.counts_prefixes:
-        is_news |= yield from _count_prefixes(row.id, 1 if by > 0 else -1, keys)
-    if is_news:
-        yield Write(_NEW_DIRECTORY_VERSION, (row.scope, now))
+def delete_from_list(row: ListRow, keys: tuple[str, ...], by: Actor) -> Work[int]:
+    """Delete entries of a locked list, as a change by somebody; returns how many of them there were."""
+    moment = now()
+    row = yield from _delete_expired_among(row, keys, moment)
+    deleted = yield from _delete(row, keys, moment)
+    if deleted:
+        yield from _audit_deletion(moment, by, "entries.delete", row, deleted)
+    return len(deleted)
 
 
-def raise_unkeyed_version(row: ListRow, now: int) -> Work[None]:
-    """Raise the version of the lists that are handed out whole, if this is one of them: its entries changed."""
-    if not row.definition.keyed:
-        yield Write(_NEW_UNKEYED_VERSION, (row.scope, now))
+def _audit_deletion(moment: int, by: Actor, action: str, row: ListRow, deleted: Sequence[Row]) -> Work[None]:
+    """Put deleted entries on record, with what they were."""
+    ordered = sorted(deleted)
+    changes = [ChangedValue(shown, describe_entry(comment, expires)) for _, shown, comment, expires, _ in ordered]
+    keys = [key for key, *_ in ordered]
+    yield from write_audit(moment, by, action, row.scope, row.name, len(keys), keys, changes=changes)
 
 
-def find_excess_bytes(
-    scope: str, definition: ListDefinition, sizes: Mapping[str, int], now: int, *, count: bool = False
-) -> Work[ListFull | None]:
-    """`ListFull` where entries of a list, of which `sizes` has the bytes by key, would take the lists of the scope that
-    are handed out whole past their bytes; with `count` they are counted if they would not."""
-    if definition.keyed:
+def _sizes(entries: Mapping[str, NewEntry]) -> dict[str, int]:
+    """How many bytes each entry has for a worker, by its key."""
+    return {key: count_bytes(key, _shown(entry)) for key, entry in entries.items()}
+
+
+def _select_all(scope: str | None, definition: ListDefinition) -> Read:
+    """All entries of a list, ordered as they are shown.
+
+    People are shown otherwise than they are compared, and the keys of long phrases are cut. These lists are small; the
+    others are read in the order of their keys, which is the same but for entries that agree in 2,600 bytes.
+    """
+    order = "key" if definition.keyed else "COALESCE(shown, key), key"
+    return Read(_SELECT_LIST + order, (scope or "", definition.name, now()))
+
+
+def _delete_some_expired(now: int) -> Work[int]:
+    """Delete some expired entries of one list; 0 when there are no more."""
+    lists = yield Read(_LIST_WITH_EXPIRED, (now,))
+    rows = (yield from lock_lists((lists[0][0],))) if lists else ()
+    if not rows:
+        return 0
+    (row,) = rows
+    keys = tuple(row[0] for row in (yield Read(_EXPIRED, (row.id, now, PURGE_BATCH))))
+    return row.size - (yield from _delete_expired(row, keys, now)).size
+
+
+def _delete_expired_among(row: ListRow, keys: tuple[str, ...], now: int) -> Work[ListRow]:
+    """Delete those of these keys that have expired; returns the list after that. Most lists have none."""
+    if not row.size or not (yield Read(_ANY_EXPIRED, (row.id, now))):
+        return row
+    expired = tuple(found[0] for found in (yield Read(_EXPIRED_AMONG, (row.id, Many(keys), now))))
+    return (yield from _delete_expired(row, expired, now))
+
+
+def _make_room(row: ListRow, more: int, now: int) -> Work[ListRow]:
+    """Delete as many expired entries as it takes to have room for `more`, if there are enough; returns the list."""
+    missing = row.size + more - row.definition.max_size
+    if missing <= 0:
+        return row
+    ((count,),) = yield Read(_COUNT_EXPIRED, (row.id, now))
+    if count < missing:
+        # Nothing of the call will be applied, so nothing is deleted; but expired entries do not count.
+        return replace(row, size=row.size - count)
+    expired = tuple(found[0] for found in (yield Read(_EXPIRED, (row.id, now, missing))))
+    return (yield from _delete_expired(row, expired, now))
+
+
+def _delete_expired(row: ListRow, keys: tuple[str, ...], now: int) -> Work[ListRow]:
+    """Delete these entries, which have expired; returns the list after that."""
+    deleted = yield from _delete(row, keys, now)
+    if deleted:
+        yield from _audit_deletion(now, SYSTEM, "entries.expire", row, deleted)
+    return replace(row, size=row.size - len(deleted))
+
+
+def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[Sequence[Row]]:
+    """Delete entries; returns key, spelling, comment, end and bytes of those that there were."""
+    deleted: Sequence[Row] = (yield Read(_DELETE, (row.id, Many(keys)))) if keys else ()
+    if deleted:
+        yield from change_size(row, -len(deleted), [found[0] for found in deleted], now)
+        if not row.definition.keyed:
+            yield from subtract_bytes(row.scope, (found[-1] for found in deleted))
+        yield from raise_unkeyed_version(row, now)
+    return deleted
+
+
+def _lock_or_create(scope: str, definition: ListDefinition, *, create: bool) -> Work[ListRow | None]:
+    """The list's row, locked; a built-in list gets one when its first entry comes."""
+    row = yield from find_list(scope, definition.name, lock=True)
+    if row is None and create and not definition.custom:
+        yield from insert_list(scope, definition)
+        row = yield from find_list(scope, definition.name, lock=True)
+    return row if row is None or row.kind == definition.kind else None
+
+
+def _find_existing(row: ListRow, keys: tuple[str, ...]) -> Work[set[str] | None]:
+    """Which of these keys the list has already; None where that need not be known beforehand."""
+    if not row.counts_prefixes and row.size + len(keys) <= row.definition.max_size:
         return None
-    if count:
-        yield from take_turn(scope)
-    lists = [row for row in (yield from find_lists(scope)) if not row.definition.keyed]
-    own = next((row.id for row in lists if row.name == definition.name), 0)
-    return (yield from find_excess(scope, [row.id for row in lists], own, sizes, now, count=count))
+    return {found[0] for found in (yield Read(_EXISTING, (row.id, Many(keys))))}
 
 
-def prefix_length(key: str) -> str:
-    """The prefix length of a network, with its family: `4/24`, `6/128`."""
-    _, slash, length = key.partition("/")
-    if ":" in key:
-        return f"6/{length}" if slash else "6/128"
-    return f"4/{length}" if slash else "4/32"
+def _columns(list_id: int, key: str, entry: NewEntry, label: str, now: int) -> Row:
+    return (list_id, key, _shown(entry), storable(entry.comment), now, now, label, entry.expires)
 
 
-def raise_versions(scope: str, now: int) -> Work[None]:
-    """Raise both versions of a scope: a list came or went, or recipients may have entries now."""
-    yield Write(_NEW_DIRECTORY_VERSION, (scope, now))
-    yield Write(_NEW_UNKEYED_VERSION, (scope, now))
-
-
-def _list_row(row: Row) -> ListRow:
-    """A row as a value. What a built-in list is, the program knows better than the row."""
-    uid, scope, name, kind, category, display_name, description, max_size, custom, size = row
-    built_in = None if custom else BY_NAME.get(name)
-    stored = built_in or make_custom_list(name, kind, category, display_name, description, max_size)
-    return ListRow(uid, scope, name, kind, size, stored)
-
-
-def _count_prefixes(list_id: int, sign: int, keys: Iterable[str]) -> Work[bool]:
-    """Count the prefix lengths of these keys; True if one appeared or vanished."""
-    known = {row[0] for row in (yield Read(_PREFIXES, (list_id,)))}
-    counts = Counter(map(prefix_length, keys))
-    for length, count in sorted(counts.items()):
-        yield Write(_COUNT_PREFIX, (list_id, length, sign * count))
-    if sign > 0:
-        return not counts.keys() <= known
-    return bool((yield Write(_DROP_PREFIXES, (list_id,))))
+def _shown(entry: NewEntry) -> str | None:
+    """What is shown of an entry, as it is stored: None where that is its key."""
+    return None if entry.shown == entry.key else storable(entry.shown)

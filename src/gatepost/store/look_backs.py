@@ -2,6 +2,13 @@
 
 Only ids and entries are stored. Sender, recipients and subject are read from the messages when a look back is shown,
 so they are gone when the messages are.
+
+Looks back that wait: entries which were added through the List API, one row for each call that added some.
+
+A row is written in the transaction that adds the entries, so a kill loses none. All rows of a list are taken together:
+however many calls a program makes, the list is looked back for once. Rows that were taken come back when the time of
+whoever took them has run out. What may wait is limited for each list and each scope; calls beyond that add their
+entries and wait for nothing.
 """
 
 from collections.abc import Sequence
@@ -21,11 +28,11 @@ from gatepost.store.engine import (
     normalize_scope,
     now,
     query,
-    search,
     storable,
 )
-from gatepost.store.learnt_models import ModelLookBack
-from gatepost.store.lists import find_list
+from gatepost.store.learning import ModelLookBack
+from gatepost.store.list_rows import find_list
+from gatepost.store.message_records import find_lines
 
 # Looks back of one list that are kept, and hits of one that are.
 MAX_KEPT = 50
@@ -43,8 +50,6 @@ _SELECT_LAST = _SELECT + " ORDER BY id DESC LIMIT $2"
 _SELECT_ONE = _SELECT + " AND id = $2"
 _SET_OF_MODEL = "UPDATE learnt_models SET look_back = $2 WHERE id = $1"
 _SCOPE_OF_MODEL = "SELECT scope FROM learnt_models WHERE id = $1"
-_MESSAGES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages WHERE ggrid = ANY($1)
-ORDER BY completed DESC, ggrid"""
 
 
 class LookBack(msgspec.Struct, frozen=True):
@@ -63,26 +68,49 @@ class LookBack(msgspec.Struct, frozen=True):
     id: int = 0
 
 
-class MessageLine(msgspec.Struct, frozen=True):
-    """A message as a list of messages shows it."""
-
-    ggrid: str
-    completed: int
-    tenant: str | None
-    sender: str
-    recipients: tuple[str, ...]
-    subject: str
-
-
 _hits = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
-class LookBackStore(Operations):
-    """Looks back of each list."""
+_keys = msgspec.json.Decoder(tuple[str, ...])
+
+
+# Calls that can wait for one list, and for all lists of a scope.
+MAX_WAITING, MAX_WAITING_IN_SCOPE = 200, 1_000
+LEASE = 15 * 60_000
+
+_COUNT = "SELECT count(*) FROM look_back_queue WHERE list_id = $1"
+_COUNT_IN_SCOPE = """SELECT count(*) FROM look_back_queue
+WHERE list_id IN (SELECT id FROM lists WHERE scope = $1)"""
+_QUEUE = "INSERT INTO look_back_queue (list_id, time, actor, keys) VALUES ($1, $2, $3, $4)"
+_FIRST = """SELECT q.list_id, lists.scope, lists.name FROM look_back_queue q JOIN lists ON lists.id = q.list_id
+WHERE q.taken_until <= $1 AND lists.scope <> '-' ORDER BY q.id LIMIT 1"""
+_TAKE = """UPDATE look_back_queue SET taken_until = $3 WHERE list_id = $1 AND taken_until <= $2
+RETURNING id, actor, keys"""
+_WAITING_OF_LIST = "SELECT id, actor, keys FROM look_back_queue WHERE list_id = $1 AND taken_until <= $2 FOR UPDATE"
+_TAKE_ROWS = "UPDATE look_back_queue SET taken_until = $2 WHERE id = ANY($1)"
+_DELETE = "DELETE FROM look_back_queue WHERE id = ANY($1)"
+_WAITING = "SELECT count(*) FROM look_back_queue WHERE taken_until <= $1"
+
+
+class WaitingLookBack(msgspec.Struct, frozen=True):
+    """A list whose new entries are to be looked back for. `actor` is who added the last of them."""
+
+    scope: str | None
+    list_name: str
+    keys: tuple[str, ...]
+    actor: str
+    rows: tuple[int, ...]
+
+
+_keys = msgspec.json.Decoder(tuple[str, ...])
+
+
+class LookBacks(Operations):
+    """Looks back of each list, and those that wait."""
 
     @change
-    def record_look_back(self, scope: str | None, list_name: str, made: LookBack) -> Work[int | None]:
+    def record(self, scope: str | None, list_name: str, made: LookBack) -> Work[int | None]:
         """Keep a look back of a list, and of the older ones the last 50; returns its number, None without the list."""
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name), lock=True)
         if row is None:
@@ -97,7 +125,7 @@ class LookBackStore(Operations):
         return int(rows[0][0])
 
     @change
-    def set_model_look_back(self, version: int, found: ModelLookBack, by: Actor = SYSTEM) -> Work[None]:
+    def record_of_model(self, version: int, found: ModelLookBack, by: Actor = SYSTEM) -> Work[None]:
         """Keep what a learnt model would have held, and say it."""
         kept = msgspec.structs.replace(found, hits=found.hits[:MAX_HITS])
         yield Write(_SET_OF_MODEL, (version, msgspec.json.encode(kept).decode()))
@@ -106,23 +134,67 @@ class LookBackStore(Operations):
             yield from _announce(by, rows[0][0] or None, "", found.found, found.hits, str(version))
 
     @query
-    def look_backs(self, scope: str | None, list_name: str, limit: int = MAX_KEPT) -> Work[tuple[LookBack, ...]]:
+    def of_list(self, scope: str | None, list_name: str, limit: int = MAX_KEPT) -> Work[tuple[LookBack, ...]]:
         """The last looks back of a list, the newest first."""
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
         return tuple(map(_look_back, (yield Read(_SELECT_LAST, (row.id, limit))))) if row else ()
 
     @query
-    def look_back(self, scope: str | None, list_name: str, number: int) -> Work[LookBack | None]:
+    def find(self, scope: str | None, list_name: str, number: int) -> Work[LookBack | None]:
         """One look back of a list; None where it is not there (any more)."""
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
         rows = (yield Read(_SELECT_ONE, (row.id, number))) if row else ()
         return _look_back(rows[0]) if rows else None
 
-    @search
-    def message_lines(self, ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
-        """Those of these messages that are still on record, the newest first."""
-        wanted = tuple(dict.fromkeys(map(storable, ggrids)))
-        return tuple(map(_message_line, (yield Read(_MESSAGES, (Many(wanted),))) if wanted else ()))
+    @query
+    def waiting(self) -> Work[int]:
+        """How many calls wait for a look back that nobody has begun with."""
+        return int((yield Read(_WAITING, (now(),)))[0][0])
+
+    @change
+    def take(self) -> Work[WaitingLookBack | None]:
+        """Take all that waits for one list, the longest waiting first; None where nothing waits."""
+        moment = now()
+        lists = yield Read(_FIRST, (moment,))
+        if not lists:
+            return None
+        list_id, scope, name = lists[0]
+        rows = sorted((yield Read(_TAKE, (list_id, moment, moment + LEASE))))
+        keys = tuple(dict.fromkeys(key for _, _, stored in rows for key in _keys.decode(stored)))
+        actor = rows[-1][1] if rows else ""
+        return WaitingLookBack(scope or None, name, keys, actor, tuple(int(row[0]) for row in rows))
+
+    @change
+    def take_for(self, scope: str | None, list_name: str, keys: Sequence[str]) -> Work[WaitingLookBack | None]:
+        """Take what waits for these entries alone: whoever added them looks back right away. None where nothing
+        does, or where somebody has begun with it."""
+        row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
+        if row is None:
+            return None
+        moment, mine = now(), frozenset(keys)
+        waiting = yield Read(_WAITING_OF_LIST, (row.id, moment))
+        taken = tuple(int(each[0]) for each in waiting if mine.issuperset(_keys.decode(each[2])))
+        if not taken:
+            return None
+        yield Write(_TAKE_ROWS, (Many(taken), moment + LEASE))
+        return WaitingLookBack(scope, list_name, tuple(keys), "", taken)
+
+    @change
+    def finish(self, waiting: WaitingLookBack) -> Work[None]:
+        """Forget what was looked back for."""
+        yield Write(_DELETE, (Many(waiting.rows),))
+
+
+def queue_look_back(scope: str | None, list_name: str, keys: Sequence[str], by: Actor) -> Work[None]:
+    """Let new entries of a list wait for a look back, in the transaction that adds them."""
+    owner = normalize_scope(scope) or ""
+    row = yield from find_list(owner, storable(list_name))
+    if row is None or int((yield Read(_COUNT, (row.id,)))[0][0]) >= MAX_WAITING:
+        return
+    if int((yield Read(_COUNT_IN_SCOPE, (owner,)))[0][0]) >= MAX_WAITING_IN_SCOPE:
+        return
+    stored = msgspec.json.encode(list(dict.fromkeys(keys))).decode()
+    yield Write(_QUEUE, (row.id, now(), storable(by.label), storable(stored)))
 
 
 def _announce(
@@ -131,8 +203,7 @@ def _announce(
     """Say in the audit trail, and so in the event stream, what a look back has found: messages and recipients."""
     if not found:
         return
-    rows = yield Read(_MESSAGES, (Many(tuple(map(storable, ggrids[:MAX_ANNOUNCED]))),))
-    lines = [_message_line(row) for row in rows]
+    lines = yield from find_lines(ggrids[:MAX_ANNOUNCED])
     said = [model, *("\n".join((line.ggrid, *line.recipients[:MAX_RECIPIENTS])) for line in lines)]
     owner = normalize_scope(scope)
     yield from write_audit(now(), by, "lookBack.found", owner, storable(list_name), found, said, len(said))
@@ -141,8 +212,3 @@ def _announce(
 def _look_back(row: Row) -> LookBack:
     uid, time, actor, entries, days, considered, reached, found, hits = row
     return LookBack(time, actor, entries, days, considered, found, _hits.decode(hits), reached, uid)
-
-
-def _message_line(row: Row) -> MessageLine:
-    ggrid, completed, tenant, sender, recipients, subject = row
-    return MessageLine(ggrid, completed, tenant, sender, _strings.decode(recipients), subject)

@@ -12,8 +12,16 @@ from typing import Literal
 import msgspec
 
 from gatepost.store.engine import storable
-from gatepost.store.message_evidence import Evidence, match_digests
-from gatepost.store.message_terms import TESTED, Term, domain_of, fold, fold_address, match_rows
+from gatepost.store.message_index import (
+    TESTED,
+    Evidence,
+    Term,
+    domain_of,
+    fold,
+    fold_address,
+    match_digests,
+    match_rows,
+)
 from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range, parse_time_cursor
 
 # The index of a tenant's messages has these columns too: reading it is faster than reading rows.
@@ -31,6 +39,17 @@ _MESSAGES_REACH = 0.1
 # Indexes of something that a message can have several of, and the same with the narrow rows of the messages.
 _WITH_INDEX = {_RECIPIENTS: _RECIPIENTS_AND_INDEX, _DELIVERIES: _DELIVERIES_AND_INDEX}
 _JOINED = Condition("s.completed = r.completed AND s.id = r.id", ())
+
+
+# How far results are counted.
+MAX_COUNTED = 10_000
+
+
+class MessageCount(msgspec.Struct, frozen=True):
+    """How many results fit; with `more`, at least so many."""
+
+    messages: int
+    more: bool = False
 
 
 class MessageFilter(msgspec.Struct, frozen=True):

@@ -5,16 +5,14 @@ row in `meta` says which forms a storage has. Where they are older, every entry 
 normalised again, in the transaction that upgrades the schema. Entries that have become the same are merged as repeated
 calls of `addEntries` would have merged them: comment and expiry are those of the last change, `created` is the first,
 hits are added up. An entry that its list would refuse today keeps its form: it stays readable and can be deleted.
+
+The normal forms themselves are loaded where something is to be done: nearly every opening of storage finds nothing.
 """
 
 from collections.abc import Sequence
 from string import ascii_uppercase
 
-from gatepost.lists.catalogue import KINDS
-from gatepost.lists.entries import ListRefusal, limit_key
-from gatepost.store.audit import SYSTEM, write_audit
 from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, now, storable
-from gatepost.store.unkeyed_bytes import forget_sums
 
 # 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name. 3: phrases and names of people
 # without capitals that come of letters in other forms.
@@ -56,6 +54,9 @@ def renew_normal_forms() -> Work[int]:
     """Bring all entries to the normal forms of this program; returns how many entries were changed or merged."""
     if (yield from has_current_forms()):
         return 0
+    from gatepost.store.audit import SYSTEM, write_audit
+    from gatepost.store.list_rows import forget_sums
+
     changed = 0
     for list_id, scope, name, kind in (yield Read(_LISTS, (Many(tuple(_SUSPECT)),))):
         renewed = yield from _renew_list(list_id, kind)
@@ -86,6 +87,9 @@ def _renew_list(list_id: int, kind: str) -> Work[list[str]]:
 def _normalise(kind: str, row: Row) -> tuple[str, str | None]:
     """Return the key that an entry has today and what is shown of it (None for the key); its own where it would be
     refused."""
+    from gatepost.lists.catalogue import KINDS
+    from gatepost.lists.entries import ListRefusal, limit_key
+
     key, shown = row[0], row[1]
     normal = KINDS[kind].normalise(shown or key)
     if isinstance(normal, ListRefusal):

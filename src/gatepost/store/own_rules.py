@@ -57,22 +57,22 @@ class RuleSet(msgspec.Struct, frozen=True):
 _rules = msgspec.json.Decoder(tuple[StoredRule, ...])
 
 
-class OwnRuleStore(Operations):
+class OwnRules(Operations):
     """Rules of the web interface."""
 
     @query
-    def rule_versions(self) -> Work[dict[str, int]]:
+    def versions(self) -> Work[dict[str, int]]:
         """The version of the rules of each scope; the deployment's is ""."""
         return {row[0]: int(row[1]) for row in (yield Read(_VERSIONS))}
 
     @query
-    def rule_set(self, tenant: str | None) -> Work[RuleSet]:
+    def find(self, tenant: str | None) -> Work[RuleSet]:
         """The rules of a scope."""
         rows = yield Read(_SELECT, (normalize_scope(tenant) or "",))
         return RuleSet(int(rows[0][0]), _rules.decode(rows[0][1])) if rows else RuleSet()
 
     @change
-    def put_rule(
+    def put(
         self, tenant: str | None, name: str, rule: OwnRule, seen: int, by: Actor, *, enabled: bool = True
     ) -> Work[RuleSet | RuleRefusal | NotFound]:
         """Add a rule, or replace the one of that name; `seen` is the version of the rules that the author has seen."""
@@ -80,9 +80,7 @@ class OwnRuleStore(Operations):
         return (yield from _change(tenant, stored.name, stored, seen, by))
 
     @change
-    def delete_rule(
-        self, tenant: str | None, name: str, seen: int, by: Actor
-    ) -> Work[RuleSet | RuleRefusal | NotFound]:
+    def delete(self, tenant: str | None, name: str, seen: int, by: Actor) -> Work[RuleSet | RuleRefusal | NotFound]:
         """Delete a rule."""
         return (yield from _change(tenant, storable(name), None, seen, by))
 

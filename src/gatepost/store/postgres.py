@@ -85,7 +85,7 @@ class PostgresEngine(Engine):
         """How many changes were written, each in its own commit."""
         return StoreCounters(self._changes, self._changes, self._failures)
 
-    async def change(self, work: Callable[[], Work[T]]) -> T:
+    async def _apply(self, work: Callable[[], Work[T]]) -> T:
         """Do work in one transaction; returns after its commit."""
         try:
             result = await self._change_with_retries(work)
@@ -104,7 +104,7 @@ class PostgresEngine(Engine):
         argument: A,
     ) -> Coroutine[Any, Any, T]:
         """Change one at a time: the server lets commits share the wait for the disk."""
-        return self.change(partial(one, argument))
+        return self._apply(partial(one, argument))
 
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work on a connection of the pool."""

@@ -17,7 +17,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from gatepost.sender_history import Facet, facet_key
-from gatepost.store import message_search
+from gatepost.store import message_index
 from gatepost.store.audit import (
     Actor,
     AuditRecord,
@@ -27,12 +27,11 @@ from gatepost.store.audit import (
     unpack_changes,
     write_audit,
 )
-from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, now, query, search, storable
-from gatepost.store.header_sections import decode_sections
-from gatepost.store.held_mail import HeldMessage, delete_held_rows, find_held, rewrite_held
-from gatepost.store.messages import MessageRecord, Release, parse_record, rewrite_message
+from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, large_query, now, query, storable
+from gatepost.store.message_records import MessageRecord, Release, parse_record, rewrite_message
 from gatepost.store.personal_data import Person
-from gatepost.store.record_packing import Detail, decompress, unpack
+from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, rewrite_held
+from gatepost.store.record_packing import Detail, decode_sections, decompress, unpack
 
 STEP = 300
 ROWS = 5_000
@@ -118,11 +117,11 @@ class SessionTrace(msgspec.Struct, frozen=True):
     agent: str
 
 
-class PrivacyStore(Operations):
+class Privacy(Operations):
     """What is stored about a person. Each call looks at some rows, and returns what it found and where to go on, None
     at the end."""
 
-    @search
+    @large_query
     def messages_about(
         self, person: Person, after: int = 0
     ) -> Work[tuple[tuple[tuple[int, MessageRecord], ...], int | None]]:
@@ -137,7 +136,7 @@ class PrivacyStore(Operations):
         rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has_row(person, row)]
         alone = [row[0] for row in rows if _is_only_recipient(person, row[6])]
         if alone:
-            yield from message_search.delete((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
+            yield from message_index.delete((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
         for row in rows:
             if row[0] not in alone:
                 yield from rewrite_message(
@@ -145,7 +144,7 @@ class PrivacyStore(Operations):
                 )
         return len(alone), len(rows) - len(alone)
 
-    @search
+    @large_query
     def held_about(self, person: Person, after: str = "") -> Work[tuple[tuple[HeldMessage, ...], str | None]]:
         """Held and released mail that has the address anywhere."""
         rows = yield Read(_HELD, (after, STEP))
@@ -186,7 +185,7 @@ class PrivacyStore(Operations):
         yield from rewrite_held(mail, clean.envelope, clean.report, release)
         return "changed"
 
-    @search
+    @large_query
     def history_about(self, person: Person) -> Work[tuple[SeenSender, ...]]:
         """What sender history knows of the address, in all scopes."""
         rows = yield Read(_SIGHTINGS, (Many(_history_keys(person)),))
@@ -201,7 +200,7 @@ class PrivacyStore(Operations):
             deleted += yield Write(_DELETE_SIGHTINGS, (scope, Many(keys)))
         return deleted
 
-    @search
+    @large_query
     def entries_about(
         self, person: Person, after: tuple[int, str] = (0, "")
     ) -> Work[tuple[tuple[FoundEntry, ...], tuple[int, str] | None]]:
@@ -228,7 +227,7 @@ class PrivacyStore(Operations):
         rows = yield Read(_SESSIONS, (storable(user_uid),))
         return tuple(SessionTrace(*row) for row in rows)
 
-    @search
+    @large_query
     def audit_about(self, person: Person, after: int = 0) -> Work[tuple[tuple[AuditRecord, ...], int | None]]:
         """Records of the audit trail that have the address."""
         rows = yield Read(_AUDIT, (after, ROWS))
@@ -301,7 +300,7 @@ class PrivacyStore(Operations):
             deleted += int((yield Write(statement, (person.address,))))
         return deleted
 
-    @search
+    @large_query
     def limits_about(self, person: Person) -> Work[tuple[tuple[int, int, str], ...]]:
         """Limits of flow control that were reached for the address: key, beginning of the window, and label."""
         rows = yield Read(_LIMITS, (MAX_LIMITS,))
@@ -316,7 +315,7 @@ class PrivacyStore(Operations):
         return changed
 
     @change
-    def note_privacy(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:
+    def note(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:
         """Write to the audit trail that data of a person were exported or erased, without the address."""
         yield from write_audit(now(), by, f"privacy.{action}", count=count, sample=[pseudonym] if pseudonym else [])
 

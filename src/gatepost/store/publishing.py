@@ -3,6 +3,11 @@
 A version is a row that is never changed. The rollout is one row: which version all nodes shall run, and whose turn it
 is to take it over. A turn is a lease: it ends when its holder gives it back or when its time has passed, so that a node
 that was killed blocks the others for no longer than that. There is no other coordination between nodes.
+
+The draft of the next published version, one for all administrators, and dismissed items of the checklist.
+
+A draft is a row that is replaced as a whole. `revision` counts its changes: a change that was made from an older
+revision is refused, so that of two administrators who edit at once nobody overwrites the other unseen.
 """
 
 from collections.abc import Callable
@@ -34,7 +39,6 @@ _TAKE = "UPDATE rollout SET holder = $1, held_until = $2 WHERE id = 1 AND (holde
 _GIVE_BACK = "UPDATE rollout SET holder = '', held_until = 0 WHERE id = 1 AND holder = $1"
 _FAIL = """UPDATE rollout SET wanted = $1, failed = $2, failed_node = $3, failed_reason = $4, failed_time = $5,
 holder = '', held_until = 0 WHERE id = 1 AND wanted = $2"""
-_PROVE = "INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time"
 _PUT_NODE = """INSERT INTO nodes (id, name, seen, detail) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO UPDATE SET name = excluded.name, seen = excluded.seen, detail = excluded.detail"""
 _NODES = "SELECT id, name, seen, detail FROM nodes ORDER BY name, id"
@@ -113,11 +117,66 @@ _content = msgspec.msgpack.Decoder(VersionContent)
 _details = msgspec.json.Decoder(NodeDetail)
 
 
-class PublishingStore(Operations):
-    """Versions, rollout and nodes."""
+def _publish(content: VersionContent, digest: str, reason: str, by: Actor, origin: int) -> Work[VersionInfo]:
+    """Store the next version; the row of the rollout is locked."""
+    last = yield Read(_LAST)
+    moment, number = now(), (last[0][0] if last else 0) + 1
+    info = VersionInfo(number, moment, by.label, storable(reason), origin, digest)
+    packed = msgspec.msgpack.encode(content)
+    yield Write(_INSERT, (number, moment, info.actor, info.reason, origin, digest, packed))
+    yield Write(_WANT, (number,))
+    action = "config.rollback" if origin else "config.publish"
+    yield from write_audit(moment, by, action, None, "", number, [str(number), reason[:200]])
+    return info
+
+
+def _read_node(row: Row) -> NodeRecord:
+    node, name, seen, detail = row
+    try:
+        found = _details.decode(detail)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = NodeDetail()
+    return NodeRecord(node, name, seen, found)
+
+
+MAX_DRAFT = 4 << 20
+
+_FIND_DRAFT = "SELECT revision, base, content, modified, modified_by FROM config_draft WHERE id = 1"
+# The change begins with a write of the row, so that two that come at once follow each other on either engine.
+_INSERT_DRAFT = """INSERT INTO config_draft (id, revision, base, content, modified, modified_by)
+VALUES (1, 1, $1, $2, $3, $4) ON CONFLICT (id) DO NOTHING"""
+_UPDATE = """UPDATE config_draft SET revision = revision + 1, base = $2, content = $3, modified = $4, modified_by = $5
+WHERE id = 1 AND revision = $1"""
+_DELETE = "DELETE FROM config_draft WHERE id = 1 AND revision = $1"
+_DISMISSED = "SELECT name FROM dismissed_items ORDER BY name"
+_DISMISS = "INSERT INTO dismissed_items (name, time) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING"
+
+
+class DraftContent(msgspec.Struct, frozen=True):
+    """What was typed: values of settings by file and key, and policies by the tenant's uid, "" for the deployment."""
+
+    settings: dict[str, str] = {}
+    policies: dict[str, str] = {}
+
+
+class ConfigDraft(msgspec.Struct, frozen=True):
+    """A draft with who last changed it. `base` is the version that it was begun from."""
+
+    revision: int
+    base: int
+    content: DraftContent
+    modified: int
+    modified_by: str
+
+
+_drafts = msgspec.msgpack.Decoder(DraftContent)
+
+
+class Publishing(Operations):
+    """Versions, the rollout, the nodes, and the draft of the next version."""
 
     @change
-    def publish_version(
+    def publish(
         self, content: VersionContent, digest: str, reason: str, by: Actor, origin: int = 0
     ) -> Work[VersionInfo]:
         """Store the next version and have all nodes take it over."""
@@ -137,12 +196,12 @@ class PublishingStore(Operations):
         return (yield from _publish(content, digest, reason, by, origin))
 
     @query
-    def version_history(self, limit: int = MAX_HISTORY) -> Work[tuple[VersionInfo, ...]]:
+    def history(self, limit: int = MAX_HISTORY) -> Work[tuple[VersionInfo, ...]]:
         """The last versions, newest first."""
         return tuple(VersionInfo(*row) for row in (yield Read(_HISTORY, (limit,))))
 
     @query
-    def find_version(self, number: int) -> Work[Version | None]:
+    def find(self, number: int) -> Work[Version | None]:
         """One version with its content; None where there is none of this number."""
         rows = yield Read(_FIND, (number,))
         if not rows:
@@ -186,17 +245,12 @@ class PublishingStore(Operations):
         yield from write_audit(moment, Actor("system", name), "config.fail", None, "", version, [name, said[:200]])
 
     @change
-    def prove_writable(self) -> Work[None]:
-        """Show that storage keeps changes: raises `StorageError` if it does not."""
-        yield Write(_PROVE, (now(),))
-
-    @change
     def put_node(self, node: str, name: str, detail: NodeDetail) -> Work[None]:
         """Note what a node says of itself."""
         yield Write(_PUT_NODE, (node, storable(name), now(), storable(msgspec.json.encode(detail).decode())))
 
     @query
-    def node_records(self) -> Work[tuple[NodeRecord, ...]]:
+    def nodes(self) -> Work[tuple[NodeRecord, ...]]:
         """Every node by name."""
         return tuple(map(_read_node, (yield Read(_NODES))))
 
@@ -212,24 +266,42 @@ class PublishingStore(Operations):
         """Call `wake` whenever the rollout changes. It ends where the engine cannot tell, or not any more."""
         await self._engine.listen("rollout", wake)
 
+    @query
+    def draft(self) -> Work[ConfigDraft | None]:
+        """The draft; None where there is none."""
+        rows = yield Read(_FIND_DRAFT)
+        if not rows:
+            return None
+        revision, base, content, modified, by = rows[0]
+        return ConfigDraft(revision, base, _drafts.decode(content), modified, by)
 
-def _publish(content: VersionContent, digest: str, reason: str, by: Actor, origin: int) -> Work[VersionInfo]:
-    """Store the next version; the row of the rollout is locked."""
-    last = yield Read(_LAST)
-    moment, number = now(), (last[0][0] if last else 0) + 1
-    info = VersionInfo(number, moment, by.label, storable(reason), origin, digest)
-    packed = msgspec.msgpack.encode(content)
-    yield Write(_INSERT, (number, moment, info.actor, info.reason, origin, digest, packed))
-    yield Write(_WANT, (number,))
-    action = "config.rollback" if origin else "config.publish"
-    yield from write_audit(moment, by, action, None, "", number, [str(number), reason[:200]])
-    return info
+    @change
+    def put_draft(self, content: DraftContent, base: int, revision: int, by: Actor) -> Work[bool]:
+        """Store a draft that was made from a revision, 0 for none; False where somebody else was faster."""
+        moment, packed = now(), msgspec.msgpack.encode(content)
+        if revision:
+            done = yield Write(_UPDATE, (revision, base, packed, moment, storable(by.label)))
+        else:
+            done = yield Write(_INSERT_DRAFT, (base, packed, moment, storable(by.label)))
+        if done:
+            yield from write_audit(moment, by, "config.draft", None, "", 1, [f"from version {base}"])
+        return bool(done)
 
+    @change
+    def discard_draft(self, revision: int, by: Actor) -> Work[bool]:
+        """Delete a draft; False where it was changed meanwhile."""
+        done = bool((yield Write(_DELETE, (revision,))))
+        if done:
+            yield from write_audit(now(), by, "config.discard", None, "", 1, [])
+        return done
 
-def _read_node(row: Row) -> NodeRecord:
-    node, name, seen, detail = row
-    try:
-        found = _details.decode(detail)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        found = NodeDetail()
-    return NodeRecord(node, name, seen, found)
+    @query
+    def dismissed_items(self) -> Work[frozenset[str]]:
+        """The items of the checklist that were dismissed."""
+        return frozenset(row[0] for row in (yield Read(_DISMISSED)))
+
+    @change
+    def dismiss_item(self, name: str, by: Actor) -> Work[None]:
+        """Dismiss an item of the checklist for all administrators."""
+        if (yield Write(_DISMISS, (storable(name), now()))):
+            yield from write_audit(now(), by, "checklist.dismiss", None, "", 1, [name])

@@ -62,15 +62,15 @@ class SightingBatch(msgspec.Struct, frozen=True):
     held: Mapping[int, int] = {}
 
 
-class SightingStore(Operations):
+class StoredSightings(Operations):
     """What is known of senders and links. A key is a digest; a tenant never sees another's."""
 
-    async def sightings(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
+    async def find(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
         """Those of the keys that are known to a tenant (None: to the global scope)."""
         return await self._engine.glance(partial(_find, tenant, keys)) if keys else {}
 
     @change
-    def record_sightings(self, batches: Sequence[SightingBatch]) -> Work[None]:
+    def record(self, batches: Sequence[SightingBatch]) -> Work[None]:
         """Add what was seen, scope by scope in one order. Held mail counts only for keys that are known."""
         for batch in sorted(batches, key=lambda batch: (scope_key(batch.tenant), batch.day)):
             scope = scope_key(batch.tenant)
@@ -80,12 +80,12 @@ class SightingStore(Operations):
             for count, keys in _group_by_count(batch.held):
                 yield Write(_ADD_HELD, (scope, count, Many(keys)))
 
-    async def purge_sightings(self, before: int, most: int) -> int:
+    async def purge(self, before: int, most: int) -> int:
         """Delete keys last seen before that day; of a scope with more than `most`, first those seen on one day."""
         return sum([await self._purge_scope(scope, size - most, before) for scope, size in await self._scope_sizes()])
 
     @query
-    def count_sightings(self, tenant: str | None) -> Work[int]:
+    def count(self, tenant: str | None) -> Work[int]:
         """How many keys a tenant has."""
         rows = yield Read(_SIZE, (scope_key(tenant),))
         return int(rows[0][0])

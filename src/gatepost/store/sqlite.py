@@ -65,7 +65,7 @@ class SqliteEngine(Engine):
         """How many changes were written, in how many commits."""
         return self._writer.counters()
 
-    async def change(self, work: Callable[[], Work[T]]) -> T:
+    async def _apply(self, work: Callable[[], Work[T]]) -> T:
         """Do work in the writer thread; returns after the commit that holds it."""
         try:
             return await self._writer.apply(run_all, work)

@@ -1,7 +1,7 @@
 """Every table of a storage with its columns, the same on both engines, in an order in which rows can be copied: a table
 stands after those that its rows refer to. The files in `schema` make them; a test compares."""
 
-from gatepost.store import deliveries, held_mail, message_search, messages, traffic
+from gatepost.store import deliveries, message_index, message_records, quarantine, traffic
 
 # Every table but `meta`, which says which schema this is.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -44,8 +44,8 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("id", "time", "actor_kind", "actor_name", "actor_id"),
         *("action", "scope", "list", "count", "sample", "changes"),
     ),
-    "messages": ("id", *messages.COLUMNS),
-    "held": held_mail.COLUMNS,
+    "messages": ("id", *message_records.COLUMNS),
+    "held": quarantine.COLUMNS,
     "held_recipients": ("ggrid", "address", "domain"),
     "recipient_releases": ("ggrid", "address", "released", "released_by"),
     "recipient_requests": (
@@ -80,8 +80,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
     "saved_searches": ("id", "user_uid", "page", "name", "query", "created"),
     "bulk_actions": ("id", "user_uid", "action", "items", "results", "created", "finished", "lease"),
-    "message_search": message_search.COLUMNS,
-    "message_recipients": message_search.RECIPIENT_COLUMNS,
+    "message_search": message_index.COLUMNS,
+    "message_recipients": message_index.RECIPIENT_COLUMNS,
     "deliveries": deliveries.COLUMNS,
     "unsearched": ("upto",),
     "traffic": traffic.COLUMNS,

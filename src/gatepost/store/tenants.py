@@ -2,6 +2,12 @@
 
 A tenant's lists can be long and its results many. Deleting it hides them at once, in one transaction with the tenant
 itself, its keys, users and domains; the rows go afterwards in small steps (see `deferred_deletes`).
+
+Deferred deletes: the rows of a deleted list or tenant go in small steps, so that other changes do not wait.
+
+Deleting a list or a tenant hides its rows at once, in one transaction: lists get the scope `-`, a tenant is written to
+the table `departed`. The steps here delete what is hidden. A kill in between loses no step, since the next purge goes
+on with them.
 """
 
 from collections.abc import Sequence
@@ -11,9 +17,73 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, ChangedValue, write_audit
-from gatepost.store.deferred_deletes import DeferredDeletes
-from gatepost.store.engine import Many, Read, Rollback, Row, Work, Write, change, now, query, snapshot, storable
+from gatepost.store.engine import (
+    Many,
+    Operations,
+    Read,
+    Rollback,
+    Row,
+    Work,
+    Write,
+    change,
+    now,
+    query,
+    snapshot,
+    storable,
+)
 from gatepost.store.errors import NameTaken, NotFound
+
+BATCH = 2_000
+
+_HIDDEN_LIST = "SELECT id FROM lists WHERE scope = '-' ORDER BY id LIMIT 1 FOR UPDATE"
+_DELETE_ENTRIES = """DELETE FROM entries WHERE list_id = $1
+AND key IN (SELECT key FROM entries WHERE list_id = $1 ORDER BY key LIMIT $2)"""
+_DELETE_PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1"
+_DELETE_LOOK_BACKS = "DELETE FROM look_backs WHERE list_id = $1"
+_DELETE_QUEUE = "DELETE FROM look_back_queue WHERE list_id = $1"
+_DELETE_LIST = "DELETE FROM lists WHERE id = $1"
+_DELETED_TENANT = "SELECT tenant FROM departed ORDER BY tenant LIMIT 1 FOR UPDATE"
+_FORGET_TENANT = "DELETE FROM departed WHERE tenant = $1"
+
+
+def delete_some_hidden() -> Work[int]:
+    """Delete some rows of a list or a tenant that was hidden; 0 when nothing is left."""
+    lists = yield Read(_HIDDEN_LIST)
+    if lists:
+        list_id = lists[0][0]
+        if not (yield Write(_DELETE_ENTRIES, (list_id, BATCH))):
+            yield Write(_DELETE_PREFIXES, (list_id,))
+            yield Write(_DELETE_LOOK_BACKS, (list_id,))
+            yield Write(_DELETE_QUEUE, (list_id,))
+            yield Write(_DELETE_LIST, (list_id,))
+        return 1
+    tenants = yield Read(_DELETED_TENANT)
+    if tenants and not (yield from _delete_some_of_tenant(tenants[0][0])):
+        yield Write(_FORGET_TENANT, (tenants[0][0],))
+    return len(tenants)
+
+
+def _delete_some_of_tenant(tenant: str) -> Work[int]:
+    """Delete some rows of a deleted tenant; the raw bytes of its held mail go when the raw store is tidied."""
+    # Nearly all that is stored has rows of a tenant, and most who read tenants delete none.
+    from gatepost.store.campaigns import delete_tenant_marks
+    from gatepost.store.learning import delete_tenant_models, delete_tenant_reports
+    from gatepost.store.message_index import index_old_messages
+    from gatepost.store.message_records import delete_tenant_messages
+    from gatepost.store.quarantine import delete_tenant_held
+    from gatepost.store.sightings import delete_tenant_sightings
+    from gatepost.store.traffic import delete_tenant_traffic
+
+    if (yield from index_old_messages()):
+        return 1
+    deleted = yield from delete_tenant_messages(tenant, BATCH)
+    deleted += yield from delete_tenant_traffic(tenant, BATCH)
+    deleted += yield from delete_tenant_sightings(tenant, BATCH)
+    deleted += yield from delete_tenant_marks(tenant, BATCH)
+    deleted += yield from delete_tenant_reports(tenant, BATCH)
+    deleted += yield from delete_tenant_models(tenant)
+    return deleted + (yield from delete_tenant_held(tenant, BATCH))
+
 
 DAY_MILLISECONDS = 86_400_000
 
@@ -66,11 +136,11 @@ class Tenant(msgspec.Struct, frozen=True):
     quarantine_days: int | None = None
 
 
-class TenantStore(DeferredDeletes):
+class Tenants(Operations):
     """Tenants and the domains whose mail is theirs."""
 
     @change
-    def create_tenant(self, name: str, by: Actor = CLI) -> Work[Tenant | NameTaken]:
+    def create(self, name: str, by: Actor = CLI) -> Work[Tenant | NameTaken]:
         """A new tenant, unless another has the name."""
         tenant = Tenant(new_id(), storable(name), now())
         if not (yield Write(_INSERT, (tenant.uid, tenant.name, tenant.created))):
@@ -79,7 +149,7 @@ class TenantStore(DeferredDeletes):
         return tenant
 
     @snapshot
-    def tenants(self) -> Work[tuple[Tenant, ...]]:
+    def all(self) -> Work[tuple[Tenant, ...]]:
         """All tenants by name."""
         rows = yield Read(_SELECT_ALL)
         domains: dict[str, list[Row]] = {}
@@ -88,23 +158,21 @@ class TenantStore(DeferredDeletes):
         return tuple(_tenant(row, domains.get(row[0], ())) for row in rows)
 
     @query
-    def tenant(self, uid: str) -> Work[Tenant | None]:
+    def find(self, uid: str) -> Work[Tenant | None]:
         """One tenant; None where there is none."""
         rows = yield Read(_SELECT, (storable(uid.lower()),))
         if not rows:
             return None
         return _tenant(rows[0], (yield Read(_DOMAINS, (rows[0][0],))))
 
-    async def delete_tenant(self, uid: str, by: Actor = CLI) -> Tenant | NotFound:
+    async def delete(self, uid: str, by: Actor = CLI) -> Tenant | NotFound:
         """Delete a tenant with its lists, keys, users, domains and results; its audit trail stays."""
         deleted = await self._hide_tenant(uid, by)
-        await self._delete_hidden()
+        await self._repeat(delete_some_hidden)
         return deleted
 
     @change
-    def set_tenant_domains(
-        self, uid: str, domains: Sequence[str], by: Actor = CLI
-    ) -> Work[Tenant | NotFound | NameTaken]:
+    def set_domains(self, uid: str, domains: Sequence[str], by: Actor = CLI) -> Work[Tenant | NotFound | NameTaken]:
         """Give a tenant these domains (normal forms) and no others; one that another tenant has is `NameTaken`."""
         rows = yield Read(_LOCK, (storable(uid.lower()),))
         if not rows:
@@ -127,7 +195,7 @@ class TenantStore(DeferredDeletes):
         return _tenant(rows[0], (yield Read(_DOMAINS, (owner,))))
 
     @change
-    def set_tenant_retention(
+    def set_retention(
         self, uid: str, history_days: int | None, quarantine_days: int | None, by: Actor = CLI
     ) -> Work[Tenant | NotFound]:
         """Set after how many days results and held mail of a tenant are deleted; None is what the configuration
@@ -157,7 +225,7 @@ class TenantStore(DeferredDeletes):
         return {uid: moment - count * DAY_MILLISECONDS for uid, count in days.items() if count}
 
     @query
-    def tenant_of(self, domain: str) -> Work[str | None]:
+    def of_domain(self, domain: str) -> Work[str | None]:
         """The uid of the tenant that has this domain (its normal form)."""
         rows = yield Read(_OWNER, (storable(domain),))
         return rows[0][0] if rows else None

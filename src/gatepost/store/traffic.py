@@ -8,8 +8,16 @@ of nine days ago are added up as well, since a month of them would be a hundred 
 day of a week before can be compared with this one to five minutes.
 
 Latency is counted in bins that double: bin 0 is below 1 ms, bin n from 2^(n-1) to 2^n ms, the last one all above.
+
+The most frequent senders, targets, findings, tenants and link hosts of a period, of a bounded number of messages.
+
+Counters for each of these would be several more rows a message, and a stranger could make any number of them. So the
+newest messages of the period are counted when somebody asks: narrow rows for most of it, and packed records of some
+messages that were not clean for the hosts that their links lead to. The answer says how many messages it is about.
+Trials are no mail and are left out.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeAlias
@@ -17,8 +25,10 @@ from typing import TypeAlias
 import apsw
 import msgspec
 
+from gatepost.lists.links import split_url
 from gatepost.store.engine import (
     Bulk,
+    Many,
     Operations,
     Read,
     Row,
@@ -26,9 +36,10 @@ from gatepost.store.engine import (
     Write,
     in_sqlite,
     insert_rows,
+    large_query,
     normalize_scope,
-    search,
 )
+from gatepost.store.record_packing import decompress
 
 BUCKET_MILLISECONDS = 300_000
 BINS = 18
@@ -99,24 +110,6 @@ class TrafficBucket(msgspec.Struct, frozen=True):
 
 # Tenant, verdict, decision, created, completed and size of a message.
 CountedMessage: TypeAlias = tuple[str | None, str, str, int, int, int]
-
-
-class TrafficStore(Operations):
-    """How many messages were analysed, and with which results."""
-
-    @search
-    def traffic(self, tenant: str | None, since: int, until: int, step: int) -> Work[tuple[TrafficBucket, ...]]:
-        """Every step of a time span, the empty ones too, the oldest first; of a tenant, or of all of them (None).
-
-        Steps are whole multiples of five minutes and begin at whole multiples of themselves (UTC); at most 2,000.
-        """
-        width = max(1, -(-step // BUCKET_MILLISECONDS)) * BUCKET_MILLISECONDS
-        last = max(0, -(-until // width)) * width
-        first = max(max(0, since) // width * width, last - MAX_STEPS * width)
-        found: dict[int, list[Row]] = {}
-        for start, *row in (yield Read(_SELECT, (normalize_scope(tenant) or ALL_TENANTS, first, last, width))):
-            found.setdefault(start, []).append(tuple(row))
-        return tuple(_sum_bucket(start, found.get(start, ())) for start in range(first, last, width))
 
 
 def count_in_sqlite(connection: apsw.Connection, messages: Iterable[CountedMessage]) -> None:
@@ -213,3 +206,107 @@ def _sum_bucket(start: int, rows: Sequence[Row]) -> TrafficBucket:
     columns = list(zip(*(row[2:] for row in rows), strict=True))
     messages, size, duration, *latency = (sum(column) for number, column in enumerate(columns) if number != _LONGEST)
     return TrafficBucket(start, messages, size, duration, max(columns[_LONGEST]), tuple(latency), verdicts, decisions)
+
+
+# How many messages are counted, and of how many the links are read.
+COUNTED = 5_000
+READ_FOR_LINKS = 200
+MAX_LINKS = 20
+TOP = 8
+_TRIAL = "\ntrial\n"
+# What nobody is attacked by.
+_HARMLESS = frozenset({"clean", "bulk"})
+
+_ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags FROM message_search
+WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
+_ALL_TENANTS, _OF_TENANT = _ROWS.format(""), _ROWS.format(" AND tenant = $4")
+_DETAILS = "SELECT detail FROM messages WHERE id = ANY($1)"
+
+
+class TopValues(msgspec.Struct, frozen=True):
+    """The most frequent values, each with its number of messages. Targets are recipients of mail that was neither clean
+    nor bulk. `counted` messages were looked at; with `more` the period has others."""
+
+    counted: int = 0
+    more: bool = False
+    senders: tuple[tuple[str, int], ...] = ()
+    domains: tuple[tuple[str, int], ...] = ()
+    targets: tuple[tuple[str, int], ...] = ()
+    findings: tuple[tuple[str, int], ...] = ()
+    tenants: tuple[tuple[str, int], ...] = ()
+    hosts: tuple[tuple[str, int], ...] = ()
+
+
+class Traffic(Operations):
+    """How many messages were analysed, with which results, and what is most frequent in them."""
+
+    @large_query
+    def buckets(self, tenant: str | None, since: int, until: int, step: int) -> Work[tuple[TrafficBucket, ...]]:
+        """Every step of a time span, the empty ones too, the oldest first; of a tenant, or of all of them (None).
+
+        Steps are whole multiples of five minutes and begin at whole multiples of themselves (UTC); at most 2,000.
+        """
+        width = max(1, -(-step // BUCKET_MILLISECONDS)) * BUCKET_MILLISECONDS
+        last = max(0, -(-until // width)) * width
+        first = max(max(0, since) // width * width, last - MAX_STEPS * width)
+        found: dict[int, list[Row]] = {}
+        for start, *row in (yield Read(_SELECT, (normalize_scope(tenant) or ALL_TENANTS, first, last, width))):
+            found.setdefault(start, []).append(tuple(row))
+        return tuple(_sum_bucket(start, found.get(start, ())) for start in range(first, last, width))
+
+    @large_query
+    def top_values(self, tenant: str | None, since: int, until: int) -> Work[TopValues]:
+        """The most frequent values among the newest messages of a period, of a tenant or of all (None)."""
+        scope = normalize_scope(tenant)
+        limits = (since, until, COUNTED + 1)
+        found = yield Read(_OF_TENANT, (*limits, scope)) if scope else Read(_ALL_TENANTS, limits)
+        rows = [row for row in found[:COUNTED] if _TRIAL not in row[6]]
+        bad = tuple(row[0] for row in rows if row[1] not in _HARMLESS)[:READ_FOR_LINKS]
+        details = (yield Read(_DETAILS, (Many(bad),))) if bad else ()
+        hosts = Counter(host for (packed,) in details for host in _link_hosts(packed))
+        return _count(rows, len(found) > COUNTED, hosts)
+
+
+def _count(rows: Sequence[Row], more: bool, hosts: Counter[str]) -> TopValues:
+    targets = (address for row in rows if row[1] not in _HARMLESS for address in _lines(row[5]))
+    return TopValues(
+        counted=len(rows),
+        more=more,
+        senders=_top(row[3] for row in rows if row[3]),
+        domains=_top(row[4] for row in rows if row[4]),
+        targets=_top(address for address in targets if not address.startswith("@")),
+        findings=_top(tag for row in rows for tag in _lines(row[6])),
+        tenants=_top(row[2] for row in rows if row[2]),
+        hosts=tuple(hosts.most_common(TOP)),
+    )
+
+
+def _top(values: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(Counter(values).most_common(TOP))
+
+
+def _lines(text: str) -> list[str]:
+    return text.strip("\n").split("\n") if text else []
+
+
+class _Subject(msgspec.Struct, frozen=True, array_like=True):
+    role: str
+    value: str
+
+
+class _Report(msgspec.Struct, frozen=True):
+    subjects: tuple[_Subject, ...] = ()
+
+
+class _Detail(msgspec.Struct, frozen=True):
+    report: _Report
+
+
+_details = msgspec.msgpack.Decoder(_Detail)
+
+
+def _link_hosts(packed: bytes) -> set[str]:
+    """The hosts that links of a record lead to, each once; of each packed value only the links are decoded."""
+    subjects = _details.decode(decompress(packed)).report.subjects
+    links = [subject.value for subject in subjects if subject.role == "link"][:MAX_LINKS]
+    return {parts[0] for link in links if (parts := split_url(link))}

@@ -5,6 +5,16 @@ here: users of an OpenID provider do not count, since the provider can be gone. 
 user lock the rows of all such users first, in one order, so that of two administrators who disable each other one
 stays. Of a password there is only an argon2 hash; second factors are the subject of `second_factors`, failed attempts
 of `sign_in_attempts`, and users of an OpenID provider of `external_users`.
+
+Users of an OpenID provider: made when they first sign in, without a password, and kept as the claims say.
+
+Such a user is known by issuer and subject, which the provider never gives to anybody else. The name is only for people:
+a user here who has the same name is somebody else. Role and tenant are taken from the claims at each sign-in; a change
+of them is audited and ends the sessions from before, as if an administrator had made it.
+
+Searches that users have saved: the query of a page's address under a name, for the user who saved it.
+
+A name that is saved again on the same page gets the new query. The number for each user is bounded.
 """
 
 from collections.abc import Sequence
@@ -29,7 +39,6 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
-from gatepost.store.sign_in_attempts import forget_attempts, forget_browsers
 from gatepost.store.tenants import tenant_exists
 
 USER_COLUMNS = (
@@ -66,6 +75,8 @@ _SET_ZONE = "UPDATE users SET zone = $2 WHERE uid = $1"
 _FIRST = 2
 _SET_SIGN_IN = "UPDATE users SET last_sign_in = $2 WHERE uid = $1"
 _DELETE_SESSIONS = "DELETE FROM sessions WHERE user_uid = $1 AND id <> $2"
+_FORGET_ATTEMPTS = "DELETE FROM sign_in_attempts WHERE user_uid = $1"
+_FORGET_BROWSERS = "DELETE FROM known_browsers WHERE user_uid = $1 AND digest <> $2"
 
 Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
 
@@ -107,11 +118,115 @@ class Credentials(msgspec.Struct, frozen=True):
     key_ids: str = ""
 
 
-class UserStore(Operations):
-    """Users of the web interface. Every change of them is audited, never with a secret."""
+def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
+    """End all sessions of a user but one, as a part of a change that is audited itself."""
+    ended: int = yield Write(_DELETE_SESSIONS, (uid, storable(keep.lower()) if keep else ""))
+    return ended
+
+
+def forget_attempts(uid: str) -> Work[None]:
+    """Lift all locks of a user, as a part of a change that is audited itself."""
+    yield Write(_FORGET_ATTEMPTS, (uid,))
+
+
+def forget_browsers(uid: str, keep: str | None = None) -> Work[None]:
+    """Forget the known browsers of a user but one, as a part of a change that is audited itself."""
+    yield Write(_FORGET_BROWSERS, (uid, storable(keep) if keep else ""))
+
+
+def parse_user(row: Row) -> User:
+    """The user of a row with `USER_COLUMNS`."""
+    uid, name, role, tenant, created, disabled, totp, last, zone, must_change, external, keys = row
+    return User(
+        *(uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone),
+        must_change=must_change == 1,
+        external=external or None,
+        first_password=must_change == _FIRST,
+        keys=keys,
+    )
+
+
+def _administers_all(user: User) -> bool:
+    return user.role == "administrator" and user.tenant is None and not user.disabled and not user.external
+
+
+def _fold_name(name: str) -> str:
+    """A name as it is compared."""
+    return storable(name.strip().casefold())
+
+
+def _normalize_uid(uid: str) -> str:
+    return storable(uid.lower())
+
+
+def _action(before: User, new: User) -> str:
+    if before.disabled != new.disabled:
+        return "user.disable" if new.disabled else "user.enable"
+    return "user.change"
+
+
+def _list_changes(before: User, new: User) -> list[ChangedValue]:
+    values = (("role", before.role, new.role), ("tenant", before.tenant or "all", new.tenant or "all"))
+    disabled = ("disabled", str(before.disabled).lower(), str(new.disabled).lower())
+    return [ChangedValue(*each) for each in (*values, disabled) if each[1] != each[2]]
+
+
+def _write_audit(
+    now: int, by: Actor, action: str, user: User, *more: str, changes: Sequence[ChangedValue] = ()
+) -> Work[None]:
+    sample = (f"{user.name} {user.uid}", user.role, *more)
+    yield from write_audit(now, by, action, user.tenant, count=1, sample=sample, changes=changes)
+
+
+PROVIDER = Actor("system", "OpenID Connect")
+
+SELECT_EXTERNAL = f"SELECT {USER_COLUMNS} FROM users WHERE external = $1 FOR UPDATE"  # noqa: S608
+_INSERT_EXTERNAL = """INSERT INTO users
+(uid, name, folded, role, tenant, created, disabled, password, totp_step, external)
+VALUES ($1, $2, $3, $4, $5, $6, 0, '', 0, $7) ON CONFLICT DO NOTHING"""
+_UPDATE_EXTERNAL = "UPDATE users SET role = $2, tenant = $3 WHERE uid = $1"
+
+
+def _create(external: str, names: Sequence[str], role: Role, owner: str | None) -> Work[User | NameTaken]:
+    for name in names:
+        shown = storable(name.strip())
+        user = User(new_id(), shown, role, owner, now(), external=external)
+        row = (user.uid, shown, storable(shown.casefold()), role, owner, user.created, external)
+        if (yield Write(_INSERT_EXTERNAL, row)):
+            sample = (f"{user.name} {user.uid}", role, "external")
+            yield from write_audit(user.created, PROVIDER, "user.create", owner, count=1, sample=sample)
+            return user
+    # Two first sign-ins at the same moment: the other one has made the user.
+    rows = yield Read(SELECT_EXTERNAL, (external,))
+    return parse_user(rows[0]) if rows else NameTaken(names[0])
+
+
+MAX_SEARCHES = 100
+MAX_NAME = 100
+MAX_QUERY = 4_000
+
+_SELECT = "SELECT id, page, name, query FROM saved_searches WHERE user_uid = $1 ORDER BY page, name, id"
+_DELETE_NAME = "DELETE FROM saved_searches WHERE user_uid = $1 AND page = $2 AND name = $3"
+_COUNT_SEARCHES = "SELECT count(*) FROM saved_searches WHERE user_uid = $1"
+_INSERT_SEARCH = "INSERT INTO saved_searches (id, user_uid, page, name, query, created) VALUES ($1, $2, $3, $4, $5, $6)"
+_DELETE_SEARCH = "DELETE FROM saved_searches WHERE id = $1 AND user_uid = $2"
+
+
+class SavedSearch(msgspec.Struct, frozen=True):
+    """A search of one user: the path of its page, its name, and the query of the address."""
+
+    id: str
+    page: str
+    name: str
+    query: str
+
+
+class Users(Operations):
+    """Users of the web interface, and the searches that they saved. Every change of a user is audited, never with a
+    secret."""
 
     @change
-    def create_user(
+    def create(
         self,
         name: str,
         role: Role,
@@ -141,14 +256,14 @@ class UserStore(Operations):
         return user
 
     @query
-    def users(self, tenant: str | None = None) -> Work[tuple[User, ...]]:
+    def all(self, tenant: str | None = None) -> Work[tuple[User, ...]]:
         """All users, or those of one tenant, by name."""
         owner = normalize_scope(tenant)
         rows = yield (Read(_SELECT_TENANT, (owner,)) if owner else Read(_SELECT_ALL))
         return tuple(map(parse_user, rows))
 
     @query
-    def user(self, uid: str) -> Work[User | None]:
+    def find(self, uid: str) -> Work[User | None]:
         """One user; None where there is none."""
         rows = yield Read(SELECT_USER, (_normalize_uid(uid),))
         return parse_user(rows[0]) if rows else None
@@ -160,7 +275,7 @@ class UserStore(Operations):
         return Credentials(parse_user(rows[0][:USER_WIDTH]), *rows[0][USER_WIDTH:]) if rows else None
 
     @change
-    def change_user(
+    def update(
         self,
         uid: str,
         *,
@@ -194,7 +309,7 @@ class UserStore(Operations):
         return new
 
     @change
-    def delete_user(self, uid: str, by: Actor) -> Work[User | NotFound | LastAdministrator]:
+    def delete(self, uid: str, by: Actor) -> Work[User | NotFound | LastAdministrator]:
         """Delete a user with all sessions, unless it is the last administrator of all tenants."""
         administrators = yield Read(_LOCK_ADMINISTRATORS)
         rows = yield Read(_LOCK, (_normalize_uid(uid),))
@@ -258,52 +373,46 @@ class UserStore(Operations):
         by, sample = Actor("user", user.name, user.uid), (storable(address), *((proof,) if proof else ()))
         yield from write_audit(now, by, "user.signIn", user.tenant, count=1, sample=sample)
 
+    @change
+    def admit_external(
+        self, external: str, names: Sequence[str], role: Role, tenant: str | None
+    ) -> Work[User | NotFound | NameTaken]:
+        """Return the user of an issuer and subject, with the role and the tenant that the claims say; a new one gets
+        the first of the names that nobody has."""
+        owner, known = normalize_scope(tenant), storable(external)
+        if owner and not (yield from tenant_exists(owner)):
+            return NotFound("tenant")
+        rows = yield Read(SELECT_EXTERNAL, (known,))
+        if not rows:
+            return (yield from _create(known, names, role, owner))
+        before = parse_user(rows[0])
+        if (before.role, before.tenant) == (role, owner):
+            return before
+        yield Write(_UPDATE_EXTERNAL, (before.uid, role, owner))
+        yield from delete_sessions(before.uid)
+        values = (("role", before.role, role), ("tenant", before.tenant or "all", owner or "all"))
+        changes = [ChangedValue(*each) for each in values if each[1] != each[2]]
+        sample = (f"{before.name} {before.uid}", role)
+        yield from write_audit(now(), PROVIDER, "user.change", owner, count=1, sample=sample, changes=changes)
+        return msgspec.structs.replace(before, role=role, tenant=owner)
 
-def delete_sessions(uid: str, keep: str | None = None) -> Work[int]:
-    """End all sessions of a user but one, as a part of a change that is audited itself."""
-    ended: int = yield Write(_DELETE_SESSIONS, (uid, storable(keep.lower()) if keep else ""))
-    return ended
+    @query
+    def saved_searches(self, user_uid: str) -> Work[tuple[SavedSearch, ...]]:
+        """All searches of a user, by page and name."""
+        return tuple(SavedSearch(*row) for row in (yield Read(_SELECT, (user_uid,))))
 
+    @change
+    def save_search(self, user_uid: str, page: str, name: str, query: str) -> Work[bool]:
+        """Save a search; False where the user has `MAX_SEARCHES` already."""
+        wanted = (storable(name[:MAX_NAME]), storable(query[:MAX_QUERY]))
+        yield Write(_DELETE_NAME, (user_uid, page, wanted[0]))
+        rows = yield Read(_COUNT_SEARCHES, (user_uid,))
+        if int(rows[0][0]) >= MAX_SEARCHES:
+            return False
+        yield Write(_INSERT_SEARCH, (new_id(), user_uid, page, *wanted, now()))
+        return True
 
-def parse_user(row: Row) -> User:
-    """The user of a row with `USER_COLUMNS`."""
-    uid, name, role, tenant, created, disabled, totp, last, zone, must_change, external, keys = row
-    return User(
-        *(uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone),
-        must_change=must_change == 1,
-        external=external or None,
-        first_password=must_change == _FIRST,
-        keys=keys,
-    )
-
-
-def _administers_all(user: User) -> bool:
-    return user.role == "administrator" and user.tenant is None and not user.disabled and not user.external
-
-
-def _fold_name(name: str) -> str:
-    """A name as it is compared."""
-    return storable(name.strip().casefold())
-
-
-def _normalize_uid(uid: str) -> str:
-    return storable(uid.lower())
-
-
-def _action(before: User, new: User) -> str:
-    if before.disabled != new.disabled:
-        return "user.disable" if new.disabled else "user.enable"
-    return "user.change"
-
-
-def _list_changes(before: User, new: User) -> list[ChangedValue]:
-    values = (("role", before.role, new.role), ("tenant", before.tenant or "all", new.tenant or "all"))
-    disabled = ("disabled", str(before.disabled).lower(), str(new.disabled).lower())
-    return [ChangedValue(*each) for each in (*values, disabled) if each[1] != each[2]]
-
-
-def _write_audit(
-    now: int, by: Actor, action: str, user: User, *more: str, changes: Sequence[ChangedValue] = ()
-) -> Work[None]:
-    sample = (f"{user.name} {user.uid}", user.role, *more)
-    yield from write_audit(now, by, action, user.tenant, count=1, sample=sample, changes=changes)
+    @change
+    def delete_search(self, uid: str, user_uid: str) -> Work[bool]:
+        """Delete a search of this user; False where there is none."""
+        return bool((yield Write(_DELETE_SEARCH, (storable(uid), user_uid))))

@@ -28,9 +28,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from gatepost.store.engine import Engine, StoreCounters
+from gatepost.store.engine import Operations, StoreCounters
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord, RecordRow, insert_all, prepare_row
+from gatepost.store.message_records import MessageRecord, RecordRow, insert_all, prepare_row
 from gatepost.store.sqlite_file import open_file
 from gatepost.store.sqlite_writer import (
     LINGER_SECONDS,
@@ -40,7 +40,6 @@ from gatepost.store.sqlite_writer import (
     PendingChange,
     WritesChanges,
 )
-from gatepost.store.store import Store
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -53,21 +52,15 @@ _ENDED = "The process that writes the storage has ended; it is being started aga
 
 
 class _Pickler(pickle.Pickler):
-    """Functions go by name, also those behind the decorators of `engine`; the store goes as a word."""
+    """Functions go by name, also those behind the decorators of `engine`; the object whose method is called goes as its
+    class, since a change uses its arguments alone."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType) and obj.__module__ != __name__:
             return _find_function, (obj.__module__, obj.__qualname__)
-        if isinstance(obj, Store):
-            return _store_of_writer, ()
+        if isinstance(obj, Operations):
+            return object.__new__, (type(obj),)
         return NotImplemented
-
-
-_stores: list[Store] = []
-
-
-def _store_of_writer() -> Store:
-    return _stores[-1]
 
 
 def _find_function(module: str, name: str) -> Callable[..., Any]:
@@ -300,10 +293,8 @@ def _refuse_unreadable(_connection: object, reasons: Sequence[str]) -> Sequence[
 class WriterServer:
     """Writes what clients ask for, until `control` ends and the last client has left."""
 
-    def __init__(self, file: Path, data_folder: Path, listening: socket.socket, control: socket.socket) -> None:
+    def __init__(self, file: Path, listening: socket.socket, control: socket.socket) -> None:
         self._commits = GroupCommits(open_file(file))
-        # Work may ask the store that it belongs to for what is in memory, never for its engine.
-        _stores.append(Store(cast("Engine", None), data_folder))
         self._listening, self._control = listening, control
         self._selector = selectors.DefaultSelector()
         self._selector.register(listening, selectors.EVENT_READ)

@@ -12,10 +12,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-import structlog
-
 from gatepost.api.call_limits import RunningCall
-from gatepost.store.bulk_actions import BulkAction, BulkActionStore
+from gatepost.logs import Logger
+from gatepost.store.bulk_actions import BulkAction, BulkActions
 from gatepost.store.errors import StorageError
 
 AT_ONCE = 4
@@ -25,7 +24,7 @@ PATIENCE_SECONDS = 15.0
 STORED_TIMES = 100
 STORE_SECONDS = 5.0
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 # Does the action for one message; returns why it failed, "" if it succeeded.
 ActsOnOne: TypeAlias = Callable[[str], Awaitable[str]]
@@ -38,11 +37,11 @@ class BulkWork:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start(
-        self, store: BulkActionStore, work: BulkAction, act: ActsOnOne, call: RunningCall | None = None
+        self, store: BulkActions, work: BulkAction, act: ActsOnOne, call: RunningCall | None = None
     ) -> None:
         """Begin or continue work, unless somebody does it, and wait a little for its end. `call` is what it counts as
         until it ends."""
-        if work.id not in self._tasks and await store.claim_bulk_action(work.id):
+        if work.id not in self._tasks and await store.claim(work.id):
             task = asyncio.create_task(self._run(store, work, act, call))
             self._tasks[work.id] = task
             task.add_done_callback(lambda _: self._tasks.pop(work.id, None))
@@ -51,7 +50,7 @@ class BulkWork:
         if running := self._tasks.get(work.id):
             await asyncio.wait({running}, timeout=PATIENCE_SECONDS)
 
-    async def _run(self, store: BulkActionStore, work: BulkAction, act: ActsOnOne, call: RunningCall | None) -> None:
+    async def _run(self, store: BulkActions, work: BulkAction, act: ActsOnOne, call: RunningCall | None) -> None:
         left = work.items[len(work.results) :]
         results: list[str] = []
         stored = time.monotonic()
@@ -61,7 +60,7 @@ class BulkWork:
                 is_last = start + AT_ONCE >= len(left)
                 late = time.monotonic() - stored >= STORE_SECONDS
                 if is_last or late or len(results) >= len(work.items) // STORED_TIMES:
-                    await store.add_bulk_results(work.id, results)
+                    await store.add_results(work.id, results)
                     results, stored = [], time.monotonic()
         except StorageError as fault:
             # The record keeps what was stored; its user is told, and can continue.

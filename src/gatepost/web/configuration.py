@@ -19,8 +19,7 @@ from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import Fault
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.store.config_drafts import DraftContent
-from gatepost.store.publishing import VersionContent
+from gatepost.store.publishing import DraftContent, VersionContent
 
 MAX_VALUE = 500
 MAX_POLICY = 100_000

@@ -1,6 +1,4 @@
-"""What all pages need: the store, cores and policies that the APIs use too, and the scopes that a user can choose.
-
-Who may sign in here, and what a user has to do before anything else.
+"""What all pages need: the store, cores and policies that the APIs use too, who may sign in, and the scopes of a user.
 
 A password that somebody else chose has to be changed, and a user whose role or tenant needs a second factor has to have
 one, before any other page opens. Users of an OpenID provider have neither here: their proofs are the provider's. Where
@@ -11,9 +9,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from starlette.responses import Response
 
 from gatepost import __version__
 from gatepost.abby.authenticator import Guesses
@@ -29,20 +28,22 @@ from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert
 from gatepost.settings.sign_in import SignInSettings
-from gatepost.store.feed_definitions import FeedDefinition
-from gatepost.store.quarantine_flow import QuarantineFlow
+from gatepost.store.feeds import FeedDefinition
+from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-from gatepost.store.top_values import TopValues
-from gatepost.store.traffic import TrafficBucket
+from gatepost.store.traffic import TopValues, TrafficBucket
 from gatepost.store.users import User
 from gatepost.web.bulk_work import BulkWork
 from gatepost.web.configuration import Publisher
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.openid import OpenidClient
+from gatepost.web.page_responses import html_response
 from gatepost.web.rendering import PageRenderer, SlowChecks
 from gatepost.web.request import GLOBAL, SignedInRequest
 
+P = ParamSpec("P")
+T = TypeVar("T")
 SetupStep: TypeAlias = Literal["password", "second-factor"]
 
 
@@ -193,6 +194,16 @@ class WebContext(msgspec.Struct, frozen=True):
         provider = self.openid.settings.provider_name if self.openid else ""
         return {"provider": provider, "passwords": self.sign_in.has_local}
 
+    async def page(self, request: SignedInRequest, template: str, **values: Any) -> Response:
+        """Return a page for a signed-in user, with these values in its template."""
+        return html_response(await self.renderer.render_in_turns(template, request, **values))
+
+    async def read_policy(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Read the text of a policy in a thread, one at a time: it may be hostile, and the event loop has other
+        work."""
+        async with self.reading_policy:
+            return await asyncio.to_thread(read, *arguments, **named)
+
     def now(self) -> int:
         """Unix milliseconds."""
         return int(self.clock() * 1000)
@@ -223,6 +234,6 @@ class Scopes(msgspec.Struct, frozen=True):
 async def find_scopes(context: WebContext, request: SignedInRequest) -> Scopes:
     """Return every scope, or only the user's own tenant where the user belongs to one."""
     if request.user.tenant:
-        own = await context.store.tenant(request.user.tenant)
+        own = await context.store.tenants.find(request.user.tenant)
         return Scopes((own,) if own else (), has_all_tenants=False)
-    return Scopes(await context.store.tenants(), has_all_tenants=True)
+    return Scopes(await context.store.tenants.all(), has_all_tenants=True)

@@ -21,12 +21,12 @@ from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import Category, EntryKind
 from gatepost.lists.links import URL
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull, NotFound
-from gatepost.store.feed_definitions import FeedDefinition
-from gatepost.store.feeds import FeedState
+from gatepost.store.feeds import FeedDefinition, FeedState
+from gatepost.store.lists import NewEntry
 from gatepost.web.context import ALL_TENANTS, FeedLine, Scopes, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import about
 
 NO_LIST = Failure(LIST_NOT_FOUND, "this list does not exist here; it may have been deleted")
 
@@ -75,7 +75,7 @@ async def find_scope(context: WebContext, request: SignedInRequest, named: str) 
         return scope
     if scope is None:
         return None, ALL_TENANTS
-    tenant = await context.store.tenant(scope)
+    tenant = await context.store.tenants.find(scope)
     return (scope, tenant.name) if tenant else NOT_VISIBLE
 
 
@@ -84,13 +84,16 @@ async def find_list(context: WebContext, request: SignedInRequest) -> ListInScop
     return await find_list_of(context, request, request.path_part("scope"), request.path_part("name"))
 
 
+for_list = about(find_list)
+
+
 async def find_list_of(context: WebContext, request: SignedInRequest, named: str, name: str) -> ListInScope | Failure:
     """Return the list of that name in a scope, which is named as in a URL."""
     found = await find_scope(context, request, named)
     if isinstance(found, Failure):
         return found
     scope, scope_name = found
-    for state in await context.store.lists(scope):
+    for state in await context.store.lists.all(scope):
         if state.definition.name == name:
             return ListInScope(scope, scope_name, state.definition, state.size)
     return NO_LIST
@@ -111,10 +114,10 @@ async def find_feeds(context: WebContext, scope: str | None, list_name: str | No
 
 async def find_all_feeds(context: WebContext) -> tuple[FeedInScope, ...]:
     """Return the feeds of abby.yml and those of the web interface, by name; the file wins where both have one."""
-    of_web = {each.name: each for each in await context.store.feed_definitions()}
+    of_web = {each.name: each for each in await context.store.feeds.definitions()}
     lines = {name: _describe_definition(each) for name, each in of_web.items()}
     lines |= {feed.name: feed for feed in context.installation.feeds}
-    states = {state.name: state for state in await context.store.feed_states()} if lines else {}
+    states = {state.name: state for state in await context.store.feeds.states()} if lines else {}
     return tuple(FeedInScope(lines[name], states.get(name, FeedState(name))) for name in sorted(lines))
 
 
@@ -153,7 +156,7 @@ async def add_all(context: WebContext, scoped_list: ListInScope, entries: Sequen
     """Add or update entries, up to the first call that is refused."""
     done = 0
     for call in split_calls(entries):
-        outcome = await context.store.add_entries(scoped_list.scope, scoped_list.definition, call, by)
+        outcome = await context.store.lists.add(scoped_list.scope, scoped_list.definition, call, by)
         if not isinstance(outcome, int):
             return Applied(done, explain_refusal(outcome))
         done += outcome
@@ -164,7 +167,7 @@ async def delete_all(context: WebContext, scoped_list: ListInScope, keys: Sequen
     """Delete entries; entries that do not exist are skipped."""
     done = 0
     for call in split_calls(keys):
-        done += await context.store.delete_entries(scoped_list.scope, scoped_list.definition.name, call, by)
+        done += await context.store.lists.remove(scoped_list.scope, scoped_list.definition.name, call, by)
     return Applied(done)
 
 
@@ -191,7 +194,7 @@ async def find_warnings(
     own = {domain for tenant in scopes.tenants for domain in tenant.domains}
     for some in split_calls(tuple(wanted)):
         for owner in {None, scope}:
-            own |= {entry.key for entry in await context.store.entries(owner, "own-domains", some)}
+            own |= {entry.key for entry in await context.store.lists.find(owner, "own-domains", some)}
     found = {key: _warn(definition, each, own) for key, each in names.items()}
     return {key: said for key, said in found.items() if said}
 

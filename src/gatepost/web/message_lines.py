@@ -12,7 +12,7 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.report import FileSeen, Line, Report
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.quarantine import HeldMessage
 
 # The tag of a finding of a list is this and the name of the list.
 LIST = "list:"

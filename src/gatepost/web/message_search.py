@@ -1,9 +1,7 @@
-"""The fields of the forms that search messages and held mail, as filters of the store.
+"""Searches of messages and held mail: the fields of their forms as filters of the store, and the way back to a list.
 
 What a form cannot send, such as a verdict that does not exist, is refused with a sentence: an empty page would look
 like an answer.
-
-The place of a message in the list of held mail that its user works on.
 
 Whoever opens a message from the quarantine goes on from there to the next one, and comes back to the same list. The
 query of the list is the place; every page of the message carries it along as `in`, so that no action loses it.
@@ -22,10 +20,10 @@ from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
 from gatepost.ids import LEAST_DIGITS, canonical, id_prefix
 from gatepost.policy.rules import VERDICTS
 from gatepost.report import shown_sender
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_evidence import Evidence
+from gatepost.store.message_index import Evidence
 from gatepost.store.message_plans import MessageFilter
+from gatepost.store.quarantine import HeldMessage
 from gatepost.web.context import WebContext
 from gatepost.web.forms import Form, parse_period, parse_query
 from gatepost.web.request import SignedInRequest
@@ -172,13 +170,13 @@ async def find_neighbours(context: WebContext, request: SignedInRequest, held: H
         return None
     if is_sorted(query):
         return await _find_among_sorted(context, query, wanted, held.record.ggrid)
-    after = await context.store.search_held(wanted, held.record.ggrid, 1)
-    previous = await context.store.newer_held(wanted, held)
+    after = await context.store.quarantine.search(wanted, held.record.ggrid, 1)
+    previous = await context.store.quarantine.newer(wanted, held)
     return Neighbours(previous, after.rows[0].record.ggrid if after.rows else None)
 
 
 async def _find_among_sorted(context: WebContext, query: Form, wanted: HeldFilter, ggrid: str) -> Neighbours:
-    page = await context.store.search_held(wanted, query.text("before", 200) or None, SORTED_ROWS)
+    page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, SORTED_ROWS)
     found = [mail.record.ggrid for mail in sort_held(page.rows, query)]
     if ggrid not in found:
         # It was released or deleted since: the list goes on from its beginning.

@@ -1,27 +1,23 @@
-"""What the claims of an id token open: a role, for all tenants or for one. The first rule that is met counts.
+"""Signing in through an OpenID provider: the way of a browser there and back, the provider, its tokens, their claims.
 
-A claim is a text, a number, or a list of them. A name with dots is first the name of a claim as it stands, as providers
-use URLs for names, and else a path into nested objects. A user who meets no rule has no access.
+The provider: every request goes to the host of the issuer, or to one that the operator named; redirects are not
+followed, and proxies of the environment are not used. An answer has so many bytes and so much time. Endpoints and keys
+are kept for an hour. Keys are asked for again when a token names one that is not known, at most once a minute, and a
+provider that does not answer is left alone for some seconds: strangers can begin to sign in, and must not make us ask
+without end.
 
-What the OpenID provider says over HTTPS: its endpoints, its keys, and the tokens for a code.
+The way of a browser: nothing of it waits on the server. The browser keeps one secret in a cookie for ten minutes;
+state, nonce and PKCE verifier are digests of it, each with a label of its own. The provider sees only those digests, so
+whoever reads its addresses can neither forge the cookie nor exchange the code. An answer whose state is not that of the
+cookie was begun in another browser.
 
-Every request goes to the host of the issuer, or to one that the operator named; redirects are not followed, and proxies
-of the environment are not used. An answer has so many bytes and so much time. Endpoints and keys are kept for an hour.
-Keys are asked for again when a token names one that is not known, at most once a minute, and a provider that does not
-answer is left alone for some seconds: strangers can begin to sign in, and must not make us ask without end.
+Tokens: an id token is believed if its signature is by a key of the provider with an algorithm of our list, and if its
+issuer, audience, times and nonce are right (OpenID Connect Core 1.0 section 3.1.3.7). A logout token has the same
+checks, and those of OpenID Connect Back-Channel Logout 1.0 section 2.6. The check of the signature is joserfc's.
 
-Tokens of the provider: who signed them, for whom, when, and for which sign-in.
-
-An id token is believed if its signature is by a key of the provider with an algorithm of our list, and if its issuer,
-audience, times and nonce are right (OpenID Connect Core 1.0 section 3.1.3.7). A logout token has the same checks, and
-those of OpenID Connect Back-Channel Logout 1.0 section 2.6. The check of the signature is joserfc's.
-
-One way through the provider and back: what the browser is sent with, and what it must bring back.
-
-Nothing of it waits on the server. The browser keeps one secret in a cookie for ten minutes; state, nonce and PKCE
-verifier are digests of it, each with a label of its own. The provider sees only those digests, so whoever reads its
-addresses can neither forge the cookie nor exchange the code. An answer whose state is not that of the cookie was begun
-in another browser.
+Claims of an id token open a role, for all tenants or for one; the first rule that is met counts. A claim is a text, a
+number, or a list of them. A name with dots is first the name of a claim as it stands, as providers use URLs for names,
+and else a path into nested objects. A user who meets no rule has no access.
 """
 
 import asyncio
@@ -48,95 +44,7 @@ from starlette.responses import Response
 from gatepost import __version__
 from gatepost.settings.sign_in import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store.users import Role
-
-MAX_VALUES = 2_000
-MAX_DEPTH = 8
-MAX_NAME = 100
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """A user of the provider: `external` is issuer and subject, which never change; `name` is for people."""
-
-    external: str
-    name: str
-    session: str
-    proven: float
-
-
-class Access(msgspec.Struct, frozen=True):
-    """What a user may do; `tenant` None is all tenants."""
-
-    role: Role
-    tenant: str | None
-
-
-def find_access(claims: dict[str, Any], rules: list[AccessRuleSettings]) -> Access | None:
-    """Return what the first rule gives that the claims meet, None if they meet none."""
-    for rule in rules:
-        if rule.value in _values(claims, rule.claim):
-            return Access(rule.role, rule.tenant)
-    return None
-
-
-def describe_identity(claims: dict[str, Any], settings: OpenidConnectSettings) -> Identity:
-    """Return who a verified id token is about. A name that cannot be shown is replaced by the subject."""
-    subject, session = str(claims["sub"]), claims.get("sid")
-    proven = parse_number(claims.get("auth_time"))
-    return Identity(
-        external=identify(settings.issuer, subject),
-        name=_find_name(claims, settings.name_claim) or subject[:MAX_NAME],
-        session=session if isinstance(session, str) else "",
-        proven=float(claims["iat"]) if proven is None else proven,
-    )
-
-
-def identify(issuer: str, subject: str) -> str:
-    """Return what tells one user of all providers from another."""
-    return f"{issuer} {subject}"
-
-
-def alternative_names(identity: Identity) -> tuple[str, ...]:
-    """Return the names to try for a new user: somebody else here may have the first one."""
-    mark = hashlib.sha256(identity.external.encode("utf-8", "replace")).hexdigest()
-    room = identity.name[: MAX_NAME - 20]
-    return (identity.name, f"{room} (external)", f"{room} ({mark[:16]})")
-
-
-def _find_name(claims: dict[str, Any], name: str) -> str:
-    for each in (name, "preferred_username", "email", "name"):
-        value = claims.get(each)
-        if isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= MAX_NAME:
-            return value.strip()
-    return ""
-
-
-def _values(claims: dict[str, Any], name: str) -> set[str]:
-    """Return the values of a claim as texts."""
-    found = claims.get(name)
-    if found is None:
-        found = claims
-        for step in name.split(".")[:MAX_DEPTH]:
-            found = found.get(step) if isinstance(found, dict) else None
-    listed = found[:MAX_VALUES] if isinstance(found, list) else [found]
-    return {each for each in map(_text, listed) if each is not None}
-
-
-def parse_number(value: Any) -> float | None:
-    """Return a number of JSON, such as a time; None for anything else, and for one that is too large to be a float."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, str | int) else None
-
+from gatepost.web.request import drop_cookie, put_cookie
 
 MAX_ANSWER = 256 << 10
 MAX_KEYS = 50
@@ -375,6 +283,114 @@ def _has_enough_bits(modulus: str) -> bool:
     return MIN_RSA_BITS <= number.bit_length() <= 4 * MIN_RSA_BITS
 
 
+FLOW_COOKIE = "__Host-gatepost-openid"
+FLOW_SECONDS = 600
+MAX_TARGET = 1_000
+MAX_COOKIE = 2_000
+# Codes that are exchanged at the same moment; each waits for the provider, and takes as many seconds as it does.
+MAX_EXCHANGES = 10
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """A sign-in that a browser has begun: its secret, and the path to go to afterwards."""
+
+    secret: str
+    target: str
+
+    @property
+    def state(self) -> str:
+        return self._derive("state")
+
+    @property
+    def nonce(self) -> str:
+        return self._derive("nonce")
+
+    @property
+    def verifier(self) -> str:
+        return self._derive("verifier")
+
+    @property
+    def challenge(self) -> str:
+        """The challenge of the method S256 (RFC 7636 section 4.2)."""
+        return _encode(hashlib.sha256(self.verifier.encode("ascii")).digest())
+
+    def _derive(self, label: str) -> str:
+        key = self.secret.encode("utf-8", "replace")
+        return _encode(hmac.digest(key, f"gatepost openid {label}".encode("ascii"), hashlib.sha256))
+
+
+class OpenidClient:
+    """Gatepost at its provider: the addresses that browsers are sent to, and the provider."""
+
+    def __init__(self, settings: OpenidConnectSettings, public_url: str, provider: Provider | None = None) -> None:
+        self.settings = settings
+        self.provider = provider or Provider(settings)
+        self.redirect_uri = public_url.rstrip("/") + "/sign-in/openid/callback"
+        self._signed_out_uri = public_url.rstrip("/") + "/sign-in"
+        self.exchanges = asyncio.Semaphore(MAX_EXCHANGES)
+
+    def authorization_url(self, endpoints: Endpoints, flow: Flow) -> str:
+        """Return where a browser signs in (OpenID Connect Core 1.0 section 3.1.2.1)."""
+        asked = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": self.redirect_uri,
+            "scope": " ".join(self.settings.scopes),
+            "state": flow.state,
+            "nonce": flow.nonce,
+            "code_challenge": flow.challenge,
+            "code_challenge_method": "S256",
+        }
+        if self.settings.max_age is not None:
+            asked["max_age"] = str(self.settings.max_age * 60)
+        return _add_query(endpoints.authorization, asked)
+
+    def end_session_url(self, endpoints: Endpoints) -> str:
+        """Return where a browser signs out at the provider (OpenID Connect RP-Initiated Logout 1.0); "" if it cannot.
+        The id token, which would spare a question there, is not kept."""
+        if not endpoints.end_session:
+            return ""
+        asked = {"client_id": self.settings.client_id, "post_logout_redirect_uri": self._signed_out_uri}
+        return _add_query(endpoints.end_session, asked)
+
+
+def begin_flow(target: str) -> Flow:
+    """Return a new sign-in."""
+    return Flow(secrets.token_urlsafe(32), target[:MAX_TARGET])
+
+
+def read_flow(request: Request) -> Flow | None:
+    """Return the sign-in that this browser has begun."""
+    content = request.cookies.get(FLOW_COOKIE, "")
+    secret, _, target = content.partition(".")
+    if len(content) > MAX_COOKIE or len(secret) < 40:
+        return None
+    try:
+        path = base64.urlsafe_b64decode(target + "=" * (-len(target) % 4)).decode("utf-8")
+    except ValueError:
+        path = ""
+    return Flow(secret, path)
+
+
+def set_flow(response: Response, flow: Flow) -> Response:
+    """Have the browser keep a sign-in."""
+    content = f"{flow.secret}.{_encode(flow.target.encode('utf-8', 'replace'))}"
+    return put_cookie(response, FLOW_COOKIE, content, FLOW_SECONDS)
+
+
+def clear_flow(response: Response) -> Response:
+    """Have the browser forget a sign-in, which ends it whether it succeeded or not."""
+    return drop_cookie(response, FLOW_COOKIE)
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def _add_query(url: str, fields: dict[str, str]) -> str:
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(fields)}"
+
+
 MAX_TOKEN = 64 << 10
 MAX_HEADER = 4 << 10
 # Clocks differ.
@@ -510,113 +526,90 @@ def _check_subject(subject: Any) -> None:
         raise TokenError("its subject has control characters")
 
 
-FLOW_COOKIE = "__Host-gatepost-openid"
-FLOW_SECONDS = 600
-MAX_TARGET = 1_000
-MAX_COOKIE = 2_000
-# Codes that are exchanged at the same moment; each waits for the provider, and takes as many seconds as it does.
-MAX_EXCHANGES = 10
+MAX_VALUES = 2_000
+MAX_DEPTH = 8
+MAX_NAME = 100
 
 
-class Flow(msgspec.Struct, frozen=True):
-    """A sign-in that a browser has begun: its secret, and the path to go to afterwards."""
+class Identity(msgspec.Struct, frozen=True):
+    """A user of the provider: `external` is issuer and subject, which never change; `name` is for people."""
 
-    secret: str
-    target: str
-
-    @property
-    def state(self) -> str:
-        return self._derive("state")
-
-    @property
-    def nonce(self) -> str:
-        return self._derive("nonce")
-
-    @property
-    def verifier(self) -> str:
-        return self._derive("verifier")
-
-    @property
-    def challenge(self) -> str:
-        """The challenge of the method S256 (RFC 7636 section 4.2)."""
-        return _encode(hashlib.sha256(self.verifier.encode("ascii")).digest())
-
-    def _derive(self, label: str) -> str:
-        key = self.secret.encode("utf-8", "replace")
-        return _encode(hmac.digest(key, f"gatepost openid {label}".encode("ascii"), hashlib.sha256))
+    external: str
+    name: str
+    session: str
+    proven: float
 
 
-class OpenidClient:
-    """Gatepost at its provider: the addresses that browsers are sent to, and the provider."""
+class Access(msgspec.Struct, frozen=True):
+    """What a user may do; `tenant` None is all tenants."""
 
-    def __init__(self, settings: OpenidConnectSettings, public_url: str, provider: Provider | None = None) -> None:
-        self.settings = settings
-        self.provider = provider or Provider(settings)
-        self.redirect_uri = public_url.rstrip("/") + "/sign-in/openid/callback"
-        self._signed_out_uri = public_url.rstrip("/") + "/sign-in"
-        self.exchanges = asyncio.Semaphore(MAX_EXCHANGES)
-
-    def authorization_url(self, endpoints: Endpoints, flow: Flow) -> str:
-        """Return where a browser signs in (OpenID Connect Core 1.0 section 3.1.2.1)."""
-        asked = {
-            "response_type": "code",
-            "client_id": self.settings.client_id,
-            "redirect_uri": self.redirect_uri,
-            "scope": " ".join(self.settings.scopes),
-            "state": flow.state,
-            "nonce": flow.nonce,
-            "code_challenge": flow.challenge,
-            "code_challenge_method": "S256",
-        }
-        if self.settings.max_age is not None:
-            asked["max_age"] = str(self.settings.max_age * 60)
-        return _add_query(endpoints.authorization, asked)
-
-    def end_session_url(self, endpoints: Endpoints) -> str:
-        """Return where a browser signs out at the provider (OpenID Connect RP-Initiated Logout 1.0); "" if it cannot.
-        The id token, which would spare a question there, is not kept."""
-        if not endpoints.end_session:
-            return ""
-        asked = {"client_id": self.settings.client_id, "post_logout_redirect_uri": self._signed_out_uri}
-        return _add_query(endpoints.end_session, asked)
+    role: Role
+    tenant: str | None
 
 
-def begin_flow(target: str) -> Flow:
-    """Return a new sign-in."""
-    return Flow(secrets.token_urlsafe(32), target[:MAX_TARGET])
+def find_access(claims: dict[str, Any], rules: list[AccessRuleSettings]) -> Access | None:
+    """Return what the first rule gives that the claims meet, None if they meet none."""
+    for rule in rules:
+        if rule.value in _values(claims, rule.claim):
+            return Access(rule.role, rule.tenant)
+    return None
 
 
-def read_flow(request: Request) -> Flow | None:
-    """Return the sign-in that this browser has begun."""
-    content = request.cookies.get(FLOW_COOKIE, "")
-    secret, _, target = content.partition(".")
-    if len(content) > MAX_COOKIE or len(secret) < 40:
+def describe_identity(claims: dict[str, Any], settings: OpenidConnectSettings) -> Identity:
+    """Return who a verified id token is about. A name that cannot be shown is replaced by the subject."""
+    subject, session = str(claims["sub"]), claims.get("sid")
+    proven = parse_number(claims.get("auth_time"))
+    return Identity(
+        external=identify(settings.issuer, subject),
+        name=_find_name(claims, settings.name_claim) or subject[:MAX_NAME],
+        session=session if isinstance(session, str) else "",
+        proven=float(claims["iat"]) if proven is None else proven,
+    )
+
+
+def identify(issuer: str, subject: str) -> str:
+    """Return what tells one user of all providers from another."""
+    return f"{issuer} {subject}"
+
+
+def alternative_names(identity: Identity) -> tuple[str, ...]:
+    """Return the names to try for a new user: somebody else here may have the first one."""
+    mark = hashlib.sha256(identity.external.encode("utf-8", "replace")).hexdigest()
+    room = identity.name[: MAX_NAME - 20]
+    return (identity.name, f"{room} (external)", f"{room} ({mark[:16]})")
+
+
+def _find_name(claims: dict[str, Any], name: str) -> str:
+    for each in (name, "preferred_username", "email", "name"):
+        value = claims.get(each)
+        if isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= MAX_NAME:
+            return value.strip()
+    return ""
+
+
+def _values(claims: dict[str, Any], name: str) -> set[str]:
+    """Return the values of a claim as texts."""
+    found = claims.get(name)
+    if found is None:
+        found = claims
+        for step in name.split(".")[:MAX_DEPTH]:
+            found = found.get(step) if isinstance(found, dict) else None
+    listed = found[:MAX_VALUES] if isinstance(found, list) else [found]
+    return {each for each in map(_text, listed) if each is not None}
+
+
+def parse_number(value: Any) -> float | None:
+    """Return a number of JSON, such as a time; None for anything else, and for one that is too large to be a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        path = base64.urlsafe_b64decode(target + "=" * (-len(target) % 4)).decode("utf-8")
-    except ValueError:
-        path = ""
-    return Flow(secret, path)
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
-def set_flow(response: Response, flow: Flow) -> Response:
-    """Have the browser keep a sign-in."""
-    content = f"{flow.secret}.{_encode(flow.target.encode('utf-8', 'replace'))}"
-    response.set_cookie(
-        FLOW_COOKIE, content, max_age=FLOW_SECONDS, path="/", secure=True, httponly=True, samesite="lax"
-    )
-    return response
-
-
-def clear_flow(response: Response) -> Response:
-    """Have the browser forget a sign-in, which ends it whether it succeeded or not."""
-    response.delete_cookie(FLOW_COOKIE, path="/", secure=True, httponly=True, samesite="lax")
-    return response
-
-
-def _encode(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
-
-
-def _add_query(url: str, fields: dict[str, str]) -> str:
-    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(fields)}"
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int) else None

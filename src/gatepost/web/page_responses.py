@@ -1,4 +1,4 @@
-"""HTTP responses of the web interface: pages, redirects after a change, downloads, static files, and progress.
+"""HTTP responses of the web interface: pages, redirects with a notice, downloads, static files, and progress.
 
 Pages have a strict content security policy: nothing is loaded from other hosts, no script or style is inline, no site
 may frame a page, and browsers keep no copy. Static files are addressed by their digest, so browsers keep them for good.
@@ -6,26 +6,18 @@ may frame a page, and browsers keep no copy. Static files are addressed by their
 A script can watch long work (`Accept: text/x-progress`): it gets percents, one on each line, then an empty line, then
 the page. Without the header the same page is sent when the work is done. The work goes on if the client leaves.
 
-Notices: what a page says once about the change before it ("Entries saved.").
-
-A change is answered with a redirect and a cookie that names the notice; the next page shows it and clears the cookie.
-In the address the notice would come back with every reload and bookmark. The texts are a closed set, so that nobody can
-make a page say anything else, and what stands in them besides are numbers and ids.
-
-Rows of a search as a file: CSV (RFC 4180) or JSON, at most ten thousand.
-
-Every text in the rows may come from strangers, so cells that a spreadsheet would take for formulas are defused, as in
-exports of lists. Ten thousand rows with a hundred recipients each take a second: they are written in a thread, some at
-a time, which rests while the event loop is late.
+A notice is what a page says once about the change before it ("Entries saved."). A change is answered with a redirect
+and a cookie that names the notice; the next page shows it and clears the cookie. In the address the notice would come
+back with every reload and bookmark. The texts are a closed set, so that nobody can make a page say anything else, and
+what stands in them besides are numbers and ids.
 """
 
-import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from importlib.resources import files
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -33,10 +25,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.api.lists import csv_line
-from gatepost.background_work import background
-from gatepost.web.request import SignedInRequest
+from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.web.request import drop_cookie, put_cookie
 
 NOTICE_COOKIE = "__Host-gatepost-notice"
 # Long enough for a redirect over a slow line.
@@ -122,10 +112,7 @@ def set_notice(response: Response, notice: str, *values: object) -> Response:
     content = "~".join((notice, *map(str, values)))
     assert notice in NOTICES
     assert _COOKIE.fullmatch(content)
-    response.set_cookie(
-        NOTICE_COOKIE, content, max_age=NOTICE_SECONDS, path="/", secure=True, httponly=True, samesite="lax"
-    )
-    return response
+    return put_cookie(response, NOTICE_COOKIE, content, NOTICE_SECONDS)
 
 
 def read_notice(request: Request) -> Notice | None:
@@ -140,8 +127,7 @@ def read_notice(request: Request) -> Notice | None:
 
 def clear_notice(response: Response) -> Response:
     """Delete the cookie, since its notice was shown."""
-    response.delete_cookie(NOTICE_COOKIE, path="/", secure=True, httponly=True, samesite="lax")
-    return response
+    return drop_cookie(response, NOTICE_COOKIE)
 
 
 CONTENT_SECURITY = (
@@ -164,6 +150,12 @@ PAGE_HEADERS = {
 def html_response(body: str, status: int = 200) -> Response:
     """An HTML page."""
     return Response(body.encode("utf-8", "replace"), status, PAGE_HEADERS, "text/html")
+
+
+def with_status(page: Response, status: int) -> Response:
+    """Return a page with another status, such as 409 for a form that is shown again."""
+    page.status_code = status
+    return page
 
 
 def json_response(value: object) -> Response:
@@ -263,55 +255,3 @@ class ProgressResponse(Response):
 
             page = await self._work(report_progress)
             await send({"type": "http.response.body", "body": b"\n" + page.encode("utf-8", "replace")})
-
-
-MAX_EXPORTED = 10_000
-EXPORT_PAGE = 1_000
-UNKNOWN_FORMAT = Failure(INVALID_REQUEST, "format: choose csv or json")
-# Rows that are written at once, in a few milliseconds.
-PIECE = 50
-
-FileFormat: TypeAlias = Literal["csv", "json"]
-R = TypeVar("R")
-
-
-def parse_format(request: SignedInRequest) -> FileFormat | Failure:
-    """Return the format that the address of an export names."""
-    match request.query.text("format", 10):
-        case "csv":
-            return "csv"
-        case "json":
-            return "json"
-    return UNKNOWN_FORMAT
-
-
-async def export_rows(
-    name: str,
-    kind: FileFormat,
-    columns: Sequence[str],
-    rows: Sequence[R],
-    values_of: Callable[[R], tuple[object, ...]],
-) -> Response:
-    """Return rows as a file that the browser saves; a value that is a list has its texts in one cell."""
-    write = _write_csv if kind == "csv" else _write_json
-    body = await asyncio.to_thread(write, columns, rows, values_of)
-    return download_response(body, f"{name}.{kind}", "text/csv; charset=utf-8" if kind == "csv" else "application/json")
-
-
-def _write_csv(columns: Sequence[str], rows: Sequence[R], values_of: Callable[[R], tuple[object, ...]]) -> bytes:
-    def cells_of(row: R) -> Iterator[str]:
-        return (" ".join(value) if isinstance(value, list | tuple) else str(value) for value in values_of(row))
-
-    def write_piece(piece: Sequence[R]) -> bytes:
-        return "".join(csv_line(cells_of(row)) for row in piece).encode("utf-8", "replace")
-
-    pieces = [background.run(write_piece, rows[start : start + PIECE]) for start in range(0, len(rows), PIECE)]
-    return csv_line(columns).encode() + b"".join(pieces)
-
-
-def _write_json(columns: Sequence[str], rows: Sequence[R], values_of: Callable[[R], tuple[object, ...]]) -> bytes:
-    def write_piece(piece: Sequence[R]) -> bytes:
-        return msgspec.json.encode([dict(zip(columns, values_of(row), strict=True)) for row in piece])[1:-1]
-
-    pieces = [background.run(write_piece, rows[start : start + PIECE]) for start in range(0, len(rows), PIECE)]
-    return b"[" + b",".join(pieces) + b"]"

@@ -1,4 +1,4 @@
-"""Rendering of pages: the templates with their filters, the navigation, and the pages for failures.
+"""Rendering of pages: the templates with their filters, the navigation, the health note, and the pages for failures.
 
 Templates are compiled once, before anything is served. Every value is escaped; a missing name is an error, not a gap.
 Characters that would act on the page or not show (control characters, direction overrides) are written out in every
@@ -6,12 +6,10 @@ value, since any of them may be foreign text. Text with letters that are written
 section 3.3.2), so that it cannot turn round what stands beside it. Only what a form sends back (`form_value`) is left
 alone: it must come back as it was.
 
-The worst of what is known about the health of the service, as every page shows it.
-
-What the cores say (storage, disk, next hop, slots, and warnings of certificates, the quarantine, DNS and SMTP) comes
-with the load that abby asks them for every few seconds. Feeds and nodes are looked up at most once a minute, when
-somebody opens a page. Users of a tenant are told that mail waits, and not why: names of nodes and hosts are the
-operator's.
+Every page shows the worst of what is known about the health of the service. What the cores say (storage, disk, next
+hop, slots, and warnings of certificates, the quarantine, DNS and SMTP) comes with the load that abby asks them for
+every few seconds. Feeds and nodes are looked up at most once a minute, when somebody opens a page. Users of a tenant
+are told that mail waits, and not why: names of nodes and hosts are the operator's.
 """
 
 import asyncio
@@ -95,11 +93,11 @@ class SlowChecks:
 
 
 async def _find_trouble(store: Store, now: int) -> HealthNote | None:
-    for node in await store.node_records():
+    for node in await store.publishing.nodes():
         health = node.health(now)
         if health in ("silent", "failed"):
             return HealthNote("warn", f"The node {node.name} is {health}.", "/nodes")
-    for feed in await store.feed_states():
+    for feed in await store.feeds.states():
         if feed.record.result == "failed":
             return HealthNote("warn", f"The feed {feed.name} could not be read.", "/feeds")
     return None

@@ -44,19 +44,18 @@ def hash_session_secret(secret: str) -> str:
 
 def read_cookie(request: Request) -> str | None:
     """Return the digest of the cookie that came with a request."""
-    secret = request.cookies.get(COOKIE_NAME, "")
-    return hash_session_secret(secret) if 0 < len(secret) <= MAX_COOKIE else None
+    return _read_secret(request, COOKIE_NAME)
 
 
-def set_cookie(response: Response, secret: str, seconds: int) -> Response:
-    """Add the cookie with the secret to a response."""
-    response.set_cookie(COOKIE_NAME, secret, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax")
+def put_cookie(response: Response, name: str, value: str, seconds: int) -> Response:
+    """Have the browser keep a cookie for this host and for us alone."""
+    response.set_cookie(name, value, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax")
     return response
 
 
-def clear_cookie(response: Response) -> Response:
-    """Make the browser delete the cookie."""
-    response.delete_cookie(COOKIE_NAME, path="/", secure=True, httponly=True, samesite="lax")
+def drop_cookie(response: Response, name: str) -> Response:
+    """Have the browser delete a cookie."""
+    response.delete_cookie(name, path="/", secure=True, httponly=True, samesite="lax")
     return response
 
 
@@ -70,22 +69,17 @@ def _browser_cookie_name(user_uid: str) -> str:
 
 def read_browser_cookie(request: Request, user_uid: str) -> str | None:
     """Return the digest of the cookie that marks a known browser of this account."""
-    secret = request.cookies.get(_browser_cookie_name(user_uid), "")
+    return _read_secret(request, _browser_cookie_name(user_uid))
+
+
+def _read_secret(request: Request, name: str) -> str | None:
+    secret = request.cookies.get(name, "")
     return hash_session_secret(secret) if 0 < len(secret) <= MAX_COOKIE else None
 
 
 def set_browser_cookie(response: Response, user_uid: str, secret: str) -> Response:
     """Mark the browser as one in which this account was signed in to."""
-    response.set_cookie(
-        _browser_cookie_name(user_uid),
-        secret,
-        max_age=KNOWN_BROWSER_SECONDS,
-        path="/",
-        secure=True,
-        httponly=True,
-        samesite="lax",
-    )
-    return response
+    return put_cookie(response, _browser_cookie_name(user_uid), secret, KNOWN_BROWSER_SECONDS)
 
 
 PagePermission: TypeAlias = Literal[

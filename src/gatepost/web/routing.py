@@ -8,7 +8,7 @@ request that a browser sends from another site (`Sec-Fetch-Site`, `Origin`) is r
 import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -44,6 +44,25 @@ PageResult: TypeAlias = Response | Failure
 PageHandler: TypeAlias = Callable[[WebContext, SignedInRequest], Awaitable[PageResult]]
 UploadHandler: TypeAlias = Callable[[WebContext, SignedInRequest, SpooledBody], Awaitable[PageResult]]
 PublicHandler: TypeAlias = Callable[[WebContext, Request], Awaitable[PageResult]]
+
+T = TypeVar("T")
+
+
+def about(
+    find: Callable[[WebContext, SignedInRequest], Awaitable[T | Failure]],
+) -> Callable[[Callable[[WebContext, SignedInRequest, T], Awaitable[PageResult]]], PageHandler]:
+    """Return a decorator for handlers of pages that are about one thing, such as a list that the path names: `find`
+    looks for it, and where it fails, that is the answer."""
+
+    def decorate(handler: Callable[[WebContext, SignedInRequest, T], Awaitable[PageResult]]) -> PageHandler:
+        async def handle(context: WebContext, request: SignedInRequest) -> PageResult:
+            found = await find(context, request)
+            return found if isinstance(found, Failure) else await handler(context, request, found)
+
+        return handle
+
+    return decorate
+
 
 CROSS_SITE = Failure(FORBIDDEN, "the request comes from another site; nothing was saved")
 STALE_FORM = Failure(FORBIDDEN, "your session has changed. Reload the page and try again; nothing was saved")
@@ -240,7 +259,7 @@ async def find_session(context: WebContext, request: Request, *, is_use: bool = 
     digest = read_cookie(request)
     if digest is None:
         return None
-    session = await context.store.session(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use)
+    session = await context.store.sessions.find(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use)
     return session if session and context.sign_in.accepts(session.user) else None
 
 

@@ -1,14 +1,12 @@
 """What a user shows besides the password: a code of an authenticator app, a recovery code, or a security key.
 
 Signing in and the page Account use the same checks. Each of them uses up what was shown: a step of the app, a recovery
-code, a challenge. Whoever calls them has taken an attempt from the limits before (`store.sign_in_attempts`).
+code, a challenge. Whoever calls them has taken an attempt from the limits before (`store.sessions`).
 
-Security keys and passkeys (WebAuthn level 2): whom a key signs for, what a browser is asked, what answers are worth.
-
-The relying party is `publicUrl`, or the host that the browser names where `publicUrl` is not set or has an address in
-place of a name: keys belong to names (section 5.1.3 step 7). A key signs the hash of that name and, with its browser,
-the origin of the page, so that a page that imitates this one gets nothing which works here. Each key is stored with its
-name, and is asked for and believed only under that name.
+Security keys and passkeys are those of WebAuthn level 2. The relying party is `publicUrl`, or the host that the browser
+names where `publicUrl` is not set or has an address in place of a name: keys belong to names (section 5.1.3 step 7). A
+key signs the hash of that name and, with its browser, the origin of the page, so that a page that imitates this one
+gets nothing which works here. Each key is stored with its name, and is asked for and believed only under that name.
 
 Attestation is not asked for: any authenticator that the user trusts is one. Verification is that of python-fido2, which
 is loaded in a thread when the first answer comes, since most deployments never need it. Answers are hostile bytes: each
@@ -26,10 +24,10 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 from starlette.requests import Request
 
-from gatepost.store.security_keys import ChallengePurpose, NewSecurityKey, SecurityKey
+from gatepost.logs import Logger
+from gatepost.store.second_factors import ChallengePurpose, NewSecurityKey, SecurityKey
 from gatepost.store.sessions import WebSession
 from gatepost.store.users import Credentials, User
 from gatepost.web import credentials
@@ -289,7 +287,7 @@ MAX_CODE = 30
 
 Proof: TypeAlias = Literal["second factor", "recovery code", "security key"]
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class SecondFactors(msgspec.Struct, frozen=True):
@@ -310,7 +308,7 @@ def relying_party(context: WebContext, request: Request) -> RelyingParty | None:
 async def find_second_factors(context: WebContext, request: Request, user: User) -> SecondFactors:
     """Return what a user can show besides the password."""
     party = relying_party(context, request)
-    keys = await context.store.security_keys(user.uid) if user.keys else ()
+    keys = await context.store.second_factors.security_keys(user.uid) if user.keys else ()
     usable = keys_for(party, keys)
     others = sorted({key.rp_id for key in keys if key not in usable})
     return SecondFactors(user.totp, len(usable), tuple(others), party.origin if party else "")
@@ -320,11 +318,13 @@ async def check_code(context: WebContext, found: Credentials, typed: str, addres
     """Return what a code is: a current one of the user's app, or a recovery code; None if it is neither. A code that is
     right is used up."""
     if digest := credentials.hash_recovery_code(found.user.uid, typed):
-        is_right = found.user.has_second_factor and await context.store.use_recovery_code(found.user, digest, address)
+        is_right = found.user.has_second_factor and await context.store.second_factors.use_recovery_code(
+            found.user, digest, address
+        )
         return "recovery code" if is_right else None
-    secret = await context.store.totp_secret(found)
+    secret = await context.store.second_factors.totp_secret(found)
     step = credentials.match_totp_code(secret, typed, context.clock()) if secret else None
-    if step is None or not await context.store.use_totp_step(found.user.uid, step):
+    if step is None or not await context.store.second_factors.use_totp_step(found.user.uid, step):
         return None
     return "second factor"
 
@@ -335,12 +335,12 @@ async def ask_for_key(
     """Return what the browser needs to have a key sign, with a challenge of this session; None if the user has no key
     that can be used here."""
     party = relying_party(context, request)
-    keys = keys_for(party, await context.store.security_keys(session.user.uid))
+    keys = keys_for(party, await context.store.second_factors.security_keys(session.user.uid))
     if party is None or not keys:
         return None
     challenge = new_challenge()
     until = context.now() + CHALLENGE_MILLISECONDS
-    await context.store.set_challenge(session.id, purpose, challenge, until)
+    await context.store.second_factors.set_challenge(session.id, purpose, challenge, until)
     return request_options(party, keys, challenge)
 
 
@@ -348,19 +348,19 @@ async def check_key(
     context: WebContext, request: Request, session: WebSession, purpose: ChallengePurpose, form: Form, address: str
 ) -> Proof | None:
     """Return whether a key of the user has signed the open challenge of the session, which is used up either way."""
-    challenge = await context.store.take_challenge(session.id, purpose, context.now())
+    challenge = await context.store.second_factors.take_challenge(session.id, purpose, context.now())
     party, assertion = relying_party(context, request), read_assertion(form)
     outcome: Any = assertion
     if not challenge or party is None:
         outcome = KeyFault("no challenge is open")
     elif not isinstance(assertion, KeyFault):
-        keys = await context.store.security_keys(session.user.uid)
+        keys = await context.store.second_factors.security_keys(session.user.uid)
         outcome = await asyncio.to_thread(verify_assertion, party, keys, challenge, assertion)
     if isinstance(outcome, KeyFault):
         log.warning("security key refused", user=session.user.name, reason=outcome.reason)
         return None
     key, counter = outcome
-    use = await context.store.use_security_key(session.user, key, counter, address)
+    use = await context.store.second_factors.use_security_key(session.user, key, counter, address)
     if use != "used":
         reason = "its signature counter went back: there may be a copy of it" if use == "copied" else "it was removed"
         log.warning("security key refused", user=session.user.name, reason=reason)

@@ -13,16 +13,15 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import LARGE, ReadyJobs, RecentTenants
-from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoolCounters, Reason, Snapshot, SnapshotName
+from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoisonMemory, PoolCounters, Reason, Snapshot, SnapshotName
 from gatepost.workers.loader_client import WorkerFiles
-from gatepost.workers.poison import PoisonMemory
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import JUDGE, Frame, FrameError
 from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY
@@ -38,7 +37,7 @@ _SLOW_CPU = 0.25
 # How often guard looks at the CPU that workers use without a job, and how many seconds of it are too much. A sound
 # worker tidies up after a large message, which takes a fraction of a second.
 _LOOK_SECONDS, _MAX_IDLE_CPU = 5.0, 1.5
-_log = structlog.get_logger("gatepost.workers")
+_log = Logger("gatepost.workers")
 
 
 class PoolSettings(msgspec.Struct, frozen=True):

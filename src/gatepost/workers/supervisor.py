@@ -6,8 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import Turns
 from gatepost.workers.loader_client import LoaderClient, LoaderError, WorkerFiles
@@ -22,7 +21,7 @@ _MAX_FAILED_STARTS = 5
 # since no more messages are analysed at once, up to the second number: each takes some ten megabytes.
 MAX_RELIEVED, MOST_RELIEVED = 12, 40
 
-_log = structlog.get_logger("gatepost.workers")
+_log = Logger("gatepost.workers")
 
 
 class SealError(RuntimeError):

@@ -18,7 +18,7 @@ from gatepost.store import open_store
 from gatepost.store.audit import Actor
 from gatepost.store.campaigns import CampaignMark, HeldSignature
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageRecord
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 
 TEXT = AskCampaign(tuple(range(1, 9)))
@@ -120,7 +120,7 @@ def record(tenant: str | None = None) -> MessageRecord:
 
 def test_a_burst_over_two_processes_is_one_burst(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        one, two = Campaigns(store), Campaigns(store)
+        one, two = Campaigns(store.campaigns), Campaigns(store.campaigns)
         for name in ("ann", "bob", "cid"):
             one.answer(to(name), TEXT)
         await one.share()
@@ -139,7 +139,7 @@ def test_a_burst_over_two_processes_is_one_burst(use: Use) -> None:
 
 def test_mail_that_was_held_as_an_attack_is_known_everywhere(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        one, two = Campaigns(store), Campaigns(store)
+        one, two = Campaigns(store.campaigns), Campaigns(store.campaigns)
         tenant = new_id()
         one.learn(new_id(), tenant, report("spam"))
         one.learn(new_id(), tenant, report(decision="deliver"))
@@ -162,24 +162,24 @@ def test_a_report_counts_for_its_tenant_or_for_all(use: Use) -> None:
         return campaigns.answer(Envelope("a@b.example", ("x@c.example",), tenant=tenant), COPY).marked
 
     async def scenario(store: Store) -> None:
-        node = Campaigns(store)
+        node = Campaigns(store.campaigns)
         first, second = record(ours), record(theirs)
         for each in (first, second):
-            await store.record_message(each)
-        assert await store.report_wrong(first.ggrid, "should have been held", ANN, ours)
+            await store.messages.record(each)
+        assert await store.feedback.report_wrong(first.ggrid, "should have been held", ANN, ours)
         await node.share()
         assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted", "", ""]
-        assert await store.report_wrong(second.ggrid, "should have been held", ANN)
+        assert await store.feedback.report_wrong(second.ggrid, "should have been held", ANN)
         await node.share()
         assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted"] * 3
-        assert await store.report_wrong(first.ggrid, "should have been delivered", ANN, ours)
+        assert await store.feedback.report_wrong(first.ggrid, "should have been delivered", ANN, ours)
         await node.share()
         assert ask(node, ours) == "wanted", "the latest word counts"
-        late = Campaigns(store)
+        late = Campaigns(store.campaigns)
         await late.share()
         assert [ask(late, tenant) for tenant in (ours, theirs)] == ["wanted", "unwanted"], "a new node reads it all"
-        await store.purge_campaigns(1 << 60, 1 << 60)
-        fresh = Campaigns(store)
+        await store.campaigns.purge(1 << 60, 1 << 60)
+        fresh = Campaigns(store.campaigns)
         await fresh.share()
         assert ask(fresh, ours) == ""
 
@@ -188,9 +188,9 @@ def test_a_report_counts_for_its_tenant_or_for_all(use: Use) -> None:
 
 def test_what_people_say_goes_before_a_verdict(use: Use) -> None:
     async def scenario(store: Store) -> None:
-        node, message = Campaigns(store), record()
-        await store.record_message(message)
-        await store.report_wrong(message.ggrid, "should have been delivered", ANN)
+        node, message = Campaigns(store.campaigns), record()
+        await store.messages.record(message)
+        await store.feedback.report_wrong(message.ggrid, "should have been delivered", ANN)
         node.learn(new_id(), None, report())
         await node.share()
         assert node.answer(to("ann"), COPY).marked == "wanted"
@@ -202,15 +202,15 @@ class OddStore:
     """A storage whose rows become visible out of order, and which can be away."""
 
     def __init__(self) -> None:
-        self.marks: list[CampaignMark] = []
+        self.stored: list[CampaignMark] = []
         self.held: list[HeldSignature] = []
         self.is_away = False
 
-    async def first_campaign_mark(self, _most: int) -> int:
+    async def first_mark(self, _most: int) -> int:
         return 0
 
-    async def campaign_marks(self, after: int) -> tuple[CampaignMark, ...]:
-        return tuple(sorted((mark for mark in self.marks if mark.id > after), key=lambda mark: mark.id))
+    async def marks(self, after: int) -> tuple[CampaignMark, ...]:
+        return tuple(sorted((mark for mark in self.stored if mark.id > after), key=lambda mark: mark.id))
 
     async def bursts(self, _process: str, _since: int) -> tuple[object, ...]:
         return ()
@@ -225,9 +225,9 @@ def test_a_mark_that_is_committed_after_a_later_one_is_read() -> None:
     async def run() -> None:
         store, clock = OddStore(), Clock()
         node = Campaigns(store, clock)  # type: ignore[arg-type]
-        store.marks.append(CampaignMark(6, None, "held", OTHER.sketch))
+        store.stored.append(CampaignMark(6, None, "held", OTHER.sketch))
         await node.share()
-        store.marks.append(CampaignMark(5, None, "unwanted", TEXT.sketch))
+        store.stored.append(CampaignMark(5, None, "unwanted", TEXT.sketch))
         clock.now += 1
         await node.share()
         assert node.answer(to("ann"), COPY).marked == "unwanted"

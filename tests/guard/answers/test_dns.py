@@ -297,7 +297,9 @@ def test_questions_in_flight_are_capped(monkeypatch: pytest.MonkeyPatch) -> None
         async with resolving() as (resolver, server):
             server.open.clear()
             asking = [asyncio.ensure_future(resolver.ask(Dns(f"n{number}.test", "A"))) for number in range(15)]
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(180):
+                while resolver.counters().queries < 3 or not any(task.done() for task in asking):  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
             assert resolver.counters().queries == 3
             assert [task.result() for task in asking if task.done()] == [DnsAnswer("failed")] * 5
             server.open.set()

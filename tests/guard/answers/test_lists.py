@@ -27,7 +27,7 @@ from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.entries import NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.pool import PoolSettings, WorkerPool
 
@@ -60,13 +60,13 @@ def test_packed_once_for_all_messages_of_a_version(tmp_path: Path) -> None:
         store = open_store("sqlite:g.db", tmp_path)
         lists = ListAnswers(store)
         entries = [NewEntry(f"phrase {number}", f"phrase {number}", "c" * 1_000) for number in range(500)]
-        await store.add_entries(None, PHRASES, entries, CLI)
+        await store.lists.add(None, PHRASES, entries, CLI)
         tenants = [None, None, new_id(), None]
         found = await asyncio.gather(*(lists.snapshot(tenant) for tenant in tenants * 10))
         assert lists.packed == 2, "one for each scope that was asked for"
         assert all(each.data is found[0].data for each in found if each.key == found[0].key)
         assert len(found[0].data) < 500 * 20, "comments stay here"
-        await store.add_entries(None, PHRASES, [NewEntry("one more", "one more")], CLI)
+        await store.lists.add(None, PHRASES, [NewEntry("one more", "one more")], CLI)
         again = await asyncio.gather(*(lists.snapshot(None) for _ in range(10)))
         assert lists.packed == 3
         assert {each.version for each in again} != {found[0].version}
@@ -82,7 +82,7 @@ def test_lists_that_change_all_the_time_are_loaded_once_for_all_who_wait(tmp_pat
         store = open_store("sqlite:g.db", tmp_path)
         lists = ListAnswers(store)
         await lists.snapshot(None)
-        read, began, go_on = store.unkeyed, asyncio.Event(), asyncio.Event()
+        read, began, go_on = store.list_lookup.unkeyed, asyncio.Event(), asyncio.Event()
 
         async def read_slowly(tenant: str | None) -> UnkeyedLists:
             found = await read(tenant)
@@ -90,13 +90,22 @@ def test_lists_that_change_all_the_time_are_loaded_once_for_all_who_wait(tmp_pat
             await go_on.wait()
             return found
 
-        store.unkeyed = read_slowly  # type: ignore[method-assign]
-        await store.add_entries(None, PHRASES, [NewEntry("first", "first")], CLI)
+        store.list_lookup.unkeyed = read_slowly  # type: ignore[method-assign]
+        await store.lists.add(None, PHRASES, [NewEntry("first", "first")], CLI)
         early = asyncio.ensure_future(lists.snapshot(None))
         await began.wait()
-        await store.add_entries(None, PHRASES, [NewEntry("second", "second")], CLI)
+        await store.lists.add(None, PHRASES, [NewEntry("second", "second")], CLI)
+        ask, asked = store.list_lookup.unkeyed_version, asyncio.Semaphore(0)
+
+        async def ask_and_count(tenant: str | None) -> str:
+            version = await ask(tenant)
+            asyncio.get_running_loop().call_soon(asked.release)  # when the caller waits for the load
+            return version
+
+        store.list_lookup.unkeyed_version = ask_and_count  # type: ignore[method-assign]
         late = [asyncio.ensure_future(lists.snapshot(None)) for _ in range(20)]
-        await asyncio.sleep(0.05)
+        for _ in late:
+            await asked.acquire()
         go_on.set()
         assert b"second" not in (await early).data
         assert all(b"second" in each.data for each in await asyncio.gather(*late))
@@ -116,7 +125,7 @@ def test_loads_rest_while_the_event_loop_is_late(tmp_path: Path, monkeypatch: py
         store = open_store("sqlite:g.db", tmp_path)
         lists = ListAnswers(store)
         for number in range(3):
-            await store.add_entries(None, PHRASES, [NewEntry(f"phrase {number}", f"phrase {number}")], CLI)
+            await store.lists.add(None, PHRASES, [NewEntry(f"phrase {number}", f"phrase {number}")], CLI)
             own.note_lateness(100.0 if number else 0.0)
             await lists.snapshot(None)
         assert lists.packed == 3
@@ -148,8 +157,8 @@ def test_comments_are_added_and_nothing_stays_behind(tmp_path: Path) -> None:
         guard = Guard(GuardSettings(), store, pool, answerer, FairQueue(20, 20, 5.0))
         await guard.start()
         mine = make_custom_list("mine", "phrase", "policy", "Mine", "", 10)
-        await store.create_list(None, mine, CLI)
-        await store.add_entries(None, mine, [NewEntry("wire it today", "wire it today", "INC-7")], CLI)
+        await store.lists.create(None, mine, CLI)
+        await store.lists.add(None, mine, [NewEntry("wire it today", "wire it today", "INC-7")], CLI)
         alive: list[Any] = []
         gc.collect()
         gc.disable()
@@ -158,10 +167,10 @@ def test_comments_are_added_and_nothing_stays_behind(tmp_path: Path) -> None:
                 result = await scan(guard, alive)
                 notes = [(note.list, note.entry, note.comment) for note in result.report.lists]
                 assert notes == [("mine", "wire it today", "INC-7")]
-                record = await store.message(result.ggrid)
+                record = await store.messages.find(result.ggrid)
                 assert record
                 assert record.report == result.report
-                await store.add_entries(None, PHRASES, [NewEntry(f"other {number}", f"other {number}")], CLI)
+                await store.lists.add(None, PHRASES, [NewEntry(f"other {number}", f"other {number}")], CLI)
             await asyncio.gather(*(scan(guard, alive) for _ in range(3)))
             # The last answers of the loop's own callbacks.
             await asyncio.sleep(0)

@@ -26,7 +26,7 @@ from gatepost.settings.keys import GuardSettings as Core
 from gatepost.settings.keys import SenderHistorySettings as Settings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
+from gatepost.store.sightings import Sighting, SightingBatch, StoredSightings
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import Job
@@ -47,7 +47,7 @@ HELD = msgspec.structs.replace(DELIVERED, verdict="spam", decision="quarantine")
 EAGER = Settings(min_days=1, min_messages=1)
 
 
-class Deployment(SightingStore):
+class Deployment(StoredSightings):
     """A memory on a real store, with a clock of its own; `reads` counts what storage was asked."""
 
     def __init__(self, folder: Path, settings: Settings = EAGER) -> None:
@@ -60,18 +60,18 @@ class Deployment(SightingStore):
     def made(self, settings: Settings = EAGER) -> SenderHistories:
         return SenderHistories(self, settings, lambda: self.day * DAY_SECONDS + 5.0)
 
-    async def sightings(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
+    async def find(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
         self.reads.append((tenant, tuple(keys)))
-        return await self.store.sightings(tenant, keys)
+        return await self.store.sightings.find(tenant, keys)
 
-    async def record_sightings(self, batches: Sequence[SightingBatch]) -> None:
-        await self.store.record_sightings(batches)
+    async def record(self, batches: Sequence[SightingBatch]) -> None:
+        await self.store.sightings.record(batches)
 
-    async def purge_sightings(self, before: int, most: int) -> int:
-        return await self.store.purge_sightings(before, most)
+    async def purge(self, before: int, most: int) -> int:
+        return await self.store.sightings.purge(before, most)
 
-    async def count_sightings(self, tenant: str | None) -> int:
-        return await self.store.count_sightings(tenant)
+    async def count(self, tenant: str | None) -> int:
+        return await self.store.sightings.count(tenant)
 
     async def scan(
         self, report: Report = DELIVERED, tenant: str | None = None, asked: AskSightings = ASKED
@@ -155,7 +155,7 @@ def test_nothing_is_learned_from_what_was_not_decided(tmp_path: Path) -> None:
         await deployment.scan(undecided("broken"))
         deployment.memory.learn("unheard of", DELIVERED)
         await deployment.memory.flush()
-        assert await deployment.store.count_sightings(None) == 0
+        assert await deployment.store.sightings.count(None) == 0
 
     running(tmp_path, test)
 
@@ -233,7 +233,7 @@ def test_what_files_link_to_is_asked_for_once_more_and_no_third_time(tmp_path: P
             await deployment.memory.answer("g", None, asked)
         deployment.memory.learn("g", DELIVERED)
         await deployment.memory.flush()
-        assert (await deployment.store.sightings(None, [HOST, 16, 32, ALL_MAIL])).keys() == {HOST, 16, ALL_MAIL}
+        assert (await deployment.store.sightings.find(None, [HOST, 16, 32, ALL_MAIL])).keys() == {HOST, 16, ALL_MAIL}
 
     running(tmp_path, test)
 
@@ -253,7 +253,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             deployment.memory.learn(str(number), DELIVERED)
         assert deployment.memory.counters().dropped > 0
         await deployment.memory.flush()
-        assert await deployment.store.count_sightings(None) <= 22
+        assert await deployment.store.sightings.count(None) <= 22
 
     running(tmp_path, test)
 
@@ -263,8 +263,8 @@ def test_storage_that_fails_leaves_mail_alone(tmp_path: Path) -> None:
         async def broken(*_: object) -> None:
             raise StorageError("gone")
 
-        deployment.sightings = broken  # type: ignore[assignment,method-assign]
-        deployment.record_sightings = broken  # type: ignore[assignment,method-assign]
+        deployment.find = broken  # type: ignore[assignment,method-assign]
+        deployment.record = broken  # type: ignore[assignment,method-assign]
         assert await deployment.scan() == Sightings()
         await deployment.memory.flush()
         assert deployment.memory.counters().dropped == 3
@@ -280,8 +280,8 @@ def test_old_and_superfluous_keys_go(tmp_path: Path) -> None:
         await deployment.scan(asked=AskSightings((38, 54, 70)))
         await deployment.memory.flush()
         assert await deployment.memory.purge() == 1 + 1
-        assert (await deployment.store.sightings(None, [22, 38, 54, 70, ALL_MAIL])).keys() >= {ALL_MAIL}
-        assert await deployment.store.count_sightings(None) == 3
+        assert (await deployment.store.sightings.find(None, [22, 38, 54, 70, ALL_MAIL])).keys() >= {ALL_MAIL}
+        assert await deployment.store.sightings.count(None) == 3
 
     running(tmp_path, test, Settings(retention=5, max_keys=3))
 
@@ -293,11 +293,11 @@ def test_it_writes_by_itself_and_at_the_end(tmp_path: Path, monkeypatch: pytest.
         deployment.memory.start()
         await deployment.scan()
         async with asyncio.timeout(180):
-            while not await deployment.store.count_sightings(None):  # noqa: ASYNC110  somebody else's work
+            while not await deployment.store.sightings.count(None):  # noqa: ASYNC110  somebody else's work
                 await asyncio.sleep(0.01)
         await deployment.scan(asked=AskSightings((22,)))
         await deployment.memory.stop()
-        assert await deployment.store.sightings(None, [22])
+        assert await deployment.store.sightings.find(None, [22])
         assert deployment.memory.counters().written == 3 + 2
 
     running(tmp_path, test)
@@ -308,15 +308,15 @@ def test_several_guards_share_what_they_know(postgres_url: str, tmp_path: Path) 
 
     async def run() -> None:
         nonlocal day
-        stores: list[SightingStore] = [open_store(postgres_url, tmp_path) for _ in range(2)]
-        one, two = (SenderHistories(store, EAGER, lambda: day * DAY_SECONDS) for store in stores)
+        stores = [open_store(postgres_url, tmp_path) for _ in range(2)]
+        one, two = (SenderHistories(store.sightings, EAGER, lambda: day * DAY_SECONDS) for store in stores)
         await one.answer("g", "t", ASKED)
         one.learn("g", DELIVERED)
         await one.flush()
         day += 1
         assert (await two.answer("h", "t", ASKED)).proven == (FacetAge(1, 1),)
         for store in stores:
-            await store.close()  # type: ignore[attr-defined]
+            await store.close()
 
     asyncio.run(run())
 
@@ -373,7 +373,7 @@ def test_a_core_learns_and_its_workers_hear_of_it(tmp_path: Path) -> None:
             assert "sender:first-contact" in await tags("new@stranger.example")
         finally:
             await guard.stop()
-        assert (await deployment.store.sightings("t", [ALL_MAIL]))[ALL_MAIL].delivered == 3
+        assert (await deployment.store.sightings.find("t", [ALL_MAIL]))[ALL_MAIL].delivered == 3
 
     running(tmp_path, test)
 
@@ -382,7 +382,9 @@ def test_figures_for_prometheus(tmp_path: Path) -> None:
     async def test(deployment: Deployment) -> None:
         await deployment.scan()
         await deployment.memory.flush()
-        samples = [sample for family in SenderHistoryMetrics(deployment.memory).collect() for sample in family.samples]
+        samples = [
+            sample for family in SenderHistoryMetrics(deployment.memory.counters).collect() for sample in family.samples
+        ]
         assert {sample.name: sample.value for sample in samples} == {
             "gatepost_acquaintance_questions_total": 1.0,
             "gatepost_acquaintance_lookups_total": 1.0,

@@ -109,7 +109,7 @@ def test_what_is_another_tenants_is_not_there(use: Use) -> None:
             assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
             assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
         assert deployment.looker.jobs == []
-        assert (await deployment.store.audit_page(AuditFilter())).rows == ()
+        assert (await deployment.store.audit.page(AuditFilter())).rows == ()
 
     use(scenario)
 
@@ -122,7 +122,7 @@ def test_an_export_is_audited_and_a_deletion_ends_it(use: Use) -> None:
         assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
         assert await deployment.raw.get(ggrid) is None
         assert [
-            (each.actor, each.action, each.scope) for each in (await deployment.store.audit_page(AuditFilter())).rows
+            (each.actor, each.action, each.scope) for each in (await deployment.store.audit.page(AuditFilter())).rows
         ] == [
             (ANN, "quarantine.delete", OURS),
             (ANN, "quarantine.export", OURS),
@@ -145,7 +145,7 @@ def test_a_core_without_the_bytes_leaves_the_record_alone(use: Use) -> None:
 def test_what_is_being_released_is_not_deleted(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold()
-        await deployment.store.claim_release(ggrid, "somebody", 1, 1 << 50)
+        await deployment.store.quarantine.claim(ggrid, "somebody", 1, 1 << 50)
         assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == Busy()
         assert await deployment.raw.get(ggrid) == RAW
 

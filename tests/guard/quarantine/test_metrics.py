@@ -47,7 +47,7 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
     async def test() -> None:
         store, raw = open_store("sqlite:g.db", tmp_path), RawFolder(tmp_path / "q")
         relay = Relay(next_hop.url, "off", "gate.example")
-        tally, registry = QuarantineMetrics(store, 4 * len(RAW)), CollectorRegistry()
+        tally, registry = QuarantineMetrics(store.quarantine, 4 * len(RAW)), CollectorRegistry()
         registry.register(tally)
         quarantine = Quarantine(store, raw, Routing.through(relay), max_size=4 * len(RAW), metrics=tally)
         # Nothing is claimed before anybody has looked.
@@ -88,20 +88,20 @@ def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
 
 
 def test_a_database_that_blinks_leaves_the_last_figure() -> None:
-    class Store:
+    class Records:
         gone = False
 
-        async def held_totals(self) -> tuple[int, int]:
+        async def totals(self) -> tuple[int, int]:
             if self.gone:
                 raise StorageError("gone")
             return 3, 30
 
     async def test() -> None:
-        store: Any = Store()
-        tally, registry = QuarantineMetrics(store, None), CollectorRegistry()
+        records: Any = Records()
+        tally, registry = QuarantineMetrics(records, None), CollectorRegistry()
         registry.register(tally)
         await tally.refresh()
-        store.gone = True
+        records.gone = True
         with pytest.raises(StorageError):
             await tally.refresh()
         assert (figures(registry)["held"], figures(registry)["bytes"]) == (3, 30)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.abby.core_clients import LocalCore
+from gatepost.abby.cores import LocalCore
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.guard.quarantine import raw_store
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
@@ -112,14 +112,14 @@ def test_every_core_shows_releases_and_deletes_what_another_one_has_held(tmp_pat
         relay = Relay(next_hop.url, "off", "gatepost.test")
         one, other = (Quarantine(store, RawObjects(bucket_of(tmp_path)), Routing.through(relay)) for _ in range(2))
         first, second, third = [await hold(one, tmp_path) for _ in range(3)]
-        elsewhere = HeldMailOnCores(store, [LocalCore(_NOBODY, other)])
+        elsewhere = HeldMailOnCores(store.quarantine, [LocalCore(_NOBODY, other)])
         assert await elsewhere.carry_out(ExportOrder(first, by=CLI)) == RAW
         assert isinstance(await elsewhere.carry_out(ReleaseOrder(first, by=CLI)), Released)
         assert [raw.endswith(RAW) for _, _, raw in next_hop.mail] == [True]
         assert await elsewhere.carry_out(DeleteOrder(second, by=CLI)) == Deleted()
         bucket = RawObjects(bucket_of(tmp_path))
         assert [await bucket.get(ggrid) for ggrid in (first, second, third)] == [None, None, RAW]
-        first_core = HeldMailOnCores(store, [LocalCore(_NOBODY, one)])
+        first_core = HeldMailOnCores(store.quarantine, [LocalCore(_NOBODY, one)])
         assert await first_core.carry_out(ExportOrder(second, by=CLI)) == NotHeld()
         # What a kill left without a record goes, and what has one stays.
         with Spool(tmp_path / "spool").new() as body:
@@ -150,7 +150,7 @@ async def main():
     async def dead(record, core=""):
         print("ggrid", record.ggrid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
-    store.hold = dead
+    store.quarantine.hold = dead
     await hold(quarantine, folder)
 
 asyncio.run(main())
@@ -167,8 +167,8 @@ def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
 
     async def scenario(store: Store) -> None:
         bucket = RawObjects(bucket_of(tmp_path))
-        assert await store.held(kept) is not None
-        assert await store.held(lost) is None
+        assert await store.quarantine.find(kept) is not None
+        assert await store.quarantine.find(lost) is None
         assert [await bucket.get(ggrid) for ggrid in (kept, lost)] == [RAW, RAW]
         assert await Cleanup(store, bucket, 30).sweep(age=0) >= 1
         assert [await bucket.get(ggrid) for ggrid in (kept, lost)] == [RAW, None]
@@ -190,9 +190,9 @@ def test_a_store_that_says_nothing_is_an_error_and_nothing_is_held(
                 await hold(quarantine, tmp_path, b"short")
         finally:
             os.kill(server.process.pid, signal.SIGCONT)
-        assert (await store.held_totals())[0] == 0
+        assert (await store.quarantine.totals())[0] == 0
         monkeypatch.setattr(raw_store, "OBJECT_SECONDS", 30.0)
-        assert await store.held(await hold(quarantine, tmp_path)) is not None
+        assert await store.quarantine.find(await hold(quarantine, tmp_path)) is not None
 
     run(tmp_path, scenario)
 

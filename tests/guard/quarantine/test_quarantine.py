@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 from tests.guard.test_service import Names, Pool
 from tests.waiting_client import WaitingClient
 
+from gatepost import logs
 from gatepost.cli.held_mail import HeldMail
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.quarantine import quarantine
@@ -38,6 +38,7 @@ from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.signing import write_key
 from gatepost.settings.keys import GuardSettings
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.content import normalise_line_ends
 from gatepost.smtp.relay import Relay
 from gatepost.smtp.routing import Routing
@@ -80,7 +81,7 @@ class Deployment:
         return asked.ggrid
 
     async def state(self, ggrid: str) -> str:
-        mail = await self.store.held(ggrid)
+        mail = await self.store.quarantine.find(ggrid)
         return mail.state if mail else "none"
 
 
@@ -131,7 +132,7 @@ def test_it_is_held_with_its_ledger(use: Use) -> None:
         # The same scan, done again on another core, changes nothing.
         again = request(ggrid=ggrid)
         await deployment.quarantine.keep(again, result(again), BytesBody(RAW))
-        assert [each.record.ggrid for each in (await deployment.store.search_held(HeldFilter())).rows] == [ggrid]
+        assert [each.record.ggrid for each in (await deployment.store.quarantine.search(HeldFilter())).rows] == [ggrid]
 
     use(scenario)
 
@@ -171,7 +172,7 @@ def test_released_as_it_came_to_whom_it_was_for(use: Use, next_hop: Any) -> None
         assert len(next_hop.mail) == 1
         assert await deployment.raw.get(ggrid) is None
         assert await deployment.quarantine.raw(ggrid) is None
-        assert [each.action for each in (await deployment.store.audit_page(AuditFilter())).rows] == [
+        assert [each.action for each in (await deployment.store.audit.page(AuditFilter())).rows] == [
             "quarantine.release"
         ]
 
@@ -208,7 +209,7 @@ def test_what_the_next_hop_refuses_stays_held(use: Use, next_hop: Any, answers: 
         assert outcome.reason == f"the next hop {reason}"
         assert next_hop.mail == []
         assert await deployment.state(ggrid) == "held"
-        (failed,) = (await deployment.store.audit_page(AuditFilter())).rows
+        (failed,) = (await deployment.store.audit.page(AuditFilter())).rows
         assert (failed.action, failed.sample) == ("quarantine.releaseFailed", (ggrid, f"the next hop {reason}"))
         next_hop.answers.clear()
         assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
@@ -279,7 +280,7 @@ def test_many_releases_at_once_send_once(use: Use, next_hop: Any, storage_url: s
         assert len(next_hop.mail) == 1
         assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == 1
-        assert len((await deployment.store.audit_page(AuditFilter())).rows) == 1
+        assert len((await deployment.store.audit.page(AuditFilter())).rows) == 1
 
     use(scenario)
 
@@ -399,7 +400,7 @@ def test_killed_while_releasing(
         ggrid = ggrids[0]
         assert len(next_hop.mail) == sent
         assert await deployment.state(ggrid) == "releasing"
-        mail = await deployment.store.held(ggrid)
+        mail = await deployment.store.quarantine.find(ggrid)
         assert mail
         deployment.now = mail.lease / 1_000
         assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == Busy()
@@ -410,7 +411,7 @@ def test_killed_while_releasing(
         assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert len(next_hop.mail) == sent + 1
         assert await deployment.state(ggrid) == "released"
-        assert len((await deployment.store.audit_page(AuditFilter())).rows) == 1
+        assert len((await deployment.store.audit.page(AuditFilter())).rows) == 1
 
     use(before)
     killed(when, storage_url, tmp_path, next_hop.url, ggrids[0])
@@ -422,15 +423,15 @@ def test_a_delivery_whose_record_fails_is_recorded_later(use: Use, monkeypatch: 
 
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold()
-        mark, failures = deployment.store.mark_released, [StorageError("gone"), StorageError("gone")]
+        mark, failures = deployment.store.quarantine.mark_released, [StorageError("gone"), StorageError("gone")]
 
         async def flaky(*arguments: Any) -> Any:
             if failures:
                 raise failures.pop()
             return await mark(*arguments)
 
-        monkeypatch.setattr(deployment.store, "mark_released", flaky)
-        with capture_logs():
+        monkeypatch.setattr(deployment.store.quarantine, "mark_released", flaky)
+        with logs.capture():
             assert isinstance(await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)), Released)
         assert await deployment.state(ggrid) == "released"
 
@@ -456,7 +457,7 @@ def test_one_tenant_cannot_touch_anothers(use: Use, next_hop: Any) -> None:
         assert next_hop.mail == []
         assert await quarantine.carry_out(ExportOrder(ggrid, mine, by=CLI)) == RAW
         assert isinstance(await quarantine.carry_out(ReleaseOrder(ggrid, mine, by=CLI)), Released)
-        actions = [each.action for each in (await deployment.store.audit_page(AuditFilter(scope=mine))).rows]
+        actions = [each.action for each in (await deployment.store.audit.page(AuditFilter(scope=mine))).rows]
         assert actions == ["quarantine.release", "quarantine.export"]
 
     use(scenario)
@@ -482,7 +483,7 @@ def test_what_its_sender_still_has_is_held_no_longer(use: Use) -> None:
         await deployment.quarantine.take_back(ggrid)
         assert await deployment.state(ggrid) == "none"
         assert await deployment.raw.get(ggrid) is None
-        assert not (await deployment.store.audit_page(AuditFilter())).rows
+        assert not (await deployment.store.audit.page(AuditFilter())).rows
         await deployment.quarantine.take_back(ggrid)  # twice does no harm
 
     use(scenario)
@@ -493,11 +494,11 @@ def test_outbound_mail_is_released_by_its_own_route_and_signed(
 ) -> None:
     write_key(tmp_path / "k.pem", "ed25519")
 
-    class Domains:
-        async def tenant_of(self, _domain: str) -> str | None:
-            return None
+    async def of_domain(_domain: str) -> str | None:
+        return None
 
-    signer = Signer(SigningKeys([KeyFile("x.example", "k", str(tmp_path / "k.pem"))]), "gatepost.test", Domains())
+    keys = SigningKeys([KeyFile("x.example", "k", str(tmp_path / "k.pem"))])
+    signer = Signer(keys, "gatepost.test", Tenancy({}, of_domain))
     envelope = msgspec.structs.replace(ENVELOPE, tenant=None, outbound=True)
 
     async def scenario(deployment: Deployment) -> None:
@@ -559,7 +560,7 @@ def test_a_release_that_ends_between_two_looks(use: Use, next_hop: Any, monkeypa
 def test_retention(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         old = await deployment.hold()
-        mail = await deployment.store.held(old)
+        mail = await deployment.store.quarantine.find(old)
         assert mail
         await asyncio.sleep(0.005)
         young = await deployment.hold()
@@ -592,9 +593,9 @@ def test_it_tidies_by_itself(use: Use) -> None:
 def test_a_full_quarantine_takes_no_more(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         first = await deployment.hold(b"x" * 60)
-        with capture_logs() as logs, pytest.raises(StorageError, match="maxSize"):
+        with logs.capture() as logged, pytest.raises(StorageError, match="maxSize"):
             await deployment.hold(b"x" * 60)
-        assert [each["event"] for each in logs] == ["the quarantine is full"]
+        assert [each["event"] for each in logged] == ["the quarantine is full"]
         await deployment.hold(b"x" * 40)
         # Room that others make is seen at once where it matters.
         assert await deployment.quarantine.delete(DeleteOrder(first, by=CLI))

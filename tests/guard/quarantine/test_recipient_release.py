@@ -77,21 +77,21 @@ def test_one_copy_goes_and_the_other_stays(use: Use, next_hop: Any) -> None:
         outcome = await deployment.release(ggrid, "bob@Y.example")
         assert isinstance(outcome, Released)
         assert [recipients for _, recipients, _ in next_hop.mail] == [("Bob@y.example",)]
-        mail = await store.held(ggrid)
+        mail = await store.quarantine.find(ggrid)
         assert mail
         assert (mail.state, mail.release) == ("held", None)
         assert await deployment.raw.get(ggrid) == RAW
         assert isinstance(await deployment.release(ggrid, "bob@y.example"), Released), "again: nothing is sent"
         assert len(next_hop.mail) == 1
-        record = (await store.audit_page(AuditFilter(action="quarantine.release"))).rows[0]
+        record = (await store.audit.page(AuditFilter(action="quarantine.release"))).rows[0]
         assert (record.actor.kind, record.actor.id, record.count) == ("recipient", "", 1)
-        pools = await store.training_pools()
+        pools = await store.learning.pools()
         assert [(pool.wanted, pool.reporters) for pool in pools] == [(1, 1)]
-        reports = await store.pool_reports(None)
+        reports = await store.learning.pool_reports(None)
         assert "bob" not in reports[0].reporter, "a pool has no address of a person"
         last = await deployment.release(ggrid, "cy@y.example")
         assert isinstance(last, Released)
-        mail = await store.held(ggrid)
+        mail = await store.quarantine.find(ggrid)
         assert mail
         assert mail.state == "released"
         assert await deployment.raw.get(ggrid) is None
@@ -141,12 +141,12 @@ def test_a_next_hop_that_refuses_and_a_release_under_way(use: Use, next_hop: Any
         ggrid = await deployment.hold()
         next_hop.answers = {"RCPT": "451 later"}
         assert isinstance(await deployment.release(ggrid, "bob@y.example"), NotSent)
-        assert await deployment.store.recipient_releases(ggrid) == ()
+        assert await deployment.store.quarantine.recipient_releases(ggrid) == ()
         next_hop.answers = {}
         moment = now()
-        assert await deployment.store.claim_release(ggrid, "other", moment, moment + 60_000)
+        assert await deployment.store.quarantine.claim(ggrid, "other", moment, moment + 60_000)
         assert await deployment.release(ggrid, "bob@y.example") == Busy()
-        await deployment.store.give_back(ggrid, "other")
+        await deployment.store.quarantine.give_back(ggrid, "other")
         both = await asyncio.gather(*(deployment.release(ggrid, "bob@y.example") for _ in range(4)))
         assert len(next_hop.mail) == 1
         assert {type(each) for each in both} <= {Released, Busy}

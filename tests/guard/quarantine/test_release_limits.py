@@ -52,7 +52,7 @@ class Deployment:
     def __init__(self, store: Store, folder: Path, next_hop: str) -> None:
         self.store, self.relay = store, Relay(next_hop, "off", HOST)
         self.alpha = self.beta = ""
-        tenancy = Tenancy({"configured.test": new_id()}, store)
+        tenancy = Tenancy({"configured.test": new_id()}, store.tenants.of_domain)
         routing = Routing.through(self.relay)
         self.quarantine = Quarantine(store, RawFolder(folder), routing, hostname=HOST, tenancy=tenancy)
         self.guard = Guard(GuardSettings(), store, Pool(REPORT), Answerer(Names()), FairQueue(1, 1, 0.0))
@@ -60,9 +60,9 @@ class Deployment:
 
     async def set_up(self) -> None:
         for name in ("alpha", "beta"):
-            tenant = await self.store.create_tenant(name)
+            tenant = await self.store.tenants.create(name)
             assert isinstance(tenant, Tenant)
-            await self.store.set_tenant_domains(tenant.uid, [f"{name}.test"])
+            await self.store.tenants.set_domains(tenant.uid, [f"{name}.test"])
             setattr(self, name, tenant.uid)
 
     async def hold(self, source: Source, *recipients: str, raw: bytes = RAW, tenant: str | None = "") -> str:
@@ -127,8 +127,8 @@ def test_other_recipients_are_in_the_domains_of_the_tenant(
         ggrid = await deployment.hold("smtp")
         assert await deployment.release(ggrid, *recipients) == ELSEWHERE
         assert next_hop.commands == []
-        assert (await deployment.store.audit_page(AuditFilter(action="quarantine.release"))).rows == ()
-        held = await deployment.store.held(ggrid)
+        assert (await deployment.store.audit.page(AuditFilter(action="quarantine.release"))).rows == ()
+        held = await deployment.store.quarantine.find(ggrid)
         assert held
         assert held.state == "held"
 
@@ -211,7 +211,7 @@ def test_released_mail_leaves_like_delivered_mail(use: Use, next_hop: Any) -> No
         assert found
         assert ANALYST.name.encode() not in sent
         assert sent.endswith(b"From: ceo@beta.test\r\nSubject: pay\r\n\r\nX-Gatepost-Verdict: in the body\r\n")
-        (record,) = (await deployment.store.audit_page(AuditFilter(action="quarantine.release"))).rows
+        (record,) = (await deployment.store.audit.page(AuditFilter(action="quarantine.release"))).rows
         assert (record.actor, record.sample) == (ANALYST, (ggrid, found[1], "ann@alpha.test"))
 
     use(scenario)
@@ -223,7 +223,7 @@ def test_the_audit_trail_has_every_recipient(use: Use) -> None:
     async def scenario(deployment: Deployment) -> None:
         ggrid = await deployment.hold("smtp", *everybody)
         assert isinstance(await deployment.release(ggrid), Released)
-        (record,) = (await deployment.store.audit_page(AuditFilter(action="quarantine.release"))).rows
+        (record,) = (await deployment.store.audit.page(AuditFilter(action="quarantine.release"))).rows
         assert (record.count, record.sample[2:]) == (60, everybody)
 
     use(scenario)
@@ -236,7 +236,7 @@ def test_nul_is_not_sent(use: Use, next_hop: Any, source: Source) -> None:
         ggrid = await deployment.hold(source, raw=raw)
         assert await deployment.release(ggrid) == WRONG_BYTES
         assert next_hop.commands == []
-        held = await deployment.store.held(ggrid)
+        held = await deployment.store.quarantine.find(ggrid)
         assert held
         assert held.state == "held"
 

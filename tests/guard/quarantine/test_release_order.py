@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from tests.idle_guard import IdleGuard
 
-from gatepost.abby.core_clients import RemoteCore
 from gatepost.abby.cores import Down
+from gatepost.abby.remote_core import RemoteCore
 from gatepost.guard.http_source import MAX_ORDER, build_rest_app
 from gatepost.scanning.held_mail import HeldMailOrder, Released, ReleaseOrder, ReleaseOutcome
 from gatepost.scanning.spool import Spool

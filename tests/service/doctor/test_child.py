@@ -8,6 +8,7 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 
 
+@pytest.mark.process
 def test_the_doctor_says_what_it_found_and_takes_no_lock_away(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     with data.lock("abby"):
@@ -19,6 +20,7 @@ def test_the_doctor_says_what_it_found_and_takes_no_lock_away(tmp_path: Path) ->
     assert [row.what for row in again] == [row.what for row in rows]
 
 
+@pytest.mark.process
 def test_a_doctor_that_does_not_answer_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "SECONDS", 0.001)
     (row,) = examination.examine_in_child(tmp_path, tmp_path)

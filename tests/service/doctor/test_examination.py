@@ -72,6 +72,7 @@ def test_a_broken_certificate(data: DataFolder, read: ExaminedFiles) -> None:
     assert row.state == "fail"
 
 
+@pytest.mark.process
 def test_workers_can_be_sealed_here() -> None:
     row = machine.check_workers(unsealed=False)
     assert row.state == "ok", row
@@ -109,6 +110,7 @@ def test_a_library_for_rar_is_looked_for(monkeypatch: pytest.MonkeyPatch, instal
     assert machine.check_archives().state == state
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("there", "missing"), [(GUARD_FILE, ABBY_FILE), (ABBY_FILE, GUARD_FILE)])
 def test_a_machine_with_one_of_the_services(data: DataFolder, there: Path, missing: Path) -> None:
     folder = prepare(data, None)

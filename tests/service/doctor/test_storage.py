@@ -35,8 +35,8 @@ def test_how_much_is_remembered(tmp_path: Path) -> None:
 
     async def fill() -> None:
         store = open_store(read.storage, data.path)
-        await store.create_tenant("young")
-        await store.record_sightings([SightingBatch(None, TODAY - 7, {ALL_MAIL: 200, 22: 1})])
+        await store.tenants.create("young")
+        await store.sightings.record([SightingBatch(None, TODAY - 7, {ALL_MAIL: 200, 22: 1})])
         await store.close()
 
     asyncio.run(fill())
@@ -66,8 +66,8 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
     async def fill() -> None:
         store = open_store(read.storage, data.path)
         for name, record in records.items():
-            assert await store.take_feed(name, "me", 0)
-            assert await store.finish_feed(name, "me", record, 0, audited=False)
+            assert await store.feeds.take(name, "me", 0)
+            assert await store.feeds.finish(name, "me", record, 0, audited=False)
         await store.close()
 
     asyncio.run(fill())
@@ -93,7 +93,7 @@ def test_every_node_has_a_row(tmp_path: Path) -> None:
         nonlocal heard
         store = open_store(read.storage, data.path)
         content = VersionContent({}, {})
-        assert (await store.publish_version(content, "d", "new", SYSTEM)).number == 1
+        assert (await store.publishing.publish(content, "d", "new", SYSTEM)).number == 1
         behind = NodeDetail(error="no such file", waits_for_restart=("metrics.listen",))
         for name, detail in (
             ("good", NodeDetail(version=1)),
@@ -102,8 +102,8 @@ def test_every_node_has_a_row(tmp_path: Path) -> None:
             ("bad", NodeDetail(version=1, state="failed", reason="the disk is full")),
             ("own", NodeDetail(version=1)),
         ):
-            await store.put_node(name, f"{name}.example", detail)
-        heard = (await store.node_records())[0].seen
+            await store.publishing.put_node(name, f"{name}.example", detail)
+        heard = (await store.publishing.nodes())[0].seen
         await store.close()
 
     def look(seconds: int) -> dict[str, tuple[str, str]]:
@@ -129,5 +129,5 @@ def test_every_node_has_a_row(tmp_path: Path) -> None:
 
 async def fail_version(url: str, data: DataFolder) -> None:
     store = open_store(url, data.path)
-    await store.fail_rollout("bad", "bad.example", 1, 0, "it was bad")
+    await store.publishing.fail_rollout("bad", "bad.example", 1, 0, "it was bad")
     await store.close()

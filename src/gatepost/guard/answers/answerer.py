@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
 from typing import Any
 
-import structlog
-
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import Inquiry, ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answer,
@@ -162,7 +161,7 @@ MAX_SECONDS = 10.0
 # Messages whose budgets are remembered; far more than can be in processing.
 MAX_REMEMBERED = 10_000
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class Answerer:

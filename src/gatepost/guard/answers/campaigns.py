@@ -15,14 +15,14 @@ from uuid import uuid4
 from zlib import crc32
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import MAX_COMPARED, Signature, is_near_duplicate
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
 from gatepost.report import Report
-from gatepost.store.campaigns import Burst, CampaignMark, CampaignStore, HeldSignature
+from gatepost.store.campaigns import Burst, CampaignMark, CampaignMarks, HeldSignature
 from gatepost.store.errors import StorageError
 
 WINDOW_SECONDS = 6 * 3600.0
@@ -40,7 +40,7 @@ MAX_WAITING = 5_000
 # may well be.
 _ATTACKS = frozenset({"malware", "phishing", "fraud"})
 
-log = structlog.get_logger("gatepost.campaigns")
+log = Logger("gatepost.campaigns")
 
 
 class _Sighting(msgspec.Struct, frozen=True, eq=False):
@@ -92,7 +92,7 @@ class Campaigns:
 
     def __init__(
         self,
-        store: CampaignStore | None = None,
+        store: CampaignMarks | None = None,
         clock: Callable[[], float] = time.time,
         window: float = WINDOW_SECONDS,
         maximum: int = MAX_MESSAGES,
@@ -178,13 +178,13 @@ class Campaigns:
             # Storing one twice does nothing.
             self._held = [*held, *self._held][:MAX_WAITING]
 
-    async def _read_marks(self, store: CampaignStore) -> None:
+    async def _read_marks(self, store: CampaignMarks) -> None:
         """Read the marks that are new. PostgreSQL commits rows out of the order of their ids, so those of the last
         `SETTLE_SECONDS` are read again."""
         if self._settled < 0:
-            self._settled = await store.first_campaign_mark(MAX_MARKS)
+            self._settled = await store.first_mark(MAX_MARKS)
         latest = self._settled
-        while marks := await store.campaign_marks(latest):
+        while marks := await store.marks(latest):
             for mark in marks:
                 latest = mark.id
                 if mark.id not in self._marks:
@@ -197,7 +197,7 @@ class Campaigns:
         while len(self._marks) > MAX_MARKS:
             self._marked.remove(self._marks.pop(next(iter(self._marks))))
 
-    async def _read_bursts(self, store: CampaignStore) -> None:
+    async def _read_bursts(self, store: CampaignMarks) -> None:
         for burst in await store.bursts(self._process, self._asked_since):
             # The same millisecond may bring another one, so the last one is read again.
             self._asked_since = max(self._asked_since, burst.updated)
@@ -239,4 +239,4 @@ class Campaigns:
     async def _purge(self) -> None:
         if self._store:
             now = self._clock()
-            await self._store.purge_campaigns(int((now - MARK_SECONDS) * 1000), int((now - self._window) * 1000))
+            await self._store.purge(int((now - MARK_SECONDS) * 1000), int((now - self._window) * 1000))

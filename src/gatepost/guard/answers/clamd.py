@@ -8,8 +8,7 @@ Protocol: clamd(8), command INSTREAM.
 import asyncio
 import contextlib
 
-import structlog
-
+from gatepost.logs import Logger
 from gatepost.questions import Antivirus
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.values import split_address
@@ -20,7 +19,7 @@ _CHUNK = 1 << 20
 _MAX_REPLY = 4096
 _SHORT = 200
 
-_log = structlog.get_logger("gatepost.antivirus")
+_log = Logger("gatepost.antivirus")
 
 
 class ClamdClient:

@@ -8,17 +8,17 @@ with the models that are known, or without any: rules, lists and the shipped mod
 from typing import Any
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
-from gatepost.store.learnt_models import LearntModelStore
+from gatepost.store.learning import Learning
 from gatepost.workers.jobs import EMPTY, Snapshot
 
 POLL_SECONDS = 2.0
 MAX_CACHED = 200
 
-log = structlog.get_logger("gatepost.learning")
+log = Logger("gatepost.learning")
 
 _MODEL = msgspec.msgpack.Decoder(dict[str, Any])
 
@@ -26,7 +26,7 @@ _MODEL = msgspec.msgpack.Decoder(dict[str, Any])
 class LearntModelSnapshots:
     """The current learnt models of a deployment, packed by tenant."""
 
-    def __init__(self, store: LearntModelStore, poll: float = POLL_SECONDS) -> None:
+    def __init__(self, store: Learning, poll: float = POLL_SECONDS) -> None:
         self._store = store
         self._current: dict[str, int] = {}
         self._cached: dict[str, Snapshot] = {}

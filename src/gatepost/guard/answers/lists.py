@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
-import structlog
 
 from gatepost.background_work import MAX_REST_SECONDS, REST, background
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.report import Report
 from gatepost.store.errors import StorageError
-from gatepost.store.lookup import HitCount
+from gatepost.store.list_lookup import HitCount
 from gatepost.store.store import Store
 from gatepost.workers.jobs import Snapshot
 from gatepost.workers.protocol import RecentSnapshots
@@ -30,7 +30,7 @@ PURGE_SECONDS = 300.0
 # How many entries' counters are gathered before further ones are dropped: counting must not become the load.
 MAX_COUNTED = 50_000
 
-log = structlog.get_logger("gatepost.lists")
+log = Logger("gatepost.lists")
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class ListAnswers:
     async def snapshot(self, tenant: str | None) -> Snapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
         key = f"lists:{tenant or ''}"
-        version = await self._store.unkeyed_version(tenant)
+        version = await self._store.list_lookup.unkeyed_version(tenant)
         held = self._snapshots.get(key)
         if held is None or not self._holds(held, version):
             held = await self._load(key, tenant, version)
@@ -104,7 +104,7 @@ class ListAnswers:
                 await asyncio.sleep(held.next_load - clock())
             loading.begun += 1
             started = clock()
-            source = await self._store.unkeyed(tenant)
+            source = await self._store.list_lookup.unkeyed(tenant)
             loaded = await asyncio.to_thread(_pack, key, source)
             rest = min(REST * (clock() - started), MAX_REST_SECONDS)
             held = msgspec.structs.replace(loaded, next_load=clock() + rest)
@@ -123,7 +123,7 @@ class ListAnswers:
                 wanted.setdefault((note.scope, note.list), []).append(note.entry)
         found: dict[tuple[str, str, str], str] = {}
         for (scope, name), keys in wanted.items():
-            for entry in await self._store.entries(tenant if scope == "tenant" else None, name, keys):
+            for entry in await self._store.lists.find(tenant if scope == "tenant" else None, name, keys):
                 found[scope, name, entry.key] = entry.comment
         if not any(found.values()):
             return report
@@ -138,7 +138,7 @@ class ListAnswers:
         else gets the message: it has one verdict."""
         only = recipients[0] if len(recipients) == 1 else ""
         try:
-            return LookupAnswer(await self._store.lookup(tenant, question.keys, only))
+            return LookupAnswer(await self._store.list_lookup.find(tenant, question.keys, only))
         except StorageError as fault:
             log.error("lists could not be read", reason=str(fault))
             return LookupAnswer(failed=True)
@@ -158,12 +158,14 @@ class ListAnswers:
         if not counted:
             return
         try:
-            await self._store.record_hits([HitCount(*key, hits, last) for key, (hits, last) in counted.items()])
+            await self._store.list_lookup.record_hits(
+                [HitCount(*key, hits, last) for key, (hits, last) in counted.items()]
+            )
         except StorageError as fault:
             log.warning("hits of lists could not be counted", reason=str(fault))
 
     async def _purge(self) -> None:
-        await self._store.purge_expired(int(self._clock() * 1000))
+        await self._store.lists.purge_expired(int(self._clock() * 1000))
 
 
 def _pack(key: str, source: UnkeyedLists) -> _CachedSnapshot:

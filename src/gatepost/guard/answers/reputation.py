@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-import structlog
 
 from gatepost.guard.answers.dns import NEGATIVE_TTL
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.lists.rulings import make_subject
+from gatepost.logs import Logger
 from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.questions import (
     AskReputation,
@@ -187,7 +187,7 @@ _LISTS_EVERYTHING = "it lists a value that no zone may list (RFC 5782 section 5)
 # An entry of one of these means that the operator trusts the value: nobody else is asked about it.
 _ALLOWING = frozenset({"allowed-senders", "allowed-ips", "allowed-urls", "allowed-files"})
 
-log = structlog.get_logger("gatepost.reputation")
+log = Logger("gatepost.reputation")
 
 
 class ZoneCounters(msgspec.Struct, frozen=True):

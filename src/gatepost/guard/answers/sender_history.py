@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 import msgspec
-import structlog
 
+from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskSightings, FacetAge, Sightings
 from gatepost.report import Report
 from gatepost.sender_history import ALL_MAIL, SENDER_FACETS, facet_of
 from gatepost.settings.keys import SenderHistorySettings as Settings
 from gatepost.store.errors import StorageError
-from gatepost.store.sightings import Sighting, SightingBatch, SightingStore
+from gatepost.store.sightings import Sighting, SightingBatch, StoredSightings
 
 DAY_SECONDS = 86_400
 FLUSH_SECONDS = 1.0
@@ -35,7 +35,7 @@ MAX_GATHERED = 200_000
 _UNKNOWN = FacetAge()
 _NOT_READY = Sightings()
 
-log = structlog.get_logger("gatepost.sender_history")
+log = Logger("gatepost.sender_history")
 
 
 class SenderHistoryCounters(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class SenderHistoryCounters(msgspec.Struct, frozen=True):
 class SenderHistories:
     """The sender history of a deployment, for one core."""
 
-    def __init__(self, store: SightingStore, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: StoredSightings, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._store, self._settings, self._clock = store, settings, clock
         self._day = 0
         self._known: dict[tuple[str | None, int], FacetAge] = {}
@@ -118,7 +118,7 @@ class SenderHistories:
         if not batches:
             return
         try:
-            await self._store.record_sightings(batches)
+            await self._store.record(batches)
             self._written += count
         except StorageError as fault:
             self._dropped += count
@@ -127,7 +127,7 @@ class SenderHistories:
     async def purge(self) -> int:
         """Forget what was not seen for longer than the retention, and what is too much; returns how many keys."""
         before = self._today() - self._settings.retention
-        return await self._store.purge_sightings(before, self._settings.max_keys)
+        return await self._store.purge(before, self._settings.max_keys)
 
     def _today(self) -> int:
         """The number of the day (UTC). With a new one all answers are others."""
@@ -150,7 +150,7 @@ class SenderHistories:
         known = self._known.get(key) or self._older.get(key)
         if known is None:
             self._look_ups += 1
-            found = (await self._store.sightings(tenant, (ALL_MAIL,))).get(ALL_MAIL)
+            found = (await self._store.find(tenant, (ALL_MAIL,))).get(ALL_MAIL)
             known = _UNKNOWN
             if found and found.delivered >= self._settings.min_messages:
                 known = _known_before(today, ALL_MAIL, found)
@@ -163,7 +163,7 @@ class SenderHistories:
         missing = [key for key, found in zip(keys, known, strict=True) if found is None]
         if missing:
             self._look_ups += 1
-            rows = await self._store.sightings(tenant, missing)
+            rows = await self._store.find(tenant, missing)
             fresh = {key: _known_before(today, key, rows[key]) if key in rows else _UNKNOWN for key in missing}
             for key, found in fresh.items():
                 self._remember((tenant, key), found, today)

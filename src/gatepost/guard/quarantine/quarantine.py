@@ -7,38 +7,20 @@ bytes.
 guard's event loop never parses mail, here neither: what is shown to a person was read in a sealed worker, within the
 same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
 is not shown, and that is a value like any other.
-
-Releasing a held message: it goes to the next hop once, with the trace fields of a delivered one on top.
-
-    held ──claim, with a lease──▶ releasing ──the next hop said 2yz──▶ released
-      ▲                              │
-      └──────anything else───────────┘
-
-The claim is one statement in the database, so of any number of processes one gets it. The lease outlasts the longest
-delivery. A process that dies with a claim leaves `releasing`, and the lease runs out; then the message can be released
-again. If the next hop had taken it just before the death, it gets it twice: between its reply and our record there is
-always a moment (RFC 1047), and it is better to repeat a message than to lose it.
-
-A message can also be sent to one of its recipients and stay held for the others. It is claimed in the same way, and a
-release to all goes to those who do not have it yet.
-
-A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a person
-uploaded is never released. Other recipients than those of the message must be in the domains of its tenant, and a user
-of a tenant sends nothing to another one, unless the caller may send anywhere.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
-
-import structlog
 
 from gatepost.events.sources import describe_held
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import RawStore
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain
 from gatepost.periodic import PeriodicWork
@@ -62,7 +44,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, MessageBody
-from gatepost.smtp.client import FindsTenants
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
@@ -74,15 +56,17 @@ from gatepost.smtp.trace import Arrival, build_release_fields, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import normalize_address
-from gatepost.store.messages import MessageRecord, Release
-from gatepost.store.recipient_releases import as_release
+from gatepost.store.message_records import MessageRecord, Release
+from gatepost.store.quarantine import HeldMessage, as_release
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.jobs import Job
 from gatepost.workers.pool import WorkerPool
 from gatepost.workers.protocol import PICTURE, VIEW, Purpose
+
+R = TypeVar("R")
+T = TypeVar("T")
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
 SEND_SECONDS = 660.0
@@ -103,13 +87,32 @@ NOT_FOR_RECIPIENTS = NotSent(
 )
 DANGEROUS = NotSent("it is malware or phishing, and releasing that is a right of its own", forbidden=True)
 
-log = structlog.get_logger("gatepost.guard")
+log = Logger("gatepost.guard")
 
 
 class Releaser:
-    """Releases messages, by the routes of other mail of their direction; without a next hop it releases none.
+    """Releases messages: each goes to the next hop once, by the routes of other mail of its direction, with the trace
+    fields of a delivered one on top. Without a next hop none is released.
+
+        held ──claim, with a lease──▶ releasing ──the next hop said 2yz──▶ released
+          ▲                              │
+          └──────anything else───────────┘
+
+    The claim is one statement in the database, so of any number of processes one gets it. The lease outlasts the
+    longest delivery. A process that dies with a claim leaves `releasing`, and the lease runs out; then the message can
+    be released again. If the next hop had taken it just before the death, it gets it twice: between its reply and our
+    record there is always a moment (RFC 1047), and it is better to repeat a message than to lose it.
+
+    A message can also be sent to one of its recipients and stay held for the others. It is claimed in the same way, and
+    a release to all goes to those who do not have it yet.
+
+    A release is not analysed again, so it must not be a way to send mail of one's own making to strangers. What a
+    person uploaded is never released. Other recipients than those of the message must be in the domains of its tenant,
+    and a user of a tenant sends nothing to another one, unless the caller may send anywhere.
+
     `hostname` is the name of this server in trace fields; without `tenancy` no domain belongs to a tenant. `node` is in
-    the record of a delivery. The `signer` signs outbound mail."""
+    the record of a delivery. The `signer` signs outbound mail.
+    """
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class Releaser:
         routing: Routing | None,
         clock: Callable[[], float],
         hostname: str,
-        tenancy: FindsTenants | None,
+        tenancy: Tenancy | None,
         *,
         node: str = "",
         outbound: Routing | None = None,
@@ -141,7 +144,7 @@ class Releaser:
         ggrid = mail.record.ggrid
         raw = await self._raw.get(ggrid)
         if raw is None:
-            return await self._result_without_bytes(ggrid)
+            return await self._find_outcome(ggrid, NotHeld())
         if self._routing(mail.record) is None:
             await self._note_failure(mail.record, order.by, NO_NEXT_HOP)
             return NO_NEXT_HOP
@@ -168,30 +171,30 @@ class Releaser:
             return refusal or NO_NEXT_HOP
         raw = await self._raw.get(record.ggrid)
         if raw is None:
-            return await self._result_without_bytes(record.ggrid)
+            return await self._find_outcome(record.ggrid, NotHeld())
         return await self._claim_and_send(mail, raw, order, named)
 
     async def _find_before(self, mail: HeldMessage, own: str) -> Released | None:
-        for each in await self._store.recipient_releases(mail.record.ggrid):
+        for each in await self._store.quarantine.recipient_releases(mail.record.ggrid):
             if each.address == own:
                 return _as_released(mail, as_release(each))
         return None
 
     async def _recipients_left(self, record: MessageRecord) -> tuple[str, ...]:
         """Return the recipients who do not have the message yet."""
-        having = {each.address for each in await self._store.recipient_releases(record.ggrid)}
+        having = {each.address for each in await self._store.quarantine.recipient_releases(record.ggrid)}
         return tuple(each for each in record.envelope.recipients if normalize_address(each) not in having)
 
     async def _claim_and_send(
         self, mail: HeldMessage, raw: bytes, order: ReleaseOrder | RecipientReleaseOrder, wanted: Sequence[str]
     ) -> ReleaseOutcome:
         ggrid, holder, now = mail.record.ggrid, new_id(), int(self._clock() * 1_000)
-        if not await self._store.claim_release(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
-            return await self._result_of_other(ggrid)
+        if not await self._store.quarantine.claim(ggrid, holder, now, now + int(LEASE_SECONDS * 1_000)):
+            return await self._find_outcome(ggrid, Busy())
         if isinstance(order, RecipientReleaseOrder):
             # Another release may have ended between the look and the claim.
             if before := await self._find_before(mail, normalize_address(order.recipient)):
-                await self._store.give_back(ggrid, holder)
+                await self._store.quarantine.give_back(ggrid, holder)
                 return before
         elif not order.recipients:
             wanted = await self._recipients_left(mail.record)
@@ -202,7 +205,7 @@ class Releaser:
         return await asyncio.shield(task)
 
     async def _note_failure(self, record: MessageRecord, by: Actor, failure: NotSent) -> None:
-        await self._store.note_failed_release(record.ggrid, record.envelope.tenant, by, failure.reason)
+        await self._store.audit.note_failed_release(record.ggrid, record.envelope.tenant, by, failure.reason)
 
     async def finish(self) -> None:
         """Wait for the releases that are under way."""
@@ -232,16 +235,13 @@ class Releaser:
         """Return the tenant of a recipient's domain, if it is one's."""
         return await self._tenancy.tenant_of(normal_domain(recipient.rpartition("@")[2])) if self._tenancy else None
 
-    async def _result_without_bytes(self, ggrid: str) -> ReleaseOutcome:
-        """The bytes are not here: they never were, or the message was released since its record was read."""
-        mail = await self._store.held(ggrid)
-        return _as_released(mail, mail.release) if mail and mail.release else NotHeld()
-
-    async def _result_of_other(self, ggrid: str) -> ReleaseOutcome:
-        mail = await self._store.held(ggrid)
+    async def _find_outcome(self, ggrid: str, otherwise: NotHeld | Busy) -> ReleaseOutcome:
+        """Return what has become of a message since its record was read, by another process; `otherwise` if it is not
+        released."""
+        mail = await self._store.quarantine.find(ggrid)
         if mail is None:
             return NotHeld()
-        return _as_released(mail, mail.release) if mail.release else Busy()
+        return _as_released(mail, mail.release) if mail.release else otherwise
 
     async def _send_claimed(
         self,
@@ -261,20 +261,23 @@ class Releaser:
             else:
                 failure = await self._send(mail.record, wanted, content, deliveries)
         except BaseException:
-            await self._store.give_back(ggrid, holder)
+            await self._store.quarantine.give_back(ggrid, holder)
             raise
         if failure:
             log.warning("mail not released", ggrid=ggrid, reason=failure.reason)
-            await self._store.give_back(ggrid, holder)
+            await self._store.quarantine.give_back(ggrid, holder)
             await self._note_failure(mail.record, order.by, failure)
             if deliveries:
-                await self._store.record_deliveries(deliveries)
+                await self._store.messages.record_deliveries(deliveries)
             return failure
         if isinstance(order, RecipientReleaseOrder):
-            release, is_last = await self._record_one(ggrid, order.recipient, order.by, holder)
-            await self._store.record_deliveries(deliveries)
+            mark_one = partial(self._store.quarantine.mark_released_to, ggrid, order.recipient, order.by, holder)
+            made, is_last = await self._record(ggrid, mark_one)
+            release = as_release(made)
+            await self._store.messages.record_deliveries(deliveries)
         else:
-            release, is_last = await self._record(ggrid, wanted, order.by, holder, deliveries), True
+            mark_all = partial(self._store.quarantine.mark_released, ggrid, wanted, order.by, holder, deliveries)
+            release, is_last = await self._record(ggrid, mark_all), True
         # The label of a recipient is an address, which has no place in the log.
         by = "recipient" if order.by.kind == "recipient" else release.by
         log.info("mail released", ggrid=ggrid, by=by, count=len(release.recipients))
@@ -362,29 +365,16 @@ class Releaser:
         domains = {normal_domain(recipient.rpartition("@")[2]) for recipient in recipients}
         return {domain: await self._tenancy.tenant_of(domain) for domain in domains} if self._tenancy else {}
 
-    async def _record(
-        self, ggrid: str, recipients: Sequence[str], by: Actor, release_id: str, deliveries: Sequence[Delivery]
-    ) -> Release:
-        """Record the release, in several attempts: the next hop has the message, and that must not be forgotten."""
+    async def _record(self, ggrid: str, mark: Callable[[], Awaitable[T]]) -> T:
+        """Put a release on record, in several attempts: the next hop has the message, and that must not be
+        forgotten."""
         for attempt in range(RECORD_ATTEMPTS - 1):
             try:
-                return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
+                return await mark()
             except StorageError as fault:
                 log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        return await self._store.mark_released(ggrid, recipients, by, release_id, deliveries)
-
-    async def _record_one(self, ggrid: str, recipient: str, by: Actor, release_id: str) -> tuple[Release, bool]:
-        """Record the release to one recipient, in several attempts; also whether it was the last one."""
-        for attempt in range(RECORD_ATTEMPTS - 1):
-            try:
-                made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
-                return as_release(made), is_last
-            except StorageError as fault:
-                log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
-                await asyncio.sleep(RECORD_SECONDS * 2**attempt)
-        made, is_last = await self._store.mark_released_to(ggrid, recipient, by, release_id)
-        return as_release(made), is_last
+        return await mark()
 
     async def _discard(self, ggrid: str) -> None:
         try:
@@ -414,10 +404,6 @@ def _as_released(mail: HeldMessage, release: Release) -> Released:
 SIZE_SECONDS = 60.0
 
 
-R = TypeVar("R")
-T = TypeVar("T")
-
-
 class Quarantine:
     """The held mail that this process can reach, `HoldsMail` and `CarriesOutOrders`. At `max_size` bytes it takes no
     more: the sender tries again. Without a `viewer` it shows no message. `hostname`, `tenancy` and `node` are for
@@ -432,7 +418,7 @@ class Quarantine:
         *,
         max_size: int | None = None,
         hostname: str = "localhost",
-        tenancy: FindsTenants | None = None,
+        tenancy: Tenancy | None = None,
         node: str = "",
         metrics: QuarantineMetrics | None = None,
         events: Emits = NO_EVENTS,
@@ -443,7 +429,7 @@ class Quarantine:
     ) -> None:
         self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
         self._events, self._core = events, core
-        self._metrics = metrics or QuarantineMetrics(store, max_size)
+        self._metrics = metrics or QuarantineMetrics(store.quarantine, max_size)
         self._releaser = Releaser(
             *(store, raw, routing, clock, hostname, tenancy), node=node, outbound=outbound, signer=signer
         )
@@ -480,7 +466,7 @@ class Quarantine:
             source=request.source,
             receipt=result.receipt,
         )
-        if await self._store.hold(record, self._core):
+        if await self._store.quarantine.hold(record, self._core):
             self._size += raw.size
             self._metrics.count("kept")
             self._events.emit(describe_held, record)
@@ -489,22 +475,22 @@ class Quarantine:
     async def take_back(self, ggrid: str) -> None:
         """Hold a message no longer that its sender was told to send again; where that fails, it stays."""
         try:
-            if await self._store.delete_held(ggrid, None):
+            if await self._store.quarantine.delete(ggrid, None):
                 await self._raw.delete(ggrid)
         except StorageError as fault:
             log.warning("a message that comes again stays held", ggrid=ggrid, reason=str(fault))
 
     async def undecided_before(self, digest: str) -> int:
         """Return how often this digest was undecided in the last 24 hours before this time, which is recorded."""
-        return await self._store.undecided_before(digest)
+        return await self._store.quarantine.undecided_before(digest)
 
     async def one(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """Return a message that is held or was released, of that tenant if one is named."""
-        return await self._store.held(ggrid, tenant)
+        return await self._store.quarantine.find(ggrid, tenant)
 
     async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None:
         """Return the bytes of a held message."""
-        mail = await self._store.held(ggrid, tenant)
+        mail = await self._store.quarantine.find(ggrid, tenant)
         return await self._raw.get(mail.record.ggrid) if mail and mail.state != "released" else None
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld:
@@ -514,7 +500,7 @@ class Quarantine:
     async def delete(self, order: DeleteOrder) -> bool:
         """Delete a message, also one whose bytes are not here; False where there is none, or it is being released. The
         bytes of one that can be restored stay."""
-        if not await self._store.delete_held(order.ggrid, order.by, order.tenant, for_good=order.for_good):
+        if not await self._store.quarantine.delete(order.ggrid, order.by, order.tenant, for_good=order.for_good):
             return False
         self._metrics.count("deleted")
         if order.for_good:
@@ -522,7 +508,7 @@ class Quarantine:
         return True
 
     async def _release(self, order: ReleaseOrder | RecipientReleaseOrder) -> ReleaseOutcome:
-        mail = await self._store.held(order.ggrid, order.tenant)
+        mail = await self._store.quarantine.find(order.ggrid, order.tenant)
         if mail is None:
             return NotHeld()
         if isinstance(order, ReleaseOrder):
@@ -551,14 +537,14 @@ class Quarantine:
         return await self._viewer.show(Job(purpose, order.ggrid, Envelope(), BytesBody(raw), time.time(), index=index))
 
     async def _export(self, order: ExportOrder) -> bytes | NotHeld:
-        mail = await self._store.held(order.ggrid, order.tenant)
+        mail = await self._store.quarantine.find(order.ggrid, order.tenant)
         raw = await self.raw(order.ggrid, order.tenant)
         if mail is None or raw is None:
             return NotHeld()
         if order.is_reading:
-            await self._store.note_view(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+            await self._store.audit.note_view(mail.record.ggrid, mail.record.envelope.tenant, order.by)
         elif not order.for_learning:
-            await self._store.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
+            await self._store.audit.note_export(mail.record.ggrid, mail.record.envelope.tenant, order.by)
         return raw
 
     async def _delete(self, order: DeleteOrder) -> Deleted | Busy | NotHeld:
@@ -580,7 +566,7 @@ class Quarantine:
             return
         now = time.monotonic()
         if self._summed is None or now - self._summed > SIZE_SECONDS or self._size + size > self._max_size:
-            self._size, self._summed = await self._store.held_size(), now
+            self._size, self._summed = await self._store.quarantine.size(), now
         if self._size + size > self._max_size:
             log.error("the quarantine is full", bytes=self._size, maximum=self._max_size)
             raise StorageError(f"The quarantine holds {self._size:,} bytes; quarantine.maxSize is {self._max_size:,}.")
@@ -611,7 +597,7 @@ class Cleanup:
     ) -> None:
         self._store, self._raw, self._retention, self._clock = store, raw, retention, clock
         self._deleted_retention = deleted_retention
-        self._metrics = metrics or QuarantineMetrics(store, None)
+        self._metrics = metrics or QuarantineMetrics(store.quarantine, None)
         failed = "the quarantine could not be cleaned up"
         self._periodic = PeriodicWork(self._purge_and_sweep, PURGE_SECONDS, failed, log)
 
@@ -627,9 +613,9 @@ class Cleanup:
         """Delete what was held for longer than the retention of its tenant or, without one, of the configuration;
         return how many."""
         moment = int(self._clock() * 1_000)
-        limits = await self._store.retention_limits("quarantine", moment)
-        purged = await self._store.purge_held(moment - self._retention * DAY_MILLISECONDS, limits)
-        await self._store.purge_deleted(moment - self._deleted_retention * DAY_MILLISECONDS)
+        limits = await self._store.tenants.retention_limits("quarantine", moment)
+        purged = await self._store.quarantine.purge(moment - self._retention * DAY_MILLISECONDS, limits)
+        await self._store.quarantine.purge_deleted(moment - self._deleted_retention * DAY_MILLISECONDS)
         self._metrics.count("expired", purged)
         return purged
 
@@ -637,7 +623,7 @@ class Cleanup:
         """Delete bytes of that age whose record is gone or never came; return how many."""
         swept = 0
         async for ggrids in self._raw.older_than(age):
-            for ggrid in set(ggrids) - await self._store.needed_among(ggrids):
+            for ggrid in set(ggrids) - await self._store.quarantine.needed_among(ggrids):
                 await self._raw.delete(ggrid)
                 swept += 1
         return swept

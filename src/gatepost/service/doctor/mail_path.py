@@ -251,8 +251,8 @@ def check_cores(abby: AbbySettings, guard: GuardSettings | None, data: DataFolde
 
 
 async def _ask_load(url: str, secret: str, ca: Path) -> "Load | Down":
-    from gatepost.abby.core_clients import RemoteCore
     from gatepost.abby.cores import Down
+    from gatepost.abby.remote_core import RemoteCore
 
     try:
         remote = RemoteCore(url, secret, ca)

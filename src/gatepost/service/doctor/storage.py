@@ -42,7 +42,7 @@ def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
     if not _is_there(read.storage, data):
         return DoctorRow("storage", "warn", f"{read.storage} is not there yet", "gatepost serve makes it")
     try:
-        tenants = _ask(read.storage, data, lambda store: store.tenants())
+        tenants = _ask(read.storage, data, lambda store: store.tenants.all())
     except StorageError as fault:
         return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
     return DoctorRow("storage", "ok", f"{hide_credentials(read.storage)} opens; {len(tenants)} tenants")
@@ -94,11 +94,11 @@ def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -
 
 async def _count_sightings(settings: SenderHistorySettings, today: int, store: "Store") -> tuple[int, int, int]:
     """Return the number of senders and sites, of scopes with enough history, and of scopes."""
-    scopes = [None, *(tenant.uid for tenant in await store.tenants())][:MAX_TENANTS]
+    scopes = [None, *(tenant.uid for tenant in await store.tenants.all())][:MAX_TENANTS]
     keys = ready = 0
     for scope in scopes:
-        keys += await store.count_sightings(scope)
-        all_mail = (await store.sightings(scope, (ALL_MAIL,))).get(ALL_MAIL)
+        keys += await store.sightings.count(scope)
+        all_mail = (await store.sightings.find(scope, (ALL_MAIL,))).get(ALL_MAIL)
         if all_mail and all_mail.delivered >= settings.min_messages:
             ready += today - all_mail.first >= settings.min_days
     return keys, ready, len(scopes)
@@ -112,8 +112,8 @@ def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> 
         return
 
     async def count(store: "Store") -> tuple[int, int]:
-        limited = await store.limited_now(int(now.timestamp() * 1_000))
-        return len(limited), await store.greylist_size(MAX_ENTRIES)
+        limited = await store.flow_counts.limited_now(int(now.timestamp() * 1_000))
+        return len(limited), await store.flow_counts.greylist_size(MAX_ENTRIES)
 
     counted = _ask_if_there(read.guard.storage.url, data, count)
     if counted is None:
@@ -132,7 +132,7 @@ def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     from gatepost.store.feeds import FeedState
 
     feeds = read.abby.feeds if read.abby else []
-    found = _ask_if_there(read.storage, data, lambda store: store.feed_states()) if feeds else None
+    found = _ask_if_there(read.storage, data, lambda store: store.feeds.states()) if feeds else None
     if found is None:
         return
     states = {state.name: state for state in found}
@@ -160,13 +160,13 @@ def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     rows if storage cannot be read."""
 
     async def load_nodes(store: "Store") -> "tuple[Rollout, tuple[NodeRecord, ...]]":
-        return await store.rollout(), await store.node_records()
+        return await store.publishing.rollout(), await store.publishing.nodes()
 
     loaded = _ask_if_there(read.storage, data, load_nodes) if read.storage else None
     if loaded is None:
         return
     rollout, nodes = loaded
-    own = {each for name in ("guard", "abby") if (each := _own_node(data, name)) and not data.is_locked(name)}
+    own = {each for name in ("guard", "abby") if (each := _read_own_node(data, name)) and not data.is_locked(name)}
     latest = sorted(nodes, key=lambda node: node.seen, reverse=True)[:MAX_NODES]
     for node in sorted(latest, key=lambda node: node.name):
         yield _describe_node(node, rollout, int(now.timestamp() * 1000), is_stopped=node.id in own)
@@ -198,7 +198,7 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout", moment: int, *, is_st
     return DoctorRow(what, "ok", found)
 
 
-def _own_node(data: DataFolder, service: str) -> str:
+def _read_own_node(data: DataFolder, service: str) -> str:
     """Return the id of this machine's node of a service, "" if it never ran."""
     file = data.path / f"{service}.node"
     return file.read_text("ascii", "replace").strip() if file.exists() else ""

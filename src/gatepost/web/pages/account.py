@@ -1,36 +1,33 @@
-"""The account of the signed-in user: password, second factor, recovery codes, time zone, sessions.
+"""The account of the signed-in user: password, second factor, security keys, recovery codes, time zone, sessions.
 
 Whatever changes how the user signs in needs the password again, and a code or a security key where a second factor is
 on: a browser that was left open, or a stolen cookie, must not be enough to take over the account. Attempts are counted
-for the session, so that strangers who guess elsewhere do not keep the user from changing the password. Security keys
-have pages of their own (`pages/security_keys.py`).
+for the session, so that strangers who guess elsewhere do not keep the user from changing the password.
 
 What a user has to do before anything else (`web/context.py`) is a page of its own, with the same forms.
 
-Security keys of the signed-in user: asked for, added and removed on the page Account.
-
-Adding one takes two steps. The first takes the password, and a second factor where the user has one, and opens a
-challenge of this session; the second takes what the new key has made of that challenge. A user whose role or tenant
-needs a second factor can begin with a key.
+Adding a security key takes two steps. The first takes the password, and a second factor where the user has one, and
+opens a challenge of this session; the second takes what the new key has made of that challenge. A user whose role or
+tenant needs a second factor can begin with a key.
 """
 
 import asyncio
 
-import structlog
 from starlette.responses import Response
 
 from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.logs import Logger
 from gatepost.store.errors import NotFound
-from gatepost.store.security_keys import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
-from gatepost.store.sign_in_attempts import session_source
+from gatepost.store.second_factors import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
+from gatepost.store.sessions import session_source
 from gatepost.store.users import Credentials
 from gatepost.web import credentials, second_factors
 from gatepost.web.context import WebContext
 from gatepost.web.credentials import password_fault
-from gatepost.web.page_responses import html_response, json_response, redirect
-from gatepost.web.request import NOT_VISIBLE, SignedInRequest, clear_cookie, read_browser_cookie
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.page_responses import json_response, redirect, with_status
+from gatepost.web.request import COOKIE_NAME, NOT_VISIBLE, SignedInRequest, drop_cookie, read_browser_cookie
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 from gatepost.web.second_factors import (
     MAX_CODE,
     KeyFault,
@@ -59,7 +56,7 @@ _SYSTEMS = (
     *(("Mac OS X", "macOS"), ("Linux", "Linux")),
 )
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 def describe_browser(agent: str) -> str:
@@ -69,18 +66,19 @@ def describe_browser(agent: str) -> str:
     return f"{browser} on {system}" if browser and system else browser
 
 
-async def sign_out(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def sign_out(context: WebContext, request: SignedInRequest) -> PageResult:
     """End the session of the request."""
-    await context.store.end_session(request.session.id, request.actor, request.user.uid)
-    return clear_cookie(redirect("/sign-in?out=1" if request.user.external else "/sign-in", notice="signed-out"))
+    await context.store.sessions.end(request.session.id, request.actor, request.user.uid)
+    answer = redirect("/sign-in?out=1" if request.user.external else "/sign-in", notice="signed-out")
+    return drop_cookie(answer, COOKIE_NAME)
 
 
-async def show_account(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_account(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show password, second factor and sessions."""
-    return html_response(await render_account(context, request))
+    return await render_account(context, request)
 
 
-async def change_password(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def change_password(context: WebContext, request: SignedInRequest) -> PageResult:
     """Set another password, and end every other session of the user."""
     wanted = request.form.raw_text("new")
     if wanted != request.form.raw_text("again"):
@@ -92,8 +90,8 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
     else:
         fault = await find_proof_fault(context, request, needs_code=False)
     if fault:
-        return html_response(await render_account(context, request, fault=fault), 400)
-    await context.store.set_password(
+        return with_status(await render_account(context, request, fault=fault), 400)
+    await context.store.users.set_password(
         request.user.uid,
         await context.passwords.hash(wanted),
         request.actor,
@@ -103,11 +101,11 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Resp
     return redirect(_next_page(context, request), notice="password")
 
 
-async def show_setup(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_setup(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show what the user has to do before anything else."""
     if context.sign_in.next_step(request.user) is None:
         return redirect("/")
-    return html_response(await render_account(context, request))
+    return await render_account(context, request)
 
 
 def _next_page(context: WebContext, request: SignedInRequest) -> str:
@@ -115,12 +113,12 @@ def _next_page(context: WebContext, request: SignedInRequest) -> str:
     return "/account/setup" if context.sign_in.next_step(request.user) else "/account"
 
 
-async def show_totp_setup(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_totp_setup(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show a new secret; it is stored only when a code made from it comes back, together with the password."""
-    return html_response(await render_account(context, request, secret=credentials.new_totp_secret()))
+    return await render_account(context, request, secret=credentials.new_totp_secret())
 
 
-async def confirm_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def confirm_totp(context: WebContext, request: SignedInRequest) -> PageResult:
     """Turn the second factor on, or replace it: the password and a code of the old one prove who asks, the new code
     that the app has the new secret."""
     secret = request.form.text("secret", 64)
@@ -130,28 +128,28 @@ async def confirm_totp(context: WebContext, request: SignedInRequest) -> Respons
     # The new code is compared first: a code of the old factor can be used only once.
     fault = WRONG_NEW_CODE if step is None else await find_proof_fault(context, request, needs_code=True)
     if fault or step is None:
-        return html_response(await render_account(context, request, fault=fault, secret=secret), 400)
+        return with_status(await render_account(context, request, fault=fault, secret=secret), 400)
     codes = credentials.new_recovery_codes()
     await _set_totp(context, request, secret, step, codes)
-    return html_response(await render_codes(context, request, codes, is_new_factor=True))
+    return await render_codes(context, request, codes, is_new_factor=True)
 
 
-async def renew_recovery_codes(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def renew_recovery_codes(context: WebContext, request: SignedInRequest) -> PageResult:
     """Replace the recovery codes; the new ones are shown in this response only."""
     if fault := await find_proof_fault(context, request, needs_code=True):
-        return html_response(await render_account(context, request, fault=fault), 400)
+        return with_status(await render_account(context, request, fault=fault), 400)
     codes = credentials.new_recovery_codes()
-    await context.store.renew_recovery_codes(request.user.uid, hash_codes(request, codes), request.actor)
-    return html_response(await render_codes(context, request, codes))
+    await context.store.second_factors.renew_recovery_codes(request.user.uid, hash_codes(request, codes), request.actor)
+    return await render_codes(context, request, codes)
 
 
 async def render_codes(
     context: WebContext, request: SignedInRequest, codes: tuple[str, ...], *, is_new_factor: bool = False
-) -> str:
+) -> Response:
     """Render the page with new recovery codes."""
-    return await context.renderer.render_in_turns(
-        "recovery-codes.html",
+    return await context.page(
         request,
+        "recovery-codes.html",
         here="/account",
         codes=codes,
         onward=_next_page(context, request),
@@ -164,12 +162,12 @@ def hash_codes(request: SignedInRequest, codes: tuple[str, ...]) -> list[str]:
     return [credentials.hash_recovery_code(request.user.uid, code) for code in codes]
 
 
-async def remove_totp(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def remove_totp(context: WebContext, request: SignedInRequest) -> PageResult:
     """Turn the app off; this needs a second factor, else a new one could be set without the old."""
     if context.sign_in.needs_second_factor(request.user) and not request.user.keys:
-        return html_response(await render_account(context, request, fault=NEEDED), 403)
+        return with_status(await render_account(context, request, fault=NEEDED), 403)
     if fault := await find_proof_fault(context, request, needs_code=True):
-        return html_response(await render_account(context, request, fault=fault), 400)
+        return with_status(await render_account(context, request, fault=fault), 400)
     await _set_totp(context, request, None)
     return redirect("/account", notice="totp-off")
 
@@ -178,7 +176,7 @@ async def _set_totp(
     context: WebContext, request: SignedInRequest, secret: str | None, step: int = 0, codes: tuple[str, ...] = ()
 ) -> None:
     """Set the second factor and end all other sessions, which began without it or with another one."""
-    await context.store.set_totp(
+    await context.store.second_factors.set_totp(
         request.user.uid,
         secret,
         request.actor,
@@ -189,39 +187,39 @@ async def _set_totp(
     )
 
 
-async def set_time_zone(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def set_time_zone(context: WebContext, request: SignedInRequest) -> PageResult:
     """Set the time zone in which the user reads and writes times."""
     name = request.form.text("zone", 100)
     if name not in zone_names():
         fault = "This time zone is not known; nothing was changed."
-        return html_response(await render_account(context, request, fault=fault), 400)
-    await context.store.set_zone(request.user.uid, "" if name == UTC_NAME else name)
+        return with_status(await render_account(context, request, fault=fault), 400)
+    await context.store.users.set_zone(request.user.uid, "" if name == UTC_NAME else name)
     return redirect("/account", notice="zone")
 
 
-async def end_session(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def end_session(context: WebContext, request: SignedInRequest) -> PageResult:
     """End one session of the user."""
-    await context.store.end_session(request.path_part("id"), request.actor, request.user.uid)
+    await context.store.sessions.end(request.path_part("id"), request.actor, request.user.uid)
     return redirect("/account", notice="session-ended")
 
 
-async def end_other_sessions(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def end_other_sessions(context: WebContext, request: SignedInRequest) -> PageResult:
     """End all sessions of the user except this one."""
-    await context.store.end_sessions(request.user.uid, request.actor, keep=request.session.id)
+    await context.store.sessions.end_all(request.user.uid, request.actor, keep=request.session.id)
     return redirect("/account", notice="sessions-ended")
 
 
 async def find_proof_fault(context: WebContext, request: SignedInRequest, *, needs_code: bool) -> str:
     """Return what is wrong with the password, and the code or key, that came with a form; "" if they are right. The
     attempt is taken before it is checked, and given back if it was right."""
-    found = await context.store.credentials(request.user.name)
+    found = await context.store.users.credentials(request.user.name)
     if found is None:
         return WRONG_PASSWORD
     source = session_source(request.session.id)
     async with context.passwords.queue(request.http.is_disconnected) as place:
         if place != "ready":
             return BUSY
-        attempt = await context.store.take_attempt(found.user.uid, source, context.now())
+        attempt = await context.store.sessions.take_attempt(found.user.uid, source, context.now())
         if attempt is None:
             return LOCKED
         if not await context.passwords.verify(found.password, request.form.raw_text("password")):
@@ -229,7 +227,7 @@ async def find_proof_fault(context: WebContext, request: SignedInRequest, *, nee
             return WRONG_PASSWORD
     if needs_code and found.user.has_second_factor and (fault := await _find_factor_fault(context, request, found)):
         return fault
-    await context.store.give_back_attempt(attempt)
+    await context.store.sessions.give_back_attempt(attempt)
     return ""
 
 
@@ -244,27 +242,29 @@ async def _find_factor_fault(context: WebContext, request: SignedInRequest, foun
     return ""
 
 
-async def render_account(context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = "") -> str:
+async def render_account(
+    context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = ""
+) -> Response:
     """Render the page Account, or what the user has to do before anything else."""
     user = request.user
     step = context.sign_in.next_step(user)
     if step == "second-factor" and not secret:
         secret = credentials.new_totp_secret()
-    return await context.renderer.render_in_turns(
-        "setup.html" if step else "account.html",
+    return await context.page(
         request,
+        "setup.html" if step else "account.html",
         here="/account",
         step=step,
         fault=fault,
         needs_second_factor=context.sign_in.needs_second_factor(user),
         need=context.sign_in.describe_need(user),
-        codes_left=await context.store.count_recovery_codes(user.uid) if user.has_second_factor else 0,
-        keys=await context.store.security_keys(user.uid) if user.keys else (),
+        codes_left=await context.store.second_factors.count_recovery_codes(user.uid) if user.has_second_factor else 0,
+        keys=await context.store.second_factors.security_keys(user.uid) if user.keys else (),
         most_keys=MAX_KEYS,
         second=await find_second_factors(context, request.http, user),
         secret=secret,
         picture=credentials.totp_qr_code(secret, request.user.name) if secret else None,
-        sessions=await context.store.sessions(request.user.uid, context.now()),
+        sessions=await context.store.sessions.of_user(request.user.uid, context.now()),
         describe_browser=describe_browser,
         zones=zone_names(),
     )
@@ -278,10 +278,10 @@ NOT_MADE = "The answer of the key was not accepted, or came too late; nothing wa
 NO_KEY = Failure(INVALID_REQUEST, "you have no security key that can be used at this address")
 
 
-async def begin_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def begin_key(context: WebContext, request: SignedInRequest) -> PageResult:
     """Take the proofs of who asks, and show the page on which the new key is touched."""
     name, party = request.form.text("name", MAX_KEY_NAME), relying_party(context, request.http)
-    keys = await context.store.security_keys(request.user.uid)
+    keys = await context.store.second_factors.security_keys(request.user.uid)
     if not name or not name.isprintable():
         fault = NO_NAME
     elif party is None:
@@ -291,35 +291,34 @@ async def begin_key(context: WebContext, request: SignedInRequest) -> Response |
     else:
         fault = await find_proof_fault(context, request, needs_code=True)
     if fault or party is None:
-        return html_response(await render_account(context, request, fault=fault), 400)
+        return with_status(await render_account(context, request, fault=fault), 400)
     challenge = second_factors.new_challenge()
     until = context.now() + second_factors.CHALLENGE_MILLISECONDS
-    await context.store.set_challenge(request.session.id, "add", challenge, until)
-    page = await context.renderer.render_in_turns(
-        "security-key.html",
+    await context.store.second_factors.set_challenge(request.session.id, "add", challenge, until)
+    return await context.page(
         request,
+        "security-key.html",
         here="/account",
         name=name,
         origin=party.origin,
         options=second_factors.creation_options(party, request.user, keys, challenge),
         is_first=not request.user.has_second_factor,
     )
-    return html_response(page)
 
 
-async def add_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def add_key(context: WebContext, request: SignedInRequest) -> PageResult:
     """Add the key that an authenticator has made. With the first second factor come recovery codes, which are shown in
     this response only."""
-    challenge = await context.store.take_challenge(request.session.id, "add", context.now())
+    challenge = await context.store.second_factors.take_challenge(request.session.id, "add", context.now())
     party, name = relying_party(context, request.http), request.form.text("name", MAX_KEY_NAME)
     if not challenge or party is None or not name or not name.isprintable():
-        return html_response(await render_account(context, request, fault=NOT_MADE), 400)
+        return with_status(await render_account(context, request, fault=NOT_MADE), 400)
     made = await asyncio.to_thread(second_factors.verify_new_key, party, challenge, request.form)
     if isinstance(made, KeyFault):
         log.warning("a new security key was refused", user=request.user.name, reason=made.reason)
-        return html_response(await render_account(context, request, fault=NOT_MADE), 400)
+        return with_status(await render_account(context, request, fault=NOT_MADE), 400)
     codes = () if request.user.has_second_factor else credentials.new_recovery_codes()
-    added = await context.store.add_security_key(
+    added = await context.store.second_factors.add_security_key(
         request.user.uid,
         second_factors.with_name(made, name),
         request.actor,
@@ -331,23 +330,23 @@ async def add_key(context: WebContext, request: SignedInRequest) -> Response | F
         return NOT_VISIBLE
     if isinstance(added, KeyNotAdded):
         fault = FULL if added.reason == "full" else KNOWN
-        return html_response(await render_account(context, request, fault=fault), 409)
+        return with_status(await render_account(context, request, fault=fault), 409)
     if not codes:
         return redirect("/account", notice="key-added")
-    return html_response(await render_codes(context, request, codes, is_new_factor=True))
+    return await render_codes(context, request, codes, is_new_factor=True)
 
 
-async def remove_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def remove_key(context: WebContext, request: SignedInRequest) -> PageResult:
     """Remove a key; this needs a second factor, which may be the key itself."""
-    keys = await context.store.security_keys(request.user.uid)
+    keys = await context.store.second_factors.security_keys(request.user.uid)
     if request.path_part("id") not in {key.id for key in keys}:
         return NOT_VISIBLE
     is_last = len(keys) == 1 and not request.user.totp
     if is_last and context.sign_in.needs_second_factor(request.user):
-        return html_response(await render_account(context, request, fault=NEEDED), 403)
+        return with_status(await render_account(context, request, fault=NEEDED), 403)
     if fault := await find_proof_fault(context, request, needs_code=True):
-        return html_response(await render_account(context, request, fault=fault), 400)
-    removed = await context.store.remove_security_key(
+        return with_status(await render_account(context, request, fault=fault), 400)
+    removed = await context.store.second_factors.remove_security_key(
         request.user.uid,
         request.path_part("id"),
         request.actor,
@@ -357,7 +356,7 @@ async def remove_key(context: WebContext, request: SignedInRequest) -> Response 
     return NOT_VISIBLE if isinstance(removed, NotFound) else redirect("/account", notice="key-removed")
 
 
-async def send_options(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def send_options(context: WebContext, request: SignedInRequest) -> PageResult:
     """Send the browser what it needs to have a key prove who asks for a change."""
     options = await ask_for_key(context, request.http, request.session, "proof")
     return NO_KEY if options is None else json_response(options)

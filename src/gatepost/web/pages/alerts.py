@@ -13,12 +13,12 @@ from starlette.responses import Response
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.settings.events import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAlert, WebAlertError, build_alert
 from gatepost.settings.values import hide_path
-from gatepost.store.alert_definitions import AlertDefinition
+from gatepost.store.alerts import AlertDefinition
 from gatepost.web.context import WebContext
 from gatepost.web.forms import Form
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 MAX_NAME = 63
 # What the page of settings says of a key without a value.
@@ -66,12 +66,12 @@ class AlertForm(msgspec.Struct, frozen=True):
     seen: int = 0
 
 
-async def show_alerts(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_alerts(context: WebContext, request: SignedInRequest) -> PageResult:
     """List all alerts."""
-    return html_response(await _render_alerts(context, request))
+    return await _render_alerts(context, request)
 
 
-async def edit_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def edit_alert(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the form of an alert: a new one, or one that there is."""
     name, form = request.query.text("name", MAX_NAME), AlertForm()
     if name:
@@ -79,10 +79,10 @@ async def edit_alert(context: WebContext, request: SignedInRequest) -> Response 
         if found is None:
             return NO_ALERT
         form = AlertForm(found.name, found.alert, found.modified)
-    return html_response(await _render_form(context, request, form))
+    return await _render_form(context, request, form)
 
 
-async def save_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def save_alert(context: WebContext, request: SignedInRequest) -> PageResult:
     """Check and save an alert."""
     form = _read_form(request.form)
     mistakes: list[str] = []
@@ -93,33 +93,33 @@ async def save_alert(context: WebContext, request: SignedInRequest) -> Response 
     except WebAlertError as fault:
         mistakes += [f"{LABELS.get(field, field)} {sentence}" for field, sentence in fault.mistakes]
     if mistakes:
-        return html_response(await _render_form(context, request, form, mistakes), 400)
-    saved = await context.store.put_alert_definition(form.name, form.alert, form.seen, request.actor)
+        return with_status(await _render_form(context, request, form, mistakes), 400)
+    saved = await context.store.alerts.put(form.name, form.alert, form.seen, request.actor)
     if isinstance(saved, str):
-        return html_response(await _render_form(context, request, form, [REFUSALS[saved]]), 409)
+        return with_status(await _render_form(context, request, form, [REFUSALS[saved]]), 409)
     return redirect("/alerts", notice="alert-saved")
 
 
-async def delete_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def delete_alert(context: WebContext, request: SignedInRequest) -> PageResult:
     """Delete an alert."""
-    refused = await context.store.delete_alert_definition(request.form.text("name", MAX_NAME), request.actor)
+    refused = await context.store.alerts.delete(request.form.text("name", MAX_NAME), request.actor)
     return NO_ALERT if refused else redirect("/alerts", notice="alert-deleted")
 
 
-async def test_alert(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def test_alert(context: WebContext, request: SignedInRequest) -> PageResult:
     """Send one alert to all receivers now, and show what came of it."""
     found = await _find(context, request.form.text("name", MAX_NAME))
     send = context.installation.test_alert
     if found is None or send is None:
         return NO_ALERT
-    await context.store.note("system.testEvent", request.actor, sample=[found.name])
+    await context.store.audit.note("system.testEvent", request.actor, sample=[found.name])
     async with context.examining:
         fault = await asyncio.to_thread(send, found.alert)
-    return html_response(await _render_alerts(context, request, tried=(found.name, fault)))
+    return await _render_alerts(context, request, tried=(found.name, fault))
 
 
 async def _find(context: WebContext, name: str) -> AlertDefinition | None:
-    return next((each for each in await context.store.alert_definitions() if each.name == name), None)
+    return next((each for each in await context.store.alerts.all() if each.name == name), None)
 
 
 def _read_form(form: Form) -> AlertForm:
@@ -135,19 +135,20 @@ def _read_form(form: Form) -> AlertForm:
     return AlertForm(form.text("name", MAX_NAME), alert, int(seen) if seen.isascii() and seen.isdigit() else 0)
 
 
-async def _render_alerts(context: WebContext, request: SignedInRequest, *, tried: tuple[str, str] | None = None) -> str:
+async def _render_alerts(
+    context: WebContext, request: SignedInRequest, *, tried: tuple[str, str] | None = None
+) -> Response:
     may_know = request.may("system.change")
     of_files = [
         row for row in context.installation.settings if row[1].startswith("events.alerts") and row[2] != NOT_SET
     ]
-    return await context.renderer.render_in_turns(
-        "alerts.html",
+    return await context.page(
         request,
+        "alerts.html",
         here="/alerts",
-        # The path of an address may be its only secret.
         alerts=[
             (each, each.alert.url if may_know else hide_path(each.alert.url) if each.alert.url else "")
-            for each in await context.store.alert_definitions()
+            for each in await context.store.alerts.all()
         ],
         of_files=of_files,
         can_test=context.installation.test_alert is not None,
@@ -157,10 +158,10 @@ async def _render_alerts(context: WebContext, request: SignedInRequest, *, tried
 
 async def _render_form(
     context: WebContext, request: SignedInRequest, form: AlertForm, mistakes: Sequence[str] = ()
-) -> str:
-    return await context.renderer.render_in_turns(
-        "alert-form.html",
+) -> Response:
+    return await context.page(
         request,
+        "alert-form.html",
         here="/alerts",
         form=form,
         alert=form.alert,

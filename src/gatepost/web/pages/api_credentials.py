@@ -1,9 +1,9 @@
-"""API keys of the List API: created here, shown once, listed with their last use, revoked.
+"""Credentials of programs: API keys of the List API, and tokens of the Email Scanning API.
 
-Tokens of the Email Scanning API: seen, made and revoked. Each change is a published version.
+A key is created here, shown once, listed with its last use, and revoked.
 
-Tokens are settings (`staticApiTokens` in abby.yml), so that abby needs no storage to know its callers. A token that is
-made here is shown once, and the version has its hash.
+Tokens are settings (`staticApiTokens` in abby.yml), so that abby needs no storage to know its callers: each change is a
+published version. A token that is made here is shown once, and the version has its hash.
 """
 
 import asyncio
@@ -18,29 +18,28 @@ from starlette.responses import Response
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical, new_id
 from gatepost.settings.keys import TokenPermission
-from gatepost.store.api_keys import ApiKey
+from gatepost.store.api_keys import ApiKey, TokenUse
 from gatepost.store.errors import NotFound, TenantFull
 from gatepost.store.publishing import VersionContent
-from gatepost.store.token_uses import TokenUse
 from gatepost.times import date_time
 from gatepost.web.configuration import Publisher
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import Form, parse_expiry
-from gatepost.web.page_responses import html_response, redirect
-from gatepost.web.pages.configuration import NOT_HERE, Running, find_running
+from gatepost.web.page_responses import redirect, with_status
+from gatepost.web.pages.configuration import Running, find_running, for_publisher
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 MAX_NAME = 100
 SENT_BEFORE = "this form was sent before, and its key exists; if the secret is lost, revoke that key and create another"
 
 
-async def show_keys(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_keys(context: WebContext, request: SignedInRequest) -> PageResult:
     """List all keys that the user may see."""
-    return html_response(await _render_keys(context, request))
+    return await _render_keys(context, request)
 
 
-async def create_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def create_key(context: WebContext, request: SignedInRequest) -> PageResult:
     """Create a key. Its secret is in this response only, so there is no redirect; the same form sent again, as a reload
     does, creates no second key."""
     form = request.form
@@ -52,37 +51,39 @@ async def create_key(context: WebContext, request: SignedInRequest) -> Response 
     name = form.text("name", MAX_NAME)
     fault = expires.message if isinstance(expires, Failure) else "" if name else "enter a name"
     if fault or isinstance(expires, Failure):
-        return html_response(await _render_keys(context, request, fault=fault), 400)
-    created = await context.store.create_api_key(
+        return with_status(await _render_keys(context, request, fault=fault), 400)
+    created = await context.store.api_keys.create(
         name, scope, form.has("read-only"), expires, request.actor, key_id=stated
     )
     if isinstance(created, NotFound) and created.what == "form":
-        return html_response(await _render_keys(context, request, fault=SENT_BEFORE), 409)
+        return with_status(await _render_keys(context, request, fault=SENT_BEFORE), 409)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     if isinstance(created, TenantFull):
-        return html_response(await _render_keys(context, request, fault=created.explanation), 409)
+        return with_status(await _render_keys(context, request, fault=created.explanation), 409)
     secret, key = created
-    return html_response(await _render_keys(context, request, secret=secret, created=key))
+    return await _render_keys(context, request, secret=secret, created=key)
 
 
-async def revoke_key(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def revoke_key(context: WebContext, request: SignedInRequest) -> PageResult:
     """Revoke a key."""
-    keys = await context.store.api_keys(request.user.tenant)
+    keys = await context.store.api_keys.all(request.user.tenant)
     if not any(key.id == request.path_part("id") for key in keys):
         return NOT_VISIBLE
-    await context.store.revoke_api_key(request.path_part("id"), request.actor)
+    await context.store.api_keys.revoke(request.path_part("id"), request.actor)
     return redirect("/keys", notice="key-revoked")
 
 
 async def _render_keys(
     context: WebContext, request: SignedInRequest, *, secret: str = "", created: ApiKey | None = None, fault: str = ""
-) -> str:
+) -> Response:
     scopes: Scopes = await find_scopes(context, request)
-    keys = sorted(await context.store.api_keys(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created))
-    return await context.renderer.render_in_turns(
-        "keys.html",
+    keys = sorted(
+        await context.store.api_keys.all(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created)
+    )
+    return await context.page(
         request,
+        "keys.html",
         here="/keys",
         keys=keys,
         scopes=scopes,
@@ -113,17 +114,15 @@ class TokenRow(msgspec.Struct, frozen=True):
     use: TokenUse | None = None
 
 
-async def show_tokens(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def show_tokens(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """List the tokens of the running version."""
-    publisher = context.installation.publisher
-    return NOT_HERE if publisher is None else await _render(context, request, publisher)
+    return await _render(context, request, publisher)
 
 
-async def create_token(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def create_token(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Make a token, publish its hash, and show it in this response only."""
-    publisher = context.installation.publisher
-    if publisher is None:
-        return NOT_HERE
     running = await find_running(context, publisher)
     name, allowed = request.form.text("name", MAX_NAME), [each for each in PERMISSIONS if request.form.has(each)]
     tokens = _tokens(running.content)
@@ -140,11 +139,9 @@ async def create_token(context: WebContext, request: SignedInRequest) -> Respons
     return await _render(context, request, publisher, created=(name, token))
 
 
-async def revoke_token(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def revoke_token(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Publish a version without a token."""
-    publisher = context.installation.publisher
-    if publisher is None:
-        return NOT_HERE
     running, name = await find_running(context, publisher), request.form.text("name", MAX_NAME)
     tokens = _tokens(running.content)
     kept = [each for each in tokens if each.get("name") != name]
@@ -174,7 +171,7 @@ async def _publish(
     if faults:
         return f"the version would have a fault: {faults[0]}"
     digest = publisher.digest(content)
-    if not await context.store.publish_over(running.number, content, digest, reason, request.actor):
+    if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return "another version was published meanwhile; try again"
     return ""
 
@@ -203,10 +200,10 @@ async def _render(
     fault: str = "",
     created: tuple[str, str] | None = None,
 ) -> Response:
-    running, uses = await find_running(context, publisher), await context.store.token_uses()
-    page = await context.renderer.render_in_turns(
-        "tokens.html",
+    running, uses = await find_running(context, publisher), await context.store.api_keys.token_uses()
+    page = await context.page(
         request,
+        "tokens.html",
         here="/keys",
         tokens=[_describe(each, uses) for each in _tokens(running.content)],
         running=running,
@@ -216,7 +213,7 @@ async def _render(
         base=str(request.http.base_url).rstrip("/"),
         certificate=context.installation.certificate,
     )
-    return html_response(page, 400 if fault else 200)
+    return with_status(page, 400 if fault else 200)
 
 
 PAGES: tuple[WebRoute, ...] = (

@@ -2,22 +2,20 @@
 
 import re
 from collections.abc import Sequence
-
-from starlette.responses import Response
+from functools import partial
 
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.store.audit import AuditFilter, AuditRecord
 from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.exports import EXPORT_PAGE, Export, export_search
 from gatepost.web.forms import parse_period
-from gatepost.web.list_access import find_list
-from gatepost.web.page_responses import EXPORT_PAGE, MAX_EXPORTED, export_rows, html_response, parse_format
+from gatepost.web.list_access import ListInScope, for_list
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 ROWS_ON_A_PAGE = 100
-COLUMNS = ("id", "time", "actorKind", "actor", "actorId", "action", "tenantUid", "list", "count", "sample")
 # Groups of actions, as the filter offers them.
 ACTION_GROUPS = {
     "entries.": "entries of lists",
@@ -70,25 +68,23 @@ def _parse_filter(context: WebContext, request: SignedInRequest) -> AuditFilter 
     )
 
 
-async def show_audit_trail(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_audit_trail(context: WebContext, request: SignedInRequest) -> PageResult:
     """List what was done, newest first."""
     query, wanted = request.query, _parse_filter(context, request)
     if isinstance(wanted, Failure):
         return wanted
-    page = await context.store.audit_page(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
-    return html_response(
-        await context.renderer.render_in_turns(
-            "audit.html",
-            request,
-            here="/audit",
-            page=page,
-            query=query,
-            scopes=await find_scopes(context, request),
-            groups=ACTION_GROUPS,
-            link_of=link_of,
-            shorten_ids=shorten_ids,
-            subjects=await _find_subjects(context, request, page.rows),
-        )
+    page = await context.store.audit.page(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
+    return await context.page(
+        request,
+        "audit.html",
+        here="/audit",
+        page=page,
+        query=query,
+        scopes=await find_scopes(context, request),
+        groups=ACTION_GROUPS,
+        link_of=link_of,
+        shorten_ids=shorten_ids,
+        subjects=await _find_subjects(context, request, page.rows),
     )
 
 
@@ -99,7 +95,7 @@ async def _find_subjects(
     if not request.may("messages.read"):
         return {}
     named = (text for record in records for text in record.sample[:3] if link_of(text, record.action))
-    lines = await context.store.message_lines(tuple(named))
+    lines = await context.store.messages.lines(tuple(named))
     return {line.ggrid: line.subject or "(no subject)" for line in lines if request.user.tenant in (None, line.tenant)}
 
 
@@ -119,46 +115,32 @@ def shorten_ids(text: str) -> str:
     return _ID.sub(r"…\1", text)
 
 
-async def show_record(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_record(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show one record with every value that it changed."""
     number = request.path_part("number")
     if not (number.isascii() and number.isdigit()) or len(number) > 18:
         return NOT_VISIBLE
-    found = await context.store.audit_changes(int(number))
+    found = await context.store.audit.changes(int(number))
     if found is None or (request.user.tenant and found[0].scope != request.user.tenant):
         return NOT_VISIBLE
-    page = await context.renderer.render_in_turns(
-        "audit-record.html",
+    return await context.page(
         request,
+        "audit-record.html",
         here="/audit",
         record=found[0],
         changes=found[1],
         scopes=await find_scopes(context, request),
         link_of=link_of,
     )
-    return html_response(page)
 
 
-async def export_audit_trail(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def export_audit_trail(context: WebContext, request: SignedInRequest) -> PageResult:
     """Send the records that match as CSV or JSON; that is on record itself."""
-    wanted, kind = _parse_filter(context, request), parse_format(request)
+    wanted = _parse_filter(context, request)
     if isinstance(wanted, Failure):
         return wanted
-    if isinstance(kind, Failure):
-        return kind
-    rows: list[AuditRecord] = []
-    before: str | None = None
-    while len(rows) < MAX_EXPORTED:
-        page = await context.store.audit_page(wanted, before, EXPORT_PAGE)
-        rows += page.rows
-        before = page.next
-        if before is None or page.reached is not None:
-            break
-    rows = rows[:MAX_EXPORTED]
-    await context.store.note(
-        "audit.export", request.actor, request.user.tenant, count=len(rows), sample=[request.http.url.query]
-    )
-    return await export_rows("audit", kind, COLUMNS, rows, _values)
+    search = partial(context.store.audit.page, wanted, limit=EXPORT_PAGE)
+    return await export_search(context, request, TRAIL, request.user.tenant, search)
 
 
 def _values(row: AuditRecord) -> tuple[object, ...]:
@@ -166,18 +148,18 @@ def _values(row: AuditRecord) -> tuple[object, ...]:
     return (row.id, date_time(row.time), *actor, row.action, row.scope or "", row.list, row.count, row.sample)
 
 
-async def show_list_history(context: WebContext, request: SignedInRequest) -> Response | Failure:
+COLUMNS = ("id", "time", "actorKind", "actor", "actorId", "action", "tenantUid", "list", "count", "sample")
+TRAIL = Export("audit", "audit.export", COLUMNS, _values)
+
+
+@for_list
+async def show_list_history(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """List the changes of one list, newest first."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     wanted = AuditFilter(scope=scoped_list.scope or "", list=scoped_list.definition.name)
     before = request.query.text("before", 200) or None
-    page = await context.store.audit_page(wanted, before, ROWS_ON_A_PAGE)
-    return html_response(
-        await context.renderer.render_in_turns(
-            "lists-history.html", request, here="/lists", scoped_list=scoped_list, page=page, actions=LIST_ACTIONS
-        )
+    page = await context.store.audit.page(wanted, before, ROWS_ON_A_PAGE)
+    return await context.page(
+        request, "lists-history.html", here="/lists", scoped_list=scoped_list, page=page, actions=LIST_ACTIONS
     )
 
 

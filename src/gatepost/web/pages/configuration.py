@@ -12,12 +12,10 @@ from starlette.responses import Response
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import PolicyError
-from gatepost.rejudge.dry_run import try_policy
+from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
-from gatepost.rejudge.replay import Comparison
 from gatepost.settings.faults import ConfigError, Fault
-from gatepost.store.config_drafts import ConfigDraft, DraftContent
-from gatepost.store.publishing import Version, VersionContent
+from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent
 from gatepost.web.configuration import (
     DEPLOYMENT,
     MAX_POLICY,
@@ -30,9 +28,9 @@ from gatepost.web.configuration import (
     list_settings,
 )
 from gatepost.web.context import WebContext
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_MESSAGES = 1_000
 MAX_FLIPS_SHOWN = 200
@@ -53,18 +51,17 @@ class Running(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
 
 
-class Trial(msgspec.Struct, frozen=True):
-    """What the policies of a draft would have done to the last messages, or what is wrong with them."""
+async def _find_publisher(context: WebContext, _request: SignedInRequest) -> Publisher | Failure:
+    return context.installation.publisher or NOT_HERE
 
-    considered: int = 0
-    flips: tuple[Comparison, ...] = ()
-    mistakes: tuple[str, ...] = ()
+
+for_publisher = about(_find_publisher)
 
 
 async def find_running(context: WebContext, publisher: Publisher) -> Running:
     """Return what is running now."""
-    rollout = await context.store.rollout()
-    version = await context.store.find_version(rollout.wanted) if rollout.wanted else None
+    rollout = await context.store.publishing.rollout()
+    version = await context.store.publishing.find(rollout.wanted) if rollout.wanted else None
     if version:
         return Running(rollout.wanted, version.content)
     try:
@@ -73,17 +70,15 @@ async def find_running(context: WebContext, publisher: Publisher) -> Running:
         return Running(0, VersionContent({}, {}), fault.faults)
 
 
-async def show_configuration(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def show_configuration(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Show the draft, what it changes, and the versions."""
-    publisher = context.installation.publisher
-    return NOT_HERE if publisher is None else await _render(context, request, publisher)
+    return await _render(context, request, publisher)
 
 
-async def save_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def save_draft(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Save what was typed, right or wrong; only publishing needs it to be right."""
-    publisher = context.installation.publisher
-    if publisher is None:
-        return NOT_HERE
     running, form = await find_running(context, publisher), request.form
     known = {row.name: row.running for row in list_settings(running.content, DraftContent(), ())}
     settings = {
@@ -97,46 +92,44 @@ async def save_draft(context: WebContext, request: SignedInRequest) -> Response 
         if f"policy {uid}" in form.fields and (typed := _read_text(form.raw_text(f"policy {uid}"))) != _read_text(text)
     }
     draft = DraftContent(settings, policies)
-    if not await context.store.put_config_draft(draft, running.number, _number(form.text("revision")), request.actor):
+    if not await context.store.publishing.put_draft(
+        draft, running.number, _number(form.text("revision")), request.actor
+    ):
         return redirect("/configuration", notice="draft-changed")
     return redirect("/configuration", notice="draft-saved")
 
 
-async def try_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def try_draft(context: WebContext, request: SignedInRequest) -> PageResult:
     """Judge the last messages again with the policies of the draft. Nothing is changed."""
-    publisher, draft = context.installation.publisher, await context.store.config_draft()
+    publisher, draft = context.installation.publisher, await context.store.publishing.draft()
     if publisher is None or draft is None:
         return redirect("/configuration")
-    await context.store.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
+    await context.store.audit.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
     running = await find_running(context, publisher)
     content, _ = apply_draft(running.content, draft.content)
     return await _render(context, request, publisher, trial=await _try(context, content))
 
 
-async def _try(context: WebContext, content: VersionContent) -> Trial:
+async def _try(context: WebContext, content: VersionContent) -> PolicyTrial:
     try:
-        # In a thread, one at a time: the text may be hostile, and the event loop has other work.
-        async with context.reading_policy:
-            files = await asyncio.to_thread(build_policies, content)
+        files = await context.read_policy(build_policies, content)
     except PolicyError as fault:
-        return Trial(mistakes=tuple(str(fault).splitlines()[:50]))
-    other = await with_stored_rules(files, context.store)
-    considered, flips = await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
-    return Trial(considered, tuple(flips))
+        return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
+    other = await with_stored_rules(files, context.store.own_rules)
+    return await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
 
 
-async def discard_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def discard_draft(context: WebContext, request: SignedInRequest) -> PageResult:
     """Delete the draft."""
-    if not await context.store.discard_config_draft(_number(request.form.text("revision")), request.actor):
+    if not await context.store.publishing.discard_draft(_number(request.form.text("revision")), request.actor):
         return redirect("/configuration", notice="draft-changed")
     return redirect("/configuration", notice="draft-discarded")
 
 
-async def publish_draft(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_publisher
+async def publish_draft(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Publish the draft as the next version, if it is right and still what was shown."""
-    publisher, draft = context.installation.publisher, await context.store.config_draft()
-    if publisher is None:
-        return NOT_HERE
+    draft = await context.store.publishing.draft()
     running = await find_running(context, publisher)
     shown = (_number(request.form.text("revision")), _number(request.form.text("running")))
     if draft is None or (draft.revision, running.number) != shown:
@@ -149,38 +142,37 @@ async def publish_draft(context: WebContext, request: SignedInRequest) -> Respon
     if faults:
         return await _render(context, request, publisher, fault="the draft has faults, which are named below")
     digest = publisher.digest(content)
-    if not await context.store.publish_over(running.number, content, digest, reason, request.actor):
+    if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return redirect("/configuration", notice="draft-changed")
-    await context.store.discard_config_draft(draft.revision, request.actor)
+    await context.store.publishing.discard_draft(draft.revision, request.actor)
     return redirect("/configuration", notice="published")
 
 
-async def show_rollback(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_rollback(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show what going back to a version would change."""
     publisher, version = context.installation.publisher, await _find_version(context, request)
     if publisher is None or version is None:
         return NO_VERSION
     running = await find_running(context, publisher)
     differences = await asyncio.to_thread(publisher.compare, running.content, version.content)
-    page = await context.renderer.render_in_turns(
-        "rollback.html",
+    return await context.page(
         request,
+        "rollback.html",
         here="/configuration",
         version=version.info,
         running=running,
         differences=differences[:MAX_DIFFERENCES],
     )
-    return html_response(page)
 
 
-async def roll_back(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def roll_back(context: WebContext, request: SignedInRequest) -> PageResult:
     """Publish the content of an earlier version again."""
     publisher, version = context.installation.publisher, await _find_version(context, request)
     if publisher is None or version is None:
         return NO_VERSION
     number, running = version.info.number, _number(request.form.text("running"))
     reason = request.form.text("reason", MAX_REASON) or f"back to version {number}"
-    if not await context.store.publish_over(
+    if not await context.store.publishing.publish_over(
         running, version.content, version.info.digest, reason, request.actor, number
     ):
         return redirect("/configuration", notice="draft-changed")
@@ -189,7 +181,7 @@ async def roll_back(context: WebContext, request: SignedInRequest) -> Response |
 
 async def _find_version(context: WebContext, request: SignedInRequest) -> Version | None:
     number = _number(request.path_part("published"))
-    return await context.store.find_version(number) if number else None
+    return await context.store.publishing.find(number) if number else None
 
 
 async def _render(
@@ -198,9 +190,9 @@ async def _render(
     publisher: Publisher,
     *,
     fault: str = "",
-    trial: Trial | None = None,
+    trial: PolicyTrial | None = None,
 ) -> Response:
-    running, draft = await find_running(context, publisher), await context.store.config_draft()
+    running, draft = await find_running(context, publisher), await context.store.publishing.draft()
     typed = draft.content if draft else DraftContent()
     content, faults = apply_draft(running.content, typed)
     differences: list[Difference] = []
@@ -210,11 +202,11 @@ async def _render(
     rows = list_settings(running.content, typed, faults)
     placed = {sentence for row in rows for sentence in row.faults}
     moment = context.now()
-    nodes = await context.store.node_records()
-    rollout = await context.store.rollout()
-    page = await context.renderer.render_in_turns(
-        "configuration.html",
+    nodes = await context.store.publishing.nodes()
+    rollout = await context.store.publishing.rollout()
+    page = await context.page(
         request,
+        "configuration.html",
         here="/configuration",
         running=running,
         rollout=rollout,
@@ -229,15 +221,15 @@ async def _render(
         trial=trial,
         last=MAX_MESSAGES,
         shown_flips=MAX_FLIPS_SHOWN,
-        versions=await context.store.version_history(VERSIONS),
+        versions=await context.store.publishing.history(VERSIONS),
         nodes=[node for node in nodes if node.health(moment) != "silent"],
         now=moment,
     )
-    return html_response(page, 400 if fault or (trial and trial.mistakes) else 200)
+    return with_status(page, 400 if fault or (trial and trial.mistakes) else 200)
 
 
 async def _policy_names(context: WebContext, running: Running, draft: ConfigDraft | None) -> dict[str, str]:
-    names = {tenant.uid: tenant.name for tenant in await context.store.tenants()}
+    names = {tenant.uid: tenant.name for tenant in await context.store.tenants.all()}
     found = list_policies(running.content, draft.content if draft else DraftContent())
     names |= {DEPLOYMENT: "All tenants", OUTBOUND: "Outbound mail"}
     return {uid: names.get(uid, uid) for uid in found}

@@ -1,11 +1,12 @@
-"""Digests of a tenant: whether recipients get them, when and in which words, what came of them, and the senders that
-recipients allow and block for themselves.
+"""Digests: the preferences of a tenant, what came of them, and the pages behind the links that recipients get.
 
-The pages behind the links of digests: for recipients, who have no account.
+The preferences say whether recipients get digests, when and in which words; recipients allow and block senders for
+themselves.
 
-Programs that examine mail fetch every link in it, so a GET or a HEAD shows a page and changes nothing; what the
-recipient wants done is sent by the form of that page. A link that is forged, has ended, was used, or leads to nothing
-gets one answer, whatever is wrong with it, and addresses from which forged links come wait longer and longer.
+Recipients have no account. Programs that examine mail fetch every link in it, so a GET or a HEAD of a link shows a page
+and changes nothing; what the recipient wants done is sent by the form of that page. A link that is forged, has ended,
+was used, or leads to nothing gets one answer, whatever is wrong with it, and addresses from which forged links come
+wait longer and longer.
 
 A link is used up by what it has done. It is marked after that: everything that it can do has no other effect when it is
 done twice, and a kill in between loses nothing.
@@ -26,77 +27,72 @@ from gatepost.lists.entries import ListRefusal
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS, NotHeld, RecipientReleaseOrder, Released
 from gatepost.store.audit import Actor
-from gatepost.store.digest_settings import MAX_DOMAINS, MAX_INTRO, DigestPreferences, DigestScope
-from gatepost.store.digests import Digest
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.digests import MAX_DOMAINS, MAX_INTRO, Digest, DigestPreferences, DigestScope
 from gatepost.store.held_search import normalize_address
-from gatepost.store.recipient_entries import EntrySays
-from gatepost.store.recipient_requests import MAX_SAID
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.recipients import MAX_SAID, EntrySays
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import STRANGER, Form, read_form
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import html_response, redirect, with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, PublicRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, PublicRoute, WebRoute, about
 from gatepost.web.time_zones import times_in, zone_names
 
 ENTRIES_ON_A_PAGE = 100
 NO_TENANT = "Mail without a tenant"
 
 
-async def show_digests(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_digests(context: WebContext, request: SignedInRequest) -> PageResult:
     """List the scopes that the user may see, with the state of their digests."""
     scopes = await find_scopes(context, request)
-    known = {each.scope: each for each in await context.store.digest_scopes()}
-    runs = {run.scope: run for run in await context.store.digest_runs()}
+    known = {each.scope: each for each in await context.store.digests.scopes()}
+    runs = {run.scope: run for run in await context.store.digests.runs()}
     uids = [*([None] if scopes.has_all_tenants else []), *(tenant.uid for tenant in scopes.tenants)]
     lines = [(uid, _name(scopes.name(uid), uid), known.get(uid), runs.get(uid)) for uid in uids]
-    return html_response(await context.renderer.render_in_turns("digests.html", request, here="/digests", lines=lines))
+    return await context.page(request, "digests.html", here="/digests", lines=lines)
 
 
-async def show_scope(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def _find_scope(context: WebContext, request: SignedInRequest) -> str | Failure | None:
+    scope = request.parse_scope(request.path_part("scope"))
+    if isinstance(scope, str) and await context.store.tenants.find(scope) is None:
+        return NOT_VISIBLE
+    return scope
+
+
+for_scope = about(_find_scope)
+
+
+@for_scope
+async def show_scope(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Show the preferences of a scope, and the entries of its recipients."""
-    scope = await _find_scope(context, request)
-    if isinstance(scope, Failure):
-        return scope
-    found = await context.store.digest_scope(scope)
-    return html_response(await _render(context, request, found, "\n".join(found.preferences.domains)))
+    found = await context.store.digests.scope(scope)
+    return await _render(context, request, found, "\n".join(found.preferences.domains))
 
 
-async def save_scope(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_scope
+async def save_scope(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Save the preferences of a scope."""
-    scope = await _find_scope(context, request)
-    if isinstance(scope, Failure):
-        return scope
     typed = request.form.raw_text("domains")
     seen = request.form.text("seen", 18)
     wanted = _read_preferences(request.form)
     faults = _find_faults(scope, wanted, typed)
     if faults:
         shown = DigestScope(scope, wanted, int(seen) if seen.isdigit() else 0)
-        return html_response(await _render(context, request, shown, typed, faults), 400)
-    saved = await context.store.put_digest_preferences(
+        return with_status(await _render(context, request, shown, typed, faults), 400)
+    saved = await context.store.digests.put_preferences(
         scope, wanted, int(seen) if seen.isdigit() else -1, request.actor
     )
     return redirect(f"/digests/{scope or GLOBAL}", notice="digests-saved" if saved else "digests-changed")
 
 
-async def remove_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_scope
+async def remove_entry(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Remove an entry of a recipient."""
-    scope = await _find_scope(context, request)
-    if isinstance(scope, Failure):
-        return scope
     form = request.form
-    removed = await context.store.delete_recipient_entries(
+    removed = await context.store.recipients.delete_entries(
         scope, form.text("address", 500), [form.text("sender", 500)], request.actor
     )
     return redirect(f"/digests/{scope or GLOBAL}", removed, notice="entries-removed")
-
-
-async def _find_scope(context: WebContext, request: SignedInRequest) -> str | Failure | None:
-    scope = request.parse_scope(request.path_part("scope"))
-    if isinstance(scope, str) and await context.store.tenant(scope) is None:
-        return NOT_VISIBLE
-    return scope
 
 
 def _name(name: str, uid: str | None) -> str:
@@ -140,14 +136,14 @@ def _find_faults(scope: str | None, wanted: DigestPreferences, typed: str) -> li
 
 async def _render(
     context: WebContext, request: SignedInRequest, shown: DigestScope, typed: str, faults: list[str] | None = None
-) -> str:
+) -> Response:
     scopes = await find_scopes(context, request)
     after = (request.query.text("after", 500), request.query.text("sender", 500))
-    entries = await context.store.recipient_entries(shown.scope, after, ENTRIES_ON_A_PAGE + 1)
-    runs = {run.scope: run for run in await context.store.digest_runs()}
-    return await context.renderer.render_in_turns(
-        "digest-scope.html",
+    entries = await context.store.recipients.entries(shown.scope, after, ENTRIES_ON_A_PAGE + 1)
+    runs = {run.scope: run for run in await context.store.digests.runs()}
+    return await context.page(
         request,
+        "digest-scope.html",
         here="/digests",
         name=_name(scopes.name(shown.scope), shown.scope),
         path=f"/digests/{shown.scope or GLOBAL}",
@@ -155,7 +151,7 @@ async def _render(
         preferences=msgspec.structs.replace(shown.preferences),
         typed=typed,
         run=runs.get(shown.scope),
-        counts=await context.store.digest_counts(shown.scope),
+        counts=await context.store.digests.counts(shown.scope),
         languages=list_languages(),
         zones=zone_names(),
         entries=entries[:ENTRIES_ON_A_PAGE],
@@ -199,7 +195,7 @@ class OpenedLink(msgspec.Struct, frozen=True):
         return bool(self.mail) and self.mail.record.report.verdict in RECIPIENT_VERDICTS  # type: ignore[union-attr]
 
 
-async def show_link(context: WebContext, request: Request) -> Response | Failure:
+async def show_link(context: WebContext, request: Request) -> PageResult:
     """Show what a link is about; nothing else happens."""
     opened = await _open(context, request)
     if isinstance(opened, Failure):
@@ -209,7 +205,7 @@ async def show_link(context: WebContext, request: Request) -> Response | Failure
     return await _render_digest_links(context, opened)
 
 
-async def use_link(context: WebContext, request: Request) -> Response | Failure:
+async def use_link(context: WebContext, request: Request) -> PageResult:
     """Do what the recipient has chosen on the page of a link."""
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
@@ -225,7 +221,7 @@ async def use_link(context: WebContext, request: Request) -> Response | Failure:
     if not done:
         return _refuse(context)
     if done[0] not in ("done_later", "done_full"):
-        await context.store.use_digest_link(opened.digest.id, opened.item)
+        await context.store.digests.use_link(opened.digest.id, opened.item)
     page = context.renderer.render_public(
         "recipient-done.html", texts=opened.texts, done=[opened.texts.say(each) for each in done]
     )
@@ -234,7 +230,7 @@ async def use_link(context: WebContext, request: Request) -> Response | Failure:
 
 async def _open(context: WebContext, request: Request) -> OpenedLink | Failure | None:
     """Return what a link leads to; None if it does not work, for whatever reason."""
-    link = read_link(str(request.path_params["link"]), await context.store.digest_keys(), context.now())
+    link = read_link(str(request.path_params["link"]), await context.store.digests.keys(), context.now())
     if link:
         return await _find(context, link.digest, link.item)
     # Whoever has a link of ours does not wait, or one guest could slow down a whole office behind one address.
@@ -247,20 +243,20 @@ async def _open(context: WebContext, request: Request) -> OpenedLink | Failure |
 
 
 async def _find(context: WebContext, uid: str, item: str) -> OpenedLink | None:
-    digest = await context.store.digest(uid)
-    if digest is None or await context.store.is_digest_link_used(uid, item):
+    digest = await context.store.digests.find(uid)
+    if digest is None or await context.store.digests.is_link_used(uid, item):
         return None
-    preferences = (await context.store.digest_scope(digest.scope)).preferences
+    preferences = (await context.store.digests.scope(digest.scope)).preferences
     if not preferences.enabled:
         return None
     if not item:
         return OpenedLink(digest, preferences) if preferences.own_entries else None
-    mail = await context.store.held(item)
+    mail = await context.store.quarantine.find(item)
     if mail is None or mail.record.envelope.tenant != digest.scope or mail.state == "released":
         return None
     if digest.address not in map(normalize_address, mail.record.envelope.recipients):
         return None
-    having = {each.address for each in await context.store.recipient_releases(item)}
+    having = {each.address for each in await context.store.quarantine.recipient_releases(item)}
     return None if digest.address in having else OpenedLink(digest, preferences, mail)
 
 
@@ -276,7 +272,7 @@ async def _act(context: WebContext, opened: OpenedLink, form: Form) -> tuple[str
         return ("done_released", *allowed)
     if word == "request" and not opened.may_release:
         said = form.text("said", MAX_SAID)
-        taken = await store.ask_for_release(opened.item, digest.scope, digest.address, said)
+        taken = await store.recipients.ask_for_release(opened.item, digest.scope, digest.address, said)
         return ("done_requested",) if taken else ("done_full",)
     if word == "block":
         return await _put_entry(context, opened, "block")
@@ -287,21 +283,21 @@ async def _put_entry(context: WebContext, opened: OpenedLink, says: EntrySays) -
     if not opened.preferences.own_entries or "@" not in opened.sender:
         return ()
     digest = opened.digest
-    taken = await context.store.put_recipient_entry(digest.scope, digest.address, opened.sender, says, opened.by)
+    taken = await context.store.recipients.put_entry(digest.scope, digest.address, opened.sender, says, opened.by)
     return (f"done_{says}ed",) if taken else ("done_not_allowed",)
 
 
 async def _remove_entries(context: WebContext, opened: OpenedLink, form: Form) -> tuple[str, ...]:
     digest = opened.digest
     chosen = [each[:500] for each in form.all("sender")]
-    await context.store.delete_recipient_entries(digest.scope, digest.address, chosen, opened.by)
+    await context.store.recipients.delete_entries(digest.scope, digest.address, chosen, opened.by)
     return ("entries_removed",)
 
 
 async def _render_digest_links(context: WebContext, opened: OpenedLink) -> Response:
     texts, digest = opened.texts, opened.digest
     if opened.mail is None:
-        entries = await context.store.entries_of_recipient(digest.scope, digest.address)
+        entries = await context.store.recipients.entries_of(digest.scope, digest.address)
         return _respond(context.renderer.render_public("recipient-entries.html", texts=texts, entries=entries))
     report = opened.mail.record.report
     with times_in(opened.preferences.zone):

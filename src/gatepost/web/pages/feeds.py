@@ -12,13 +12,13 @@ from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.settings.feeds import CREDENTIALS, MAX_FEEDS, MAX_URL, FeedFormat, WebFeed, WebFeedError, build_feed
-from gatepost.store.feed_definitions import FeedDefinition
+from gatepost.store.feeds import FeedDefinition
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.forms import Form
 from gatepost.web.list_access import FeedInScope, find_all_feeds
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import GLOBAL, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 MAX_NAME = 63
 FORMATS: tuple[FeedFormat, ...] = ("plain", "csv", "jsonl", "misp", "stix", "taxii")
@@ -63,12 +63,12 @@ class FeedForm(msgspec.Struct, frozen=True):
         return self.numbers.get(name) or str(getattr(self.feed, name))
 
 
-async def show_feeds(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_feeds(context: WebContext, request: SignedInRequest) -> PageResult:
     """List all feeds."""
-    return html_response(await _render_feeds(context, request))
+    return await _render_feeds(context, request)
 
 
-async def edit_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def edit_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the form of a feed: a new one, or one that there is."""
     name, form = request.query.text("name", MAX_NAME), FeedForm()
     if name:
@@ -76,43 +76,43 @@ async def edit_feed(context: WebContext, request: SignedInRequest) -> Response |
         if isinstance(found, Failure):
             return found
         form = FeedForm(found.name, found.feed, paused=found.paused, seen=found.modified)
-    return html_response(await _render_form(context, request, form))
+    return await _render_form(context, request, form)
 
 
-async def save_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def save_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Check and save a feed."""
     form = _read_form(request.form)
     mistakes = await _find_mistakes(context, request, form)
     if mistakes:
-        return html_response(await _render_form(context, request, form, mistakes), 400)
-    saved = await context.store.put_feed_definition(form.name, form.feed, form.seen, request.actor, paused=form.paused)
+        return with_status(await _render_form(context, request, form, mistakes), 400)
+    saved = await context.store.feeds.put_definition(form.name, form.feed, form.seen, request.actor, paused=form.paused)
     if isinstance(saved, str):
-        return html_response(await _render_form(context, request, form, fault=REFUSALS[saved]), 409)
+        return with_status(await _render_form(context, request, form, fault=REFUSALS[saved]), 409)
     return redirect("/feeds", notice="feed-saved")
 
 
-async def pause_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def pause_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Pause a feed of the web interface, or resume it."""
     found = await _find_definition(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
         return found
     paused, seen = request.form.text("do") == "pause", _read_number(request.form.text("seen", 18))
-    done = await context.store.put_feed_definition(found.name, found.feed, seen, request.actor, paused=paused)
+    done = await context.store.feeds.put_definition(found.name, found.feed, seen, request.actor, paused=paused)
     if isinstance(done, str):
         return redirect("/feeds", notice="feeds-changed")
     return redirect("/feeds", notice="feed-paused" if paused else "feed-resumed")
 
 
-async def delete_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def delete_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Delete a feed of the web interface; its entries stay."""
     found = await _find_definition(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
         return found
-    await context.store.delete_feed_definition(found.name, request.actor)
+    await context.store.feeds.delete_definition(found.name, request.actor)
     return redirect("/feeds", notice="feed-deleted")
 
 
-async def run_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def run_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Make a feed due, so that a node runs it within seconds."""
     found = await _find_feed(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
@@ -120,11 +120,11 @@ async def run_feed(context: WebContext, request: SignedInRequest) -> Response | 
     line = found.line
     if line.every is None:
         return NOT_RUN
-    await context.store.request_feed_run(line.name, line.scope, line.list_name, request.actor)
+    await context.store.feeds.request_run(line.name, line.scope, line.list_name, request.actor)
     return redirect("/feeds", notice="feed-requested")
 
 
-async def try_feed(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def try_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Read a feed without changing anything, and say what would change."""
     found = await _find_feed(context, request.form.text("name", MAX_NAME))
     if isinstance(found, Failure):
@@ -138,7 +138,7 @@ async def try_feed(context: WebContext, request: SignedInRequest) -> Response | 
             outcome = json.loads(said)
         except ValueError:
             outcome = {"result": "failed", "message": "what came of it could not be read"}
-    return html_response(await _render_feeds(context, request, tried=(found.line.name, outcome)))
+    return await _render_feeds(context, request, tried=(found.line.name, outcome))
 
 
 async def _find_definition(context: WebContext, name: str) -> FeedDefinition | Failure:
@@ -155,10 +155,10 @@ async def _find_feed(context: WebContext, name: str) -> FeedInScope | Failure:
 
 async def _render_feeds(
     context: WebContext, request: SignedInRequest, tried: tuple[str, dict[str, Any]] | None = None
-) -> str:
-    return await context.renderer.render_in_turns(
-        "feeds.html",
+) -> Response:
+    return await context.page(
         request,
+        "feeds.html",
         here="/feeds",
         feeds=await find_all_feeds(context),
         scopes=await find_scopes(context, request),
@@ -173,12 +173,12 @@ async def _render_form(
     form: FeedForm,
     mistakes: tuple[tuple[str, str], ...] = (),
     fault: str = "",
-) -> str:
+) -> Response:
     scopes: Scopes = await find_scopes(context, request)
-    lists = [state.definition for state in await context.store.lists(form.feed.tenant)]
-    return await context.renderer.render_in_turns(
-        "feed.html",
+    lists = [state.definition for state in await context.store.lists.all(form.feed.tenant)]
+    return await context.page(
         request,
+        "feed.html",
         here="/feeds",
         form=form,
         feed=form.feed,
@@ -206,9 +206,9 @@ async def _find_mistakes(context: WebContext, request: SignedInRequest, form: Fe
     if any(line.name == form.name for line in context.installation.feeds):
         return (("name", "is that of a feed in abby.yml, which wins; choose another name"),)
     scope = request.parse_scope(feed.tenant or GLOBAL)
-    if isinstance(scope, Failure) or (scope and await context.store.tenant(scope) is None):
+    if isinstance(scope, Failure) or (scope and await context.store.tenants.find(scope) is None):
         return (("tenant", "is unknown"),)
-    if await context.store.list_definition(scope, feed.list_name) is None:
+    if await context.store.lists.definition(scope, feed.list_name) is None:
         return (("list_name", "does not exist in this scope; create it on the page Lists"),)
     return ()
 

@@ -7,14 +7,13 @@ that was delivered before is shown to whoever may see messages.
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
-from gatepost.store.learnt_models import StoredModel
+from gatepost.store.learning import StoredModel
 from gatepost.web.context import Scopes, WebContext, find_scopes
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 NO_MODEL = Failure(NOT_FOUND, "this model is no longer kept; the last 20 of a pool are")
 
@@ -26,52 +25,48 @@ class ModelLine(msgspec.Struct, frozen=True):
     figures: dict[str, Any]
 
 
-async def show_learning(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_learning(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the pools and the last models."""
     tenant, store = request.user.tenant, context.store
-    pools = [pool for pool in await store.training_pools() if tenant in (None, pool.tenant)]
-    models = await store.learnt_models(tenant, every=tenant is None)
-    runs = {run.tenant: run for run in await store.learning_runs()}
+    pools = [pool for pool in await store.learning.pools() if tenant in (None, pool.tenant)]
+    models = await store.learning.models(tenant, every=tenant is None)
+    runs = {run.tenant: run for run in await store.learning.runs()}
     scopes: Scopes = await find_scopes(context, request)
-    return html_response(
-        await context.renderer.render_in_turns(
-            "learning.html",
-            request,
-            here="/learning",
-            pools=pools,
-            runs=runs,
-            models=[_describe(model) for model in models],
-            scopes=scopes,
-        )
+    return await context.page(
+        request,
+        "learning.html",
+        here="/learning",
+        pools=pools,
+        runs=runs,
+        models=[_describe(model) for model in models],
+        scopes=scopes,
     )
 
 
-async def show_model(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_model(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show one model with its figures and what it would have held."""
     found = await _find_model(context, request)
     if isinstance(found, Failure):
         return found
     hits = found.look_back.hits if found.look_back and request.may("messages.read") else ()
-    return html_response(
-        await context.renderer.render_in_turns(
-            "learning-model.html",
-            request,
-            here="/learning",
-            one=_describe(found),
-            lines=await context.store.message_lines(hits),
-            scopes=await find_scopes(context, request),
-        )
+    return await context.page(
+        request,
+        "learning-model.html",
+        here="/learning",
+        one=_describe(found),
+        lines=await context.store.messages.lines(hits),
+        scopes=await find_scopes(context, request),
     )
 
 
-async def roll_back(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def roll_back(context: WebContext, request: SignedInRequest) -> PageResult:
     """Withdraw a model that takes part; the one before it takes part again."""
     found = await _find_model(context, request)
     if isinstance(found, Failure):
         return found
     if found.state != "current":
         return redirect("/learning", notice="model-not-current")
-    await context.store.roll_back_model(found.tenant, request.actor)
+    await context.store.learning.roll_back(found.tenant, request.actor)
     return redirect("/learning", notice="model-withdrawn")
 
 
@@ -79,7 +74,7 @@ async def _find_model(context: WebContext, request: SignedInRequest) -> StoredMo
     number = request.path_part("version")
     if not (number.isascii() and number.isdigit() and len(number) <= 18):
         return NOT_VISIBLE
-    found = await context.store.learnt_model(int(number))
+    found = await context.store.learning.find_model(int(number))
     if found is None:
         return NO_MODEL
     return found if request.user.tenant in (None, found.tenant) else NO_MODEL

@@ -1,12 +1,11 @@
-"""Adding entries that were typed or pasted: first a preview of the effect, then the change.
+"""Adding entries to a list: those that were typed or pasted, after a preview of their effect, and those of a file.
 
-There is one entry in a line, with a comment after a tab, or after ` # ` where no phrase could mean that; a tab is what
-comes from two columns of a spreadsheet. Every line gets its normal form or a reason why it has none, so that the user
-can check them before anything is saved. The second step sends the text again, so nothing waits on the server.
+In a form there is one entry in a line, with a comment after a tab, or after ` # ` where no phrase could mean that; a
+tab is what comes from two columns of a spreadsheet. Every line gets its normal form or a reason why it has none, so
+that the user can check them before anything is saved. The second step sends the text again, so nothing waits on the
+server.
 
-Importing a file into a list.
-
-The file is read from the spool in bounded pieces, never more of it in memory than one call of 500 entries, and in a
+A file is read from the spool in bounded pieces, never more of it in memory than one call of 500 entries, and in a
 thread, so that other requests do not wait. The whole file is checked before its first entry is saved, so an invalid
 line changes nothing; then it is saved in calls of 500, and the answer says how much was applied.
 """
@@ -39,9 +38,9 @@ from gatepost.rejudge.dry_run import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, 
 from gatepost.report import shown_sender
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.audit import Actor
-from gatepost.store.entries import NewEntry
 from gatepost.store.errors import ListFull
-from gatepost.store.held_mail import HeldMessage
+from gatepost.store.lists import NewEntry
+from gatepost.store.quarantine import HeldMessage
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, default_end, parse_expiry
 from gatepost.web.list_access import (
@@ -53,6 +52,7 @@ from gatepost.web.list_access import (
     find_list,
     find_list_of,
     find_warnings,
+    for_list,
 )
 from gatepost.web.page_responses import (
     ProgressResponse,
@@ -61,9 +61,10 @@ from gatepost.web.page_responses import (
     ignore_progress,
     is_progress_wanted,
     redirect,
+    with_status,
 )
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, UploadRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, UploadRoute, WebRoute
 
 MAX_LINES = 10_000
 MAX_ROWS_SHOWN = 200
@@ -162,25 +163,27 @@ class Preview(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-async def show_preview(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def show_preview(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show what adding the entries would do; nothing is saved."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     pasted_form = await _read_pasted(context, request, scoped_list)
-    return html_response(
+    return with_status(
         await _render_preview(context, request, scoped_list, pasted_form), 400 if pasted_form.fault else 200
     )
 
 
 async def preview_senders(
     context: WebContext, request: SignedInRequest, ggrids: Sequence[str], tenant: str | None, back: str
-) -> Response | Failure:
+) -> PageResult:
     """Show what blocking the senders of held messages would do, each with a comment that names its message. The list is
     that of their tenant if they have one in common; `back` is the query of the quarantine."""
     if not request.may("lists.change"):
         return NOT_VISIBLE
-    mails = [mail for ggrid in ggrids[:MAX_SENDERS] if (mail := await context.store.held_or_deleted(ggrid, tenant))]
+    mails = [
+        mail
+        for ggrid in ggrids[:MAX_SENDERS]
+        if (mail := await context.store.quarantine.find_or_deleted(ggrid, tenant))
+    ]
     owners = {mail.record.envelope.tenant for mail in mails}
     owner = request.user.tenant or (owners.pop() if len(owners) == 1 else None)
     scoped_list = await find_list_of(context, request, owner or GLOBAL, "blocked-senders")
@@ -200,7 +203,7 @@ async def preview_senders(
     with call:
         filled = msgspec.structs.replace(request, form=typed)
         pasted_form = await _read_pasted(context, filled, scoped_list)
-        return html_response(await _render_preview(context, filled, scoped_list, pasted_form))
+        return await _render_preview(context, filled, scoped_list, pasted_form)
 
 
 def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
@@ -211,17 +214,15 @@ def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
     return f"{address}\t{said}" if address else ""
 
 
-async def add_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def add_entries(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Save the entries. A rejected line stops that, unless the user has seen it and chose to skip it."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     pasted_form = await _read_pasted(context, request, scoped_list)
     if pasted_form.fault or (pasted_form.pasted.faults and not request.form.has("skip")):
-        return html_response(await _render_preview(context, request, scoped_list, pasted_form), 400)
+        return with_status(await _render_preview(context, request, scoped_list, pasted_form), 400)
     applied = await add_all(context, scoped_list, pasted_form.pasted.entries, request.actor)
     if applied.fault:
-        return html_response(
+        return with_status(
             await _render_preview(
                 context, request, scoped_list, PastedForm(pasted_form.pasted, _explain_partial(applied))
             ),
@@ -260,7 +261,7 @@ async def _look_back(
                 messages=PAGE_MESSAGES,
                 effort=PAGE_EFFORT,
             )
-    return await context.store.record_look_back(scope, definition.name, delivered) if delivered.found else None
+    return await context.store.look_backs.record(scope, definition.name, delivered) if delivered.found else None
 
 
 def _explain_partial(applied: Applied) -> str:
@@ -291,20 +292,20 @@ async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: 
         return Preview(fault=explain_refusal(dry_run))
     keys = tuple(entry.key for entry in entries)
     present = frozenset(
-        each.key for each in await context.store.entries(scoped_list.scope, scoped_list.definition.name, keys)
+        each.key for each in await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, keys)
     )
     return Preview(dry_run, dict(zip(keys, dry_run.entries, strict=True)), present)
 
 
 async def _render_preview(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted_form: PastedForm
-) -> str:
+) -> Response:
     preview = Preview() if pasted_form.fault else await _preview_effect(context, scoped_list, pasted_form.pasted)
     keys = tuple(entry.key for entry in pasted_form.pasted.entries)
     scopes, definition = await find_scopes(context, request), scoped_list.definition
-    return await context.renderer.render_in_turns(
-        "lists-preview.html",
+    return await context.page(
         request,
+        "lists-preview.html",
         here="/lists",
         scoped_list=scoped_list,
         pasted=pasted_form.pasted,
@@ -402,7 +403,7 @@ class ImportOutcome(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-async def show_import(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_import(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the form for a file."""
     scoped_list = await find_list(context, request)
     return (
@@ -412,7 +413,7 @@ async def show_import(context: WebContext, request: SignedInRequest) -> Response
     )
 
 
-async def import_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> Response | Failure:
+async def import_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> PageResult:
     """Dry-run a file, or save its entries."""
     scoped_list = await find_list(context, request)
     if isinstance(scoped_list, Failure):

@@ -1,14 +1,12 @@
-"""The lists of a scope: their entries page by page, one entry with comment and expiry, deletion, and export.
+"""The lists of a scope: built-in and custom ones, their entries page by page, one entry, deletion, export, looking
+back.
 
-Entries are deleted after a preview of the effect. The export streams the same lines that the List API and the command
-line write.
+Custom lists are created beside the built-in ones, and deleted with all their entries. Entries are deleted after a
+preview of the effect. The export streams the same lines that the List API and the command line write.
 
-The lists of a scope, and custom lists: created beside the built-in ones, and deleted with all their entries.
-
-Delivered before it was known: mail that was delivered, and that entries which came later would have held.
-
-Such a page is about people who received something that should have been held, so it needs the right to see messages.
-What is shown of a message is read from its record, and is gone when that is.
+A look back shows mail that was delivered, and that entries which came later would have held. Such a page is about
+people who received something that should have been held, so it needs the right to see messages. What is shown of a
+message is read from its record, and is gone when that is.
 """
 
 from collections.abc import Sequence
@@ -33,9 +31,10 @@ from gatepost.lists.catalogue import (
 from gatepost.lists.entries import ListRefusal, NormalForm
 from gatepost.rejudge.dry_run import try_deleting
 from gatepost.rejudge.replay import Change
-from gatepost.store.entries import EntryRow, ListEntry, NewEntry
 from gatepost.store.errors import NameTaken, NotFound, TooManyLists
-from gatepost.store.look_backs import LookBack, MessageLine
+from gatepost.store.lists import EntryRow, ListEntry, NewEntry
+from gatepost.store.look_backs import LookBack
+from gatepost.store.message_records import MessageLine
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_expiry
 from gatepost.web.list_access import (
@@ -47,124 +46,32 @@ from gatepost.web.list_access import (
     find_feeds,
     find_list,
     find_scope,
+    for_list,
 )
-from gatepost.web.page_responses import PAGE_HEADERS, html_response, redirect
+from gatepost.web.page_responses import PAGE_HEADERS, redirect, with_status
 from gatepost.web.pages.list_changes import MAX_LINES
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 from gatepost.web.time_zones import local_time
-
-FIELD_LABELS = {
-    "name": "The name",
-    "kind": "The entry type",
-    "category": "The category",
-    "display_name": "The display name",
-    "description": "The description",
-    "max_size": "Maximum entries",
-}
-NAME_TAKEN = "A list with this name exists here. Choose another name."
-TOO_MANY = "There are as many custom lists here as there may be: {0:,}. Delete one first."
-BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can delete its entries")
-
-
-async def create_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Create a custom list."""
-    found = await find_scope(context, request, request.path_part("scope"))
-    if isinstance(found, Failure):
-        return found
-    scope, scope_name = found
-    definition = _parse_definition(request)
-    if isinstance(definition, UnfitList):
-        fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
-        return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 400)
-    created = await context.store.create_list(scope, definition, request.actor)
-    if isinstance(created, NotFound | ListRefusal):
-        return NOT_VISIBLE
-    if isinstance(created, NameTaken | TooManyLists):
-        fault = NAME_TAKEN if isinstance(created, NameTaken) else TOO_MANY.format(created.limit)
-        return html_response(await render_lists(context, request, scope, scope_name, fault=fault), 409)
-    return redirect(f"/lists/{scope or GLOBAL}/{created.name}", notice="list-created")
-
-
-def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
-    form = request.form
-    size = form.text("max-size", 20).replace(",", "")
-    if size and not (size.isascii() and size.isdigit()):
-        return UnfitList("max_size", "must be a whole number")
-    return define_custom_list(
-        form.text("name"),
-        form.text("kind"),
-        form.text("category"),
-        form.text("display-name"),
-        form.text("description", MAX_DESCRIPTION + 1),
-        int(size) if size else None,
-    )
-
-
-async def render_lists(
-    context: WebContext, request: SignedInRequest, scope: str | None, scope_name: str, *, fault: str = ""
-) -> str:
-    """Render all lists of a scope, and the form for a custom list."""
-    return await context.renderer.render_in_turns(
-        "lists.html",
-        request,
-        here="/lists",
-        states=await context.store.lists(scope),
-        scope=scope or GLOBAL,
-        scope_name=scope_name,
-        scopes=await find_scopes(context, request),
-        feeds=await find_feeds(context, scope),
-        kinds=KINDS,
-        categories=CATEGORIES,
-        fault=fault,
-        form=request.form,
-        limits={"display": MAX_DISPLAY_NAME, "description": MAX_DESCRIPTION, "size": MAX_SIZE},
-    )
-
-
-async def confirm_list_deletion(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Ask before a custom list is deleted."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
-    if not scoped_list.definition.custom:
-        return BUILT_IN
-    return html_response(
-        await context.renderer.render_in_turns("lists-remove.html", request, here="/lists", scoped_list=scoped_list)
-    )
-
-
-async def delete_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Delete a custom list with its entries."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
-    if not scoped_list.definition.custom:
-        return BUILT_IN
-    gone = await context.store.delete_list(scoped_list.scope, scoped_list.definition.name, request.actor)
-    return NO_LIST if isinstance(gone, NotFound) else redirect(scoped_list.home, notice="list-deleted")
-
 
 ROWS_ON_A_PAGE = 100
 MAX_CURSOR = 20_000
 
 
-async def show_lists(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_lists(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show all lists of a scope; the user's own where none is named."""
     scope = await find_scope(context, request, request.query.text("scope") or request.user.tenant or "")
     if isinstance(scope, Failure):
         return scope
-    return html_response(await render_lists(context, request, scope[0], scope[1]))
+    return await render_lists(context, request, scope[0], scope[1])
 
 
-async def show_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def show_entries(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show one page of a list's entries."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     query = request.query
     text, inside = query.text("q"), query.text("how") == "contains"
-    found = await context.store.entries_page(
+    found = await context.store.lists.page(
         scoped_list.scope,
         scoped_list.definition.name,
         prefix="" if inside else search_prefix(text, scoped_list),
@@ -174,21 +81,19 @@ async def show_entries(context: WebContext, request: SignedInRequest) -> Respons
     )
     # An entry that has expired is gone, whether it was purged from storage or not.
     lasting = tuple(row for row in found.rows if row.expires is None or row.expires > context.now())
-    return html_response(
-        await context.renderer.render_in_turns(
-            "lists-entries.html",
-            request,
-            here="/lists",
-            scoped_list=scoped_list,
-            page=msgspec.structs.replace(found, rows=lasting),
-            text=text,
-            inside=inside,
-            later=query.has("after"),
-            typed=query.text("add"),
-            most=MAX_LINES,
-            feeds=await find_feeds(context, scoped_list.scope, scoped_list.definition.name),
-            look_backs=await context.store.look_backs(scoped_list.scope, scoped_list.definition.name, 3),
-        )
+    return await context.page(
+        request,
+        "lists-entries.html",
+        here="/lists",
+        scoped_list=scoped_list,
+        page=msgspec.structs.replace(found, rows=lasting),
+        text=text,
+        inside=inside,
+        later=query.has("after"),
+        typed=query.text("add"),
+        most=MAX_LINES,
+        feeds=await find_feeds(context, scoped_list.scope, scoped_list.definition.name),
+        look_backs=await context.store.look_backs.of_list(scoped_list.scope, scoped_list.definition.name, 3),
     )
 
 
@@ -223,11 +128,9 @@ class FileLines:
         return "".join(lines_of(self._lines.entries(rows), self._kind)).encode()
 
 
-async def export_list(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def export_list(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Stream all entries as a file."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     kind = next((each for each in FORMATS if each == (request.query.text("format") or "ndjson")), None)
     if kind is None:
         return UNKNOWN_FORMAT
@@ -236,7 +139,7 @@ async def export_list(context: WebContext, request: SignedInRequest) -> Response
         request.party, scoped_list.scope, name, FileLines(kind), heading(kind).encode()
     )
     if not isinstance(stream, Failure):
-        await context.store.note(
+        await context.store.audit.note(
             "list.export", request.actor, scoped_list.scope, list_name=name, count=scoped_list.size, sample=[kind]
         )
         stream.headers.update(PAGE_HEADERS)
@@ -249,13 +152,13 @@ MAX_KEY = 3_000
 ENTRY_GONE = Failure(NOT_FOUND, "the entry is no longer in the list; it was deleted or has expired")
 
 
-async def show_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_entry(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show an entry, with a form for users who may change it."""
     found = await _find_entry(context, request, request.query.raw_text("key"))
-    return found if isinstance(found, Failure) else html_response(await _render_entry(context, request, *found))
+    return found if isinstance(found, Failure) else await _render_entry(context, request, *found)
 
 
-async def change_entry(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def change_entry(context: WebContext, request: SignedInRequest) -> PageResult:
     """Set comment and expiry. An expiry that the form sent back unchanged stays as it is, to the millisecond."""
     found = await _find_entry(context, request, request.form.raw_text("key"))
     if isinstance(found, Failure):
@@ -264,23 +167,21 @@ async def change_entry(context: WebContext, request: SignedInRequest) -> Respons
     comment, stated = request.form.text("comment", MAX_COMMENT + 1), request.form.text("expires")
     expires = entry.expires if stated == format_minute(entry.expires) else parse_expiry(stated, context.now())
     if isinstance(expires, Failure):
-        return html_response(
+        return with_status(
             await _render_entry(context, request, scoped_list, entry, f"Expires: {expires.message}."), 400
         )
     if len(comment) > MAX_COMMENT:
         fault = f"A comment can have at most {MAX_COMMENT:,} characters."
-        return html_response(await _render_entry(context, request, scoped_list, entry, fault), 400)
+        return with_status(await _render_entry(context, request, scoped_list, entry, fault), 400)
     applied = await add_all(context, scoped_list, (NewEntry(entry.key, entry.shown, comment, expires),), request.actor)
     if applied.fault:
-        return html_response(await _render_entry(context, request, scoped_list, entry, applied.fault), 409)
+        return with_status(await _render_entry(context, request, scoped_list, entry, applied.fault), 409)
     return redirect(f"{scoped_list.path}", notice="changed")
 
 
-async def delete_entries(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def delete_entries(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Delete the selected entries, or first show what that would do."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     keys = tuple(dict.fromkeys(key[:MAX_KEY] for key in request.form.all("key")))
     if not keys:
         return redirect(scoped_list.path, notice="none-selected")
@@ -289,10 +190,8 @@ async def delete_entries(context: WebContext, request: SignedInRequest) -> Respo
         return redirect(f"{scoped_list.path}", notice="deleted")
     dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
-    return html_response(
-        await context.renderer.render_in_turns(
-            "lists-delete.html", request, here="/lists", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen
-        )
+    return await context.page(
+        request, "lists-delete.html", here="/lists", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen
     )
 
 
@@ -302,7 +201,7 @@ async def _find_entry(
     scoped_list = await find_list(context, request)
     if isinstance(scoped_list, Failure):
         return scoped_list
-    there = await context.store.entries(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
+    there = await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
     return (scoped_list, there[0]) if there else ENTRY_GONE
 
 
@@ -315,10 +214,10 @@ def format_minute(milliseconds: int | None) -> str:
 
 async def _render_entry(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, entry: ListEntry, fault: str = ""
-) -> str:
-    return await context.renderer.render_in_turns(
-        "lists-entry.html",
+) -> Response:
+    return await context.page(
         request,
+        "lists-entry.html",
         here="/lists",
         scoped_list=scoped_list,
         entry=entry,
@@ -329,24 +228,107 @@ async def _render_entry(
     )
 
 
+FIELD_LABELS = {
+    "name": "The name",
+    "kind": "The entry type",
+    "category": "The category",
+    "display_name": "The display name",
+    "description": "The description",
+    "max_size": "Maximum entries",
+}
+NAME_TAKEN = "A list with this name exists here. Choose another name."
+TOO_MANY = "There are as many custom lists here as there may be: {0:,}. Delete one first."
+BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can delete its entries")
+
+
+async def create_list(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Create a custom list."""
+    found = await find_scope(context, request, request.path_part("scope"))
+    if isinstance(found, Failure):
+        return found
+    scope, scope_name = found
+    definition = _parse_definition(request)
+    if isinstance(definition, UnfitList):
+        fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
+        return with_status(await render_lists(context, request, scope, scope_name, fault=fault), 400)
+    created = await context.store.lists.create(scope, definition, request.actor)
+    if isinstance(created, NotFound | ListRefusal):
+        return NOT_VISIBLE
+    if isinstance(created, NameTaken | TooManyLists):
+        fault = NAME_TAKEN if isinstance(created, NameTaken) else TOO_MANY.format(created.limit)
+        return with_status(await render_lists(context, request, scope, scope_name, fault=fault), 409)
+    return redirect(f"/lists/{scope or GLOBAL}/{created.name}", notice="list-created")
+
+
+def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
+    form = request.form
+    size = form.text("max-size", 20).replace(",", "")
+    if size and not (size.isascii() and size.isdigit()):
+        return UnfitList("max_size", "must be a whole number")
+    return define_custom_list(
+        form.text("name"),
+        form.text("kind"),
+        form.text("category"),
+        form.text("display-name"),
+        form.text("description", MAX_DESCRIPTION + 1),
+        int(size) if size else None,
+    )
+
+
+async def render_lists(
+    context: WebContext, request: SignedInRequest, scope: str | None, scope_name: str, *, fault: str = ""
+) -> Response:
+    """Render all lists of a scope, and the form for a custom list."""
+    return await context.page(
+        request,
+        "lists.html",
+        here="/lists",
+        states=await context.store.lists.all(scope),
+        scope=scope or GLOBAL,
+        scope_name=scope_name,
+        scopes=await find_scopes(context, request),
+        feeds=await find_feeds(context, scope),
+        kinds=KINDS,
+        categories=CATEGORIES,
+        fault=fault,
+        form=request.form,
+        limits={"display": MAX_DISPLAY_NAME, "description": MAX_DESCRIPTION, "size": MAX_SIZE},
+    )
+
+
+@for_list
+async def confirm_list_deletion(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
+    """Ask before a custom list is deleted."""
+    if not scoped_list.definition.custom:
+        return BUILT_IN
+    return await context.page(request, "lists-remove.html", here="/lists", scoped_list=scoped_list)
+
+
+@for_list
+async def delete_list(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
+    """Delete a custom list with its entries."""
+    if not scoped_list.definition.custom:
+        return BUILT_IN
+    gone = await context.store.lists.delete(scoped_list.scope, scoped_list.definition.name, request.actor)
+    return NO_LIST if isinstance(gone, NotFound) else redirect(scoped_list.home, notice="list-deleted")
+
+
 NO_LOOK_BACK = Failure(NOT_FOUND, "this look back is no longer kept; the last 50 of a list are")
 
 
-async def show_look_back(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_list
+async def show_look_back(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show one look back with its messages, or the last ones of a list."""
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
     scope, name = scoped_list.scope, scoped_list.definition.name
     number = request.query.text("id", 20)
     if not number:
-        return html_response(await _render(context, request, scoped_list, await context.store.look_backs(scope, name)))
+        return await _render(context, request, scoped_list, await context.store.look_backs.of_list(scope, name))
     is_number = number.isascii() and number.isdigit() and len(number) <= 18
-    found = await context.store.look_back(scope, name, int(number)) if is_number else None
+    found = await context.store.look_backs.find(scope, name, int(number)) if is_number else None
     if found is None:
         return NO_LOOK_BACK
-    lines = await context.store.message_lines([ggrid for ggrid, _ in found.hits])
-    return html_response(await _render(context, request, scoped_list, (found,), lines))
+    lines = await context.store.messages.lines([ggrid for ggrid, _ in found.hits])
+    return await _render(context, request, scoped_list, (found,), lines)
 
 
 async def _render(
@@ -355,10 +337,10 @@ async def _render(
     scoped_list: ListInScope,
     found: tuple[LookBack, ...],
     lines: tuple[MessageLine, ...] | None = None,
-) -> str:
-    return await context.renderer.render_in_turns(
-        "lists-look-back.html",
+) -> Response:
+    return await context.page(
         request,
+        "lists-look-back.html",
         here="/lists",
         scoped_list=scoped_list,
         found=found,

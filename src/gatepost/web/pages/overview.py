@@ -1,16 +1,14 @@
-"""The first page: state of the queue and the cores, numbers of messages and verdicts, the quarantine, what is most
-frequent, and time of analysis; numbers of messages are compared with the week before.
+"""The first page: state of the queue and the cores, messages and verdicts, the quarantine, what is most frequent.
 
-`/overview/live` is the part that changes, without the frame; the page fetches it every few seconds.
+Numbers of messages are compared with the week before. `/overview/live` is the part that changes, without the frame; the
+page fetches it every few seconds.
 
-The checklist of the first days, on the overview of administrators: what is left to do, with a link to each.
+Charts are drawn here as SVG that takes its colours from the stylesheet. Every bar has a title that a mouse shows, the
+chart has a sentence for screen readers, and the page has a table with the same numbers beside it. Only numbers and
+escaped words get into the markup.
 
-An item is done when what it asks for is there. Items that do not apply can be dismissed, for all administrators.
-
-Charts drawn on the server, as SVG that takes its colours from the stylesheet.
-
-Every bar has a title that a mouse shows, the chart has a sentence for screen readers, and the page has a table with the
-same numbers beside it. Only numbers and escaped words get into the markup.
+Administrators have a checklist of the first days: what is left to do, with a link to each. An item is done when what it
+asks for is there. Items that do not apply can be dismissed, for all administrators.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,22 +17,277 @@ from urllib.parse import urlencode
 
 import msgspec
 from markupsafe import Markup, escape
-from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
 from gatepost.store.message_plans import MessageFilter
-from gatepost.store.quarantine_flow import QuarantineFlow
-from gatepost.store.top_values import TopValues
-from gatepost.store.traffic import BINS, TrafficBucket
+from gatepost.store.quarantine import QuarantineFlow
+from gatepost.store.traffic import BINS, TopValues, TrafficBucket
 from gatepost.store.users import User
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.message_lines import name_tag
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 from gatepost.web.time_zones import local_time
+
+MINUTE = 60_000
+WEEK = 7 * 1_440 * MINUTE
+TOP_MILLISECONDS = 30_000
+MAX_KNOWN = 200
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A period that the charts cover, and the length of its steps, in milliseconds. The axis has a `tick` at every full
+    hour that is a multiple of `hours`."""
+
+    key: str
+    name: str
+    length: int
+    step: int
+    label: str
+    tick: str
+    hours: int
+
+
+SPANS = (
+    Span("hours", "6 hours", 360 * MINUTE, 10 * MINUTE, "%H:%M", "%H:%M", 1),
+    Span("day", "24 hours", 1_440 * MINUTE, 30 * MINUTE, "%H:%M", "%H:%M", 6),
+    Span("week", "7 days", 7 * 1_440 * MINUTE, 180 * MINUTE, "%a %H:%M", "%a %d", 24),
+    Span("month", "30 days", 30 * 1_440 * MINUTE, 720 * MINUTE, "%d %b %H:%M", "%d %b", 24),
+)
+VERDICT_ORDER = (*reversed(VERDICTS), "undecided")
+
+
+async def show_overview(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Show the whole page."""
+    values = await _collect_values(context, request)
+    if isinstance(values, Failure):
+        return values
+    return await context.page(
+        request,
+        "overview.html",
+        here="/",
+        scopes=await find_scopes(context, request),
+        checklist=await find_checklist(context, request),
+        **values,
+    )
+
+
+async def show_live_overview(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Show the part of the page that changes."""
+    values = await _collect_values(context, request)
+    if isinstance(values, Failure):
+        return values
+    return html_response(context.renderer.render_public("overview-live.html", **values))
+
+
+async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapping[str, Any] | Failure:
+    tenant = request.parse_tenant()
+    if isinstance(tenant, Failure):
+        return tenant
+    span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
+    now = context.now()
+    buckets = await context.store.traffic.buckets(tenant, now - span.length, now, span.step)
+    top, before, flow = await _find_top_values(context, tenant, span, now)
+    held = await context.store.quarantine.counts(tenant)
+    other = None if request.user.tenant else tenant
+    places = [_place_of(bucket.start, span, other) for bucket in buckets]
+    return {
+        "span": span,
+        "spans": SPANS,
+        "tenant": tenant,
+        "other": other,
+        "status": context.cores.colour,
+        "waiting": context.cores.waiting,
+        "cores": [_describe_core(name, load) for name, load in context.cores.states]
+        if request.may("system.read")
+        else (),
+        "held": held,
+        "total": total_traffic(buckets),
+        "before": before,
+        "top": top,
+        "flow": flow,
+        "may_audit": request.may("audit.read"),
+        "steps": tuple(zip(buckets, places, strict=True)),
+        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants.all()},
+        "titles": {tag: name_tag(tag, context.policies.deployment.policy) for tag, _ in top.findings},
+        "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
+        "buckets": buckets,
+        "labels": [_format_label(bucket.start, span) for bucket in buckets],
+        "now": now,
+        "since": local_time(now - span.length).strftime("%Y-%m-%dT%H:%M"),
+        **_draw_charts(buckets, span, places),
+    }
+
+
+async def _find_top_values(
+    context: WebContext, tenant: str | None, span: Span, now: int
+) -> tuple[TopValues, TrafficBucket, QuarantineFlow]:
+    """Return what is most frequent, the sum of the week before, and what came into the quarantine and left it, counted
+    at most twice a minute however many pages are open."""
+    known = context.top_values.get((tenant, span.key))
+    if known and now - known[0] < TOP_MILLISECONDS:
+        return known[1:]
+    top = await context.store.traffic.top_values(tenant, now - span.length, now + MINUTE)
+    before = total_traffic(await context.store.traffic.buckets(tenant, now - span.length - WEEK, now - WEEK, span.step))
+    flow = await context.store.quarantine.flow(tenant, now - span.length, now + MINUTE)
+    if len(context.top_values) >= MAX_KNOWN:
+        context.top_values.clear()
+    context.top_values[tenant, span.key] = (now, top, before, flow)
+    return top, before, flow
+
+
+def _place_of(start: int, span: Span, tenant: str | None) -> str:
+    """Return the path of the messages of one step."""
+    first, last = (local_time(moment).strftime("%Y-%m-%dT%H:%M") for moment in (start, start + span.step))
+    return f"/messages?{urlencode({'since': first, 'until': last, **({'tenant': tenant} if tenant else {})})}"
+
+
+def _draw_charts(buckets: tuple[TrafficBucket, ...], span: Span, places: Sequence[str]) -> dict[str, Any]:
+    ticks = [_format_tick(bucket.start, span) for bucket in buckets]
+    columns = [
+        Column(_format_label(bucket.start, span), bucket.verdicts, tick, place)
+        for bucket, tick, place in zip(buckets, ticks, places, strict=True)
+    ]
+    latency = {
+        name: [bucket.percentile(part) if bucket.messages else None for bucket in buckets]
+        for name, part in (("a", 0.5), ("b", 0.99))
+    }
+    return {
+        "verdict_chart": draw_stacked_bars(columns, VERDICT_ORDER, f"Messages by verdict over {span.name}"),
+        "latency_chart": draw_lines(ticks, latency, f"Analysis time over {span.name}, in milliseconds"),
+    }
+
+
+def _describe_core(name: str, load: Load | None) -> dict[str, Any]:
+    if load is None:
+        return {"name": name, "load": None, "meter": draw_meter(0, 1, f"{name} is not answering")}
+    said = f"{load.in_processing} of {load.maximum} slots in use"
+    return {"name": name, "load": load, "meter": draw_meter(load.in_processing, load.maximum, said)}
+
+
+def total_traffic(buckets: tuple[TrafficBucket, ...]) -> TrafficBucket:
+    """Return the sum of all steps."""
+    verdicts: dict[str, int] = {}
+    decisions: dict[str, int] = {}
+    latency = [0] * BINS
+    for bucket in buckets:
+        for name, number in bucket.verdicts.items():
+            verdicts[name] = verdicts.get(name, 0) + number
+        for name, number in bucket.decisions.items():
+            decisions[name] = decisions.get(name, 0) + number
+        latency = [one + other for one, other in zip(latency, bucket.latency, strict=True)]
+    return TrafficBucket(
+        start=buckets[0].start if buckets else 0,
+        messages=sum(bucket.messages for bucket in buckets),
+        bytes=sum(bucket.bytes for bucket in buckets),
+        duration=sum(bucket.duration for bucket in buckets),
+        longest=max((bucket.longest for bucket in buckets), default=0),
+        latency=tuple(latency),
+        verdicts=verdicts,
+        decisions=decisions,
+    )
+
+
+def _format_tick(start: int, span: Span) -> str:
+    """Return what the axis says at a step: something at full hours of the user's day, nothing between them."""
+    moment = local_time(start)
+    # Steps of three hours and more need not begin at midnight in every zone: the one that has it counts.
+    is_first = moment.hour % span.hours * 60 + moment.minute < span.step // MINUTE
+    return moment.strftime(span.tick) if is_first else ""
+
+
+def _format_label(start: int, span: Span) -> str:
+    return local_time(start).strftime(span.label)
+
+
+ALL = "all"
+DEFAULT_RETENTION = "30"
+
+
+class ChecklistItem(msgspec.Struct, frozen=True):
+    """Something to do: what, why, and the page for it."""
+
+    name: str
+    text: str
+    why: str
+    path: str
+    is_done: bool = False
+
+
+ITEMS: dict[str, ChecklistItem] = {
+    each.name: each
+    for each in (
+        ChecklistItem(
+            "password", "Choose your own password", "the first one was printed, and may be in a log", "/account"
+        ),
+        ChecklistItem("second-factor", "Set up a second factor", "a stolen password is then not enough", "/account"),
+        ChecklistItem(
+            "own-domains", "Enter your own domains", "mail that imitates them is found", "/lists/global/own-domains"
+        ),
+        ChecklistItem(
+            "protected-people",
+            "Enter people whose names strangers may not bear",
+            "executives and whoever pays invoices",
+            "/lists/global/protected-people",
+        ),
+        ChecklistItem("mail", "Connect a mail server or a program", "no message was scanned yet", "/tokens"),
+        ChecklistItem(
+            "retention", "Decide how long results and held mail are kept", "30 days unless set", "/configuration"
+        ),
+        ChecklistItem(
+            "public-url",
+            "Set the address of these pages (publicUrl)",
+            "links in digests and alerts need it",
+            "/configuration",
+        ),
+    )
+}
+
+
+async def find_checklist(context: WebContext, request: SignedInRequest) -> list[ChecklistItem]:
+    """Return the items that were not dismissed; none for whoever cannot do them, or where all are done."""
+    if request.user.tenant or not request.may("system.change"):
+        return []
+    dismissed = await context.store.publishing.dismissed_items()
+    if ALL in dismissed:
+        return []
+    done = await _find_done(context, request.user)
+    items = [
+        msgspec.structs.replace(item, is_done=name in done) for name, item in ITEMS.items() if name not in dismissed
+    ]
+    return [] if all(item.is_done for item in items) else items
+
+
+async def _find_done(context: WebContext, user: User) -> set[str]:
+    settings = {key: value for _, key, value in context.installation.settings}
+    sizes = {state.definition.name: state.size for state in await context.store.lists.all(None)}
+    facts = {
+        "password": not (user.must_change or user.first_password),
+        "second-factor": user.has_second_factor or user.external is not None,
+        "own-domains": sizes.get("own-domains", 0) > 0
+        or any(each.domains for each in await context.store.tenants.all()),
+        "protected-people": sizes.get("protected-people", 0) > 0,
+        "mail": bool((await context.store.messages.search(MessageFilter(), limit=1)).rows),
+        "retention": any(
+            settings.get(key, DEFAULT_RETENTION) != DEFAULT_RETENTION
+            for key in ("history.retention", "quarantine.retention")
+        ),
+        "public-url": any(key == "publicUrl" and value != "not set" for _, key, value in context.installation.settings),
+    }
+    return {name for name, is_done in facts.items() if is_done}
+
+
+async def dismiss(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Dismiss an item, or all of them."""
+    name = request.form.text("name", 30)
+    if name not in ITEMS and name != ALL:
+        return NOT_VISIBLE
+    await context.store.publishing.dismiss_item(name, request.actor)
+    return redirect("/", notice="item-dismissed")
+
 
 WIDTH = 460
 HEIGHT = 180
@@ -175,264 +428,6 @@ def _shorten(number: int) -> str:
 def _wrap_svg(inside: str, summary: str) -> Markup:
     head = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, summary)
     return head + Markup(inside) + Markup("</svg>")  # noqa: S704  numbers and escaped words
-
-
-ALL = "all"
-DEFAULT_RETENTION = "30"
-
-
-class ChecklistItem(msgspec.Struct, frozen=True):
-    """Something to do: what, why, and the page for it."""
-
-    name: str
-    text: str
-    why: str
-    path: str
-    is_done: bool = False
-
-
-ITEMS: dict[str, ChecklistItem] = {
-    each.name: each
-    for each in (
-        ChecklistItem(
-            "password", "Choose your own password", "the first one was printed, and may be in a log", "/account"
-        ),
-        ChecklistItem("second-factor", "Set up a second factor", "a stolen password is then not enough", "/account"),
-        ChecklistItem(
-            "own-domains", "Enter your own domains", "mail that imitates them is found", "/lists/global/own-domains"
-        ),
-        ChecklistItem(
-            "protected-people",
-            "Enter people whose names strangers may not bear",
-            "executives and whoever pays invoices",
-            "/lists/global/protected-people",
-        ),
-        ChecklistItem("mail", "Connect a mail server or a program", "no message was scanned yet", "/tokens"),
-        ChecklistItem(
-            "retention", "Decide how long results and held mail are kept", "30 days unless set", "/configuration"
-        ),
-        ChecklistItem(
-            "public-url",
-            "Set the address of these pages (publicUrl)",
-            "links in digests and alerts need it",
-            "/configuration",
-        ),
-    )
-}
-
-
-async def find_checklist(context: WebContext, request: SignedInRequest) -> list[ChecklistItem]:
-    """Return the items that were not dismissed; none for whoever cannot do them, or where all are done."""
-    if request.user.tenant or not request.may("system.change"):
-        return []
-    dismissed = await context.store.dismissed_items()
-    if ALL in dismissed:
-        return []
-    done = await _find_done(context, request.user)
-    items = [
-        msgspec.structs.replace(item, is_done=name in done) for name, item in ITEMS.items() if name not in dismissed
-    ]
-    return [] if all(item.is_done for item in items) else items
-
-
-async def _find_done(context: WebContext, user: User) -> set[str]:
-    settings = {key: value for _, key, value in context.installation.settings}
-    sizes = {state.definition.name: state.size for state in await context.store.lists(None)}
-    facts = {
-        "password": not (user.must_change or user.first_password),
-        "second-factor": user.has_second_factor or user.external is not None,
-        "own-domains": sizes.get("own-domains", 0) > 0 or any(each.domains for each in await context.store.tenants()),
-        "protected-people": sizes.get("protected-people", 0) > 0,
-        "mail": bool((await context.store.search_messages(MessageFilter(), limit=1)).rows),
-        "retention": any(
-            settings.get(key, DEFAULT_RETENTION) != DEFAULT_RETENTION
-            for key in ("history.retention", "quarantine.retention")
-        ),
-        "public-url": any(key == "publicUrl" and value != "not set" for _, key, value in context.installation.settings),
-    }
-    return {name for name, is_done in facts.items() if is_done}
-
-
-async def dismiss(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Dismiss an item, or all of them."""
-    name = request.form.text("name", 30)
-    if name not in ITEMS and name != ALL:
-        return NOT_VISIBLE
-    await context.store.dismiss_item(name, request.actor)
-    return redirect("/", notice="item-dismissed")
-
-
-MINUTE = 60_000
-WEEK = 7 * 1_440 * MINUTE
-TOP_MILLISECONDS = 30_000
-MAX_KNOWN = 200
-
-
-class Span(msgspec.Struct, frozen=True):
-    """A period that the charts cover, and the length of its steps, in milliseconds. The axis has a `tick` at every full
-    hour that is a multiple of `hours`."""
-
-    key: str
-    name: str
-    length: int
-    step: int
-    label: str
-    tick: str
-    hours: int
-
-
-SPANS = (
-    Span("hours", "6 hours", 360 * MINUTE, 10 * MINUTE, "%H:%M", "%H:%M", 1),
-    Span("day", "24 hours", 1_440 * MINUTE, 30 * MINUTE, "%H:%M", "%H:%M", 6),
-    Span("week", "7 days", 7 * 1_440 * MINUTE, 180 * MINUTE, "%a %H:%M", "%a %d", 24),
-    Span("month", "30 days", 30 * 1_440 * MINUTE, 720 * MINUTE, "%d %b %H:%M", "%d %b", 24),
-)
-VERDICT_ORDER = (*reversed(VERDICTS), "undecided")
-
-
-async def show_overview(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Show the whole page."""
-    values = await _collect_values(context, request)
-    if isinstance(values, Failure):
-        return values
-    return html_response(
-        await context.renderer.render_in_turns(
-            "overview.html",
-            request,
-            here="/",
-            scopes=await find_scopes(context, request),
-            checklist=await find_checklist(context, request),
-            **values,
-        )
-    )
-
-
-async def show_live_overview(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Show the part of the page that changes."""
-    values = await _collect_values(context, request)
-    if isinstance(values, Failure):
-        return values
-    return html_response(context.renderer.render_public("overview-live.html", **values))
-
-
-async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapping[str, Any] | Failure:
-    tenant = request.parse_tenant()
-    if isinstance(tenant, Failure):
-        return tenant
-    span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
-    now = context.now()
-    buckets = await context.store.traffic(tenant, now - span.length, now, span.step)
-    top, before, flow = await _find_top_values(context, tenant, span, now)
-    held = await context.store.held_counts(tenant)
-    other = None if request.user.tenant else tenant
-    places = [_place_of(bucket.start, span, other) for bucket in buckets]
-    return {
-        "span": span,
-        "spans": SPANS,
-        "tenant": tenant,
-        "other": other,
-        "status": context.cores.colour,
-        "waiting": context.cores.waiting,
-        "cores": [_describe_core(name, load) for name, load in context.cores.states]
-        if request.may("system.read")
-        else (),
-        "held": held,
-        "total": total_traffic(buckets),
-        "before": before,
-        "top": top,
-        "flow": flow,
-        "may_audit": request.may("audit.read"),
-        "steps": tuple(zip(buckets, places, strict=True)),
-        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants()},
-        "titles": {tag: name_tag(tag, context.policies.deployment.policy) for tag, _ in top.findings},
-        "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
-        "buckets": buckets,
-        "labels": [_format_label(bucket.start, span) for bucket in buckets],
-        "now": now,
-        "since": local_time(now - span.length).strftime("%Y-%m-%dT%H:%M"),
-        **_draw_charts(buckets, span, places),
-    }
-
-
-async def _find_top_values(
-    context: WebContext, tenant: str | None, span: Span, now: int
-) -> tuple[TopValues, TrafficBucket, QuarantineFlow]:
-    """Return what is most frequent, the sum of the week before, and what came into the quarantine and left it, counted
-    at most twice a minute however many pages are open."""
-    known = context.top_values.get((tenant, span.key))
-    if known and now - known[0] < TOP_MILLISECONDS:
-        return known[1:]
-    top = await context.store.top_values(tenant, now - span.length, now + MINUTE)
-    before = total_traffic(await context.store.traffic(tenant, now - span.length - WEEK, now - WEEK, span.step))
-    flow = await context.store.quarantine_flow(tenant, now - span.length, now + MINUTE)
-    if len(context.top_values) >= MAX_KNOWN:
-        context.top_values.clear()
-    context.top_values[tenant, span.key] = (now, top, before, flow)
-    return top, before, flow
-
-
-def _place_of(start: int, span: Span, tenant: str | None) -> str:
-    """Return the path of the messages of one step."""
-    first, last = (local_time(moment).strftime("%Y-%m-%dT%H:%M") for moment in (start, start + span.step))
-    return f"/messages?{urlencode({'since': first, 'until': last, **({'tenant': tenant} if tenant else {})})}"
-
-
-def _draw_charts(buckets: tuple[TrafficBucket, ...], span: Span, places: Sequence[str]) -> dict[str, Any]:
-    ticks = [_format_tick(bucket.start, span) for bucket in buckets]
-    columns = [
-        Column(_format_label(bucket.start, span), bucket.verdicts, tick, place)
-        for bucket, tick, place in zip(buckets, ticks, places, strict=True)
-    ]
-    latency = {
-        name: [bucket.percentile(part) if bucket.messages else None for bucket in buckets]
-        for name, part in (("a", 0.5), ("b", 0.99))
-    }
-    return {
-        "verdict_chart": draw_stacked_bars(columns, VERDICT_ORDER, f"Messages by verdict over {span.name}"),
-        "latency_chart": draw_lines(ticks, latency, f"Analysis time over {span.name}, in milliseconds"),
-    }
-
-
-def _describe_core(name: str, load: Load | None) -> dict[str, Any]:
-    if load is None:
-        return {"name": name, "load": None, "meter": draw_meter(0, 1, f"{name} is not answering")}
-    said = f"{load.in_processing} of {load.maximum} slots in use"
-    return {"name": name, "load": load, "meter": draw_meter(load.in_processing, load.maximum, said)}
-
-
-def total_traffic(buckets: tuple[TrafficBucket, ...]) -> TrafficBucket:
-    """Return the sum of all steps."""
-    verdicts: dict[str, int] = {}
-    decisions: dict[str, int] = {}
-    latency = [0] * BINS
-    for bucket in buckets:
-        for name, number in bucket.verdicts.items():
-            verdicts[name] = verdicts.get(name, 0) + number
-        for name, number in bucket.decisions.items():
-            decisions[name] = decisions.get(name, 0) + number
-        latency = [one + other for one, other in zip(latency, bucket.latency, strict=True)]
-    return TrafficBucket(
-        start=buckets[0].start if buckets else 0,
-        messages=sum(bucket.messages for bucket in buckets),
-        bytes=sum(bucket.bytes for bucket in buckets),
-        duration=sum(bucket.duration for bucket in buckets),
-        longest=max((bucket.longest for bucket in buckets), default=0),
-        latency=tuple(latency),
-        verdicts=verdicts,
-        decisions=decisions,
-    )
-
-
-def _format_tick(start: int, span: Span) -> str:
-    """Return what the axis says at a step: something at full hours of the user's day, nothing between them."""
-    moment = local_time(start)
-    # Steps of three hours and more need not begin at midnight in every zone: the one that has it counts.
-    is_first = moment.hour % span.hours * 60 + moment.minute < span.step // MINUTE
-    return moment.strftime(span.tick) if is_first else ""
-
-
-def _format_label(start: int, span: Span) -> str:
-    return local_time(start).strftime(span.label)
 
 
 PAGES: tuple[WebRoute, ...] = (

@@ -1,21 +1,18 @@
 """The policy in force, where each value comes from, and what a change would have done to the last messages."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.policy.layers import OUTBOUND, Layer, Origin, Policies, lay_over
 from gatepost.policy.rules import RULE, PolicyError, collect_titles, describe_rule_action, rule_of, title_of
-from gatepost.rejudge.dry_run import try_policy
-from gatepost.rejudge.replay import Comparison
+from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.page_responses import html_response
+from gatepost.web.page_responses import with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 MAX_MESSAGES = 1_000
 MAX_TEXT = 100_000
@@ -23,21 +20,13 @@ MAX_FLIPS_SHOWN = 200
 TYPED_LAYER = "your changes"
 
 
-class PolicyDryRun(msgspec.Struct, frozen=True):
-    """What a changed policy would have done, or what is wrong with it."""
-
-    considered: int = 0
-    flips: tuple[Comparison, ...] = ()
-    mistakes: tuple[str, ...] = ()
-
-
-async def show_policy(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_policy(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the policy in force."""
     scope = _choose_scope(request, request.query.text("scope"))
-    return scope if isinstance(scope, Failure) else html_response(await _render_policy(context, request, scope))
+    return scope if isinstance(scope, Failure) else await _render_policy(context, request, scope)
 
 
-async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_finding_kind(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show one kind of finding: its meaning, its effect, and where each value comes from."""
     scope, kind = _choose_scope(request, request.query.text("scope")), request.path_part("kind")
     if isinstance(scope, Failure):
@@ -54,47 +43,42 @@ async def show_finding_kind(context: WebContext, request: SignedInRequest) -> Re
     action = [name for name in ("action", "mark", "to") if getattr(effective.policy.verdicts[rule.verdict], name)]
     places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own", *action)]
     values: list[tuple[str, tuple[Origin, ...]]] = [(".".join(place), effective.origins(*place)) for place in places]
-    return html_response(
-        await context.renderer.render_in_turns(
-            "kind.html",
-            request,
-            here="/policy",
-            scope=scope or GLOBAL,
-            kind=kind,
-            title=title_of(kind, effective.policy),
-            condition=own.when if own else "",
-            rule=rule,
-            policy=effective.policy,
-            values=values,
-        )
+    return await context.page(
+        request,
+        "kind.html",
+        here="/policy",
+        scope=scope or GLOBAL,
+        kind=kind,
+        title=title_of(kind, effective.policy),
+        condition=own.when if own else "",
+        rule=rule,
+        policy=effective.policy,
+        values=values,
     )
 
 
-async def try_policy_change(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def try_policy_change(context: WebContext, request: SignedInRequest) -> PageResult:
     """Re-evaluate the last messages with the typed layer on top of the policy in force. Nothing is changed."""
     scope = _choose_scope(request, request.form.text("scope"))
     if isinstance(scope, Failure):
         return scope
     text = request.form.raw_text("text")[:MAX_TEXT]
-    await context.store.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
+    await context.store.audit.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
     dry_run = await _dry_run_change(context, request, scope, text)
-    return html_response(
+    return with_status(
         await _render_policy(context, request, scope, text=text, dry_run=dry_run), 400 if dry_run.mistakes else 200
     )
 
 
-async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: str | None, text: str) -> PolicyDryRun:
+async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: str | None, text: str) -> PolicyTrial:
     try:
-        # In a thread, one at a time: the text may be hostile, and the event loop has other work.
-        async with context.reading_policy:
-            other = await asyncio.to_thread(_with_layer, context.policies, scope, text)
+        other = await context.read_policy(_with_layer, context.policies, scope, text)
     except PolicyError as fault:
-        return PolicyDryRun(mistakes=tuple(str(fault).splitlines()[:50]))
+        return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
     owner = None if scope == OUTBOUND else request.user.tenant or scope
-    considered, flips = await try_policy(
+    return await try_policy(
         context.store, context.policies, other, owner, MAX_MESSAGES, only_outbound=scope == OUTBOUND
     )
-    return PolicyDryRun(considered, tuple(flips))
 
 
 def _with_layer(policies: Policies, scope: str | None, text: str) -> Policies:
@@ -119,8 +103,8 @@ async def _render_policy(
     scope: str | None,
     *,
     text: str = "",
-    dry_run: PolicyDryRun | None = None,
-) -> str:
+    dry_run: PolicyTrial | None = None,
+) -> Response:
     effective = context.policies.of(scope)
     search, titles = request.query.text("part", 100), collect_titles(effective.policy)
     scopes = await find_scopes(context, request)
@@ -129,9 +113,9 @@ async def _render_policy(
         for kind, rule in sorted(effective.policy.kinds.items())
         if search.casefold() in f"{kind} {titles.get(kind, '')} {rule.verdict} {rule.group}".casefold()
     }
-    return await context.renderer.render_in_turns(
-        "policy.html",
+    return await context.page(
         request,
+        "policy.html",
         here="/policy",
         policy=effective.policy,
         kinds=kinds,

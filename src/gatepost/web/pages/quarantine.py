@@ -1,17 +1,13 @@
-"""The quarantine: held mail, with actions on one message, on all selected ones or on all that match.
+"""The quarantine: held mail, with actions on one message, on all selected ones or on all that match, and requests for
+it.
 
 A deletion can be taken back for some days. A release cannot, so it is confirmed on a page of its own, which says how
-many messages of which verdicts it is about. Work on many messages goes on in the background (`quarantine_work`).
+many messages of which verdicts it is about. Work on many messages goes on in the background, with progress, a result
+for each, and undo.
 
-Work on many held messages: confirmed on a page, done in the background, with progress, a result for each, and undo.
-
-The actions themselves are here too, each for one message. Deleted mail can be restored for some days.
-
-The queue of what people ask for: recipients who want held mail, and reports that came by mail.
-
-To grant a request for a release sends the message to the recipient who asked, and to nobody else; to grant a report
-says that it was right. Both are decided with a note, which the audit trail keeps. Malware and phishing are granted by
-those who may release them.
+Recipients ask for held mail, and people report mail by mail. To grant a request for a release sends the message to the
+recipient who asked, and to nobody else; to grant a report says that it was right. Both are decided with a note, which
+the audit trail keeps. Malware and phishing are granted by those who may release them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,10 +34,10 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
 )
 from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
-from gatepost.store.held_mail import HeldMessage
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.messages import MessageRecord
-from gatepost.store.recipient_requests import MAX_SAID, RecipientRequest, RequestFilter
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS, Form
@@ -59,12 +55,158 @@ from gatepost.web.message_search import (
     sort_held,
     tail_of,
 )
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.pages.list_changes import preview_senders
-from gatepost.web.pages.messages import MessageOnRecord, find_message, report_wrong_decision
+from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision
 from gatepost.web.pages.messages import render_message as message_page
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
+
+ROWS_ON_A_PAGE = 50
+MAX_RECIPIENTS = 100
+MAY_NOT_RELEASE = "releasing malware and phishing is a right of its own; ask an administrator"
+# The action that leads to a list instead of changing messages.
+BLOCK = "block"
+NOTHING_SELECTED = "no message is selected"
+
+
+async def show_quarantine(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Search held mail, newest first."""
+    wanted = _parse_filter(context, request)
+    return wanted if isinstance(wanted, Failure) else await _render_quarantine(context, request, wanted)
+
+
+async def act_on_selected(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Apply one action to every selected message, or to all that match; a release is confirmed first."""
+    wanted = _parse_filter(context, request)
+    if isinstance(wanted, Failure):
+        return wanted
+    word, back = request.form.text("action"), request.query.with_field("again", "")
+    if word == "none":
+        return redirect(f"/quarantine?{back}".rstrip("?"))
+    chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
+    if word not in (*ACTIONS, BLOCK) or not chosen:
+        return with_status(await _render_quarantine(context, request, wanted, fault=NOTHING_SELECTED), 400)
+
+    if word == BLOCK:
+        return await preview_senders(context, request, chosen, wanted.tenant, back)
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
+    if word == "release" or request.form.has("all"):
+        return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
+    return await run_work(context, request, work, back)
+
+
+def _parse_selected(request: SignedInRequest) -> list[str]:
+    """The ids of the selected messages; the value of a group has several."""
+    values = (each for value in request.form.all("ggrid")[:MAX_ITEMS] for each in value.split(",")[:SORTED_ROWS])
+    return list(dict.fromkeys(filter(None, map(canonical, values))))[:MAX_ITEMS]
+
+
+async def _find_all(context: WebContext, wanted: HeldFilter) -> list[str]:
+    """The ids of all messages that match and can be acted on, at most as many as one work can have."""
+    found: list[str] = []
+    before: str | None = None
+    while len(found) < MAX_ITEMS:
+        page = await context.store.quarantine.search(wanted, before, 500)
+        found += [row.record.ggrid for row in page.rows if row.state in ("held", "deleted")]
+        before = page.next
+        if before is None:
+            break
+    return found[:MAX_ITEMS]
+
+
+@for_message
+async def release_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
+    """Release one message to its recipients, or to the addresses in the form, once the user has confirmed it."""
+    stated = request.form.text("recipients", 20_000).replace(",", " ").split()
+    recipients = [normal_address(each) for each in stated]
+    if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
+        return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
+    if found.record.report.verdict in DANGEROUS_VERDICTS and not request.may("quarantine.release-dangerous"):
+        record = found.record
+        await context.store.audit.note_failed_release(
+            record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE
+        )
+        return await _render_fault(context, request, found, MAY_NOT_RELEASE)
+    if not request.form.has("sure"):
+        return await context.page(
+            request,
+            "release.html",
+            here="/quarantine",
+            record=found.record,
+            report=found.record.report,
+            recipients=recipients or found.record.envelope.recipients,
+            stated=" ".join(stated),
+            place=tail_of(request),
+        )
+    order = ReleaseOrder(
+        found.record.ggrid,
+        request.user.tenant,
+        by=request.actor,
+        recipients=tuple(recipients),
+        anywhere=request.may("quarantine.release-anywhere"),
+        dangerous=request.may("quarantine.release-dangerous"),
+    )
+    fault = explain_failure(await context.held_mail.carry_out(order), request)
+    if fault:
+        return await _render_fault(context, request, found, fault)
+    return redirect(f"/messages/{found.record.ggrid}{tail_of(request)}", notice="released")
+
+
+@for_message
+async def delete_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
+    """Delete one held message, and go on to the next one of the list that the user works on."""
+    beside = await find_neighbours(context, request, found.held) if found.held else None
+    work = await context.store.bulk_actions.create(request.user.uid, "delete", [found.record.ggrid])
+    following = beside.following if beside else None
+    then = f"/messages/{following}{tail_of(request)}" if following else list_of(request)
+    return await run_work(context, request, work, request.query.raw_text("in"), then=then)
+
+
+async def _render_fault(context: WebContext, request: SignedInRequest, found: MessageOnRecord, fault: str) -> Response:
+    return with_status(await message_page(context, request, found, fault=fault), 409)
+
+
+def _parse_filter(context: WebContext, request: SignedInRequest) -> HeldFilter | Failure:
+    tenant = request.parse_tenant()
+    return tenant if isinstance(tenant, Failure) else parse_held_filter(request.query, tenant, context.now())
+
+
+async def _render_quarantine(
+    context: WebContext, request: SignedInRequest, wanted: HeldFilter, *, fault: str = ""
+) -> Response:
+    query = request.query
+    limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
+    page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
+    rows = sort_held(page.rows, query)
+    groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
+    return await context.page(
+        request,
+        "quarantine.html",
+        here="/quarantine",
+        page=page,
+        groups=groups,
+        counts=await context.store.quarantine.counts(wanted.tenant),
+        count=await context.store.quarantine.count(wanted) if query.is_filtered and page.rows else None,
+        query=query,
+        place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
+        sorts=SORTS,
+        is_sorted=is_sorted(query),
+        sorted_rows=SORTED_ROWS,
+        scopes=await find_scopes(context, request),
+        verdicts=HELD_VERDICTS,
+        states=STATES,
+        periods=LAST_PERIODS,
+        has_more=any(query.has(name) for name in MORE_FIELDS),
+        searches=[
+            each for each in await context.store.users.saved_searches(request.user.uid) if each.page == "/quarantine"
+        ],
+        now=context.now(),
+        most=MAX_ITEMS,
+        fault=fault,
+        narrowed=query.is_filtered,
+    )
+
 
 MAX_SHOWN = 100
 
@@ -88,7 +230,7 @@ async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str)
 
 
 async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    restored = await context.store.restore_held(ggrid, request.actor, request.user.tenant)
+    restored = await context.store.quarantine.restore(ggrid, request.actor, request.user.tenant)
     return "" if restored else "it can no longer be restored"
 
 
@@ -121,7 +263,7 @@ def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Dow
 
 async def run_work(
     context: WebContext, request: SignedInRequest, work: BulkAction, back: str, *, then: str = ""
-) -> Response | Failure:
+) -> PageResult:
     """Begin or continue work. What ends soon and well leads back to the list; else its page shows the progress. Of work
     on many messages only so much goes on at once; what is refused can be started later, from its page."""
 
@@ -131,63 +273,60 @@ async def run_work(
     call = context.limits.begin("bulk action", request.party) if len(work.items) > AT_ONCE else None
     if isinstance(call, Failure):
         return call
-    await context.bulk_work.start(context.store, work, act, call)
-    done = await context.store.bulk_action(work.id, request.user.uid) or work
+    await context.bulk_work.start(context.store.bulk_actions, work, act, call)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
     if done.finished and not done.failed:
         path = then or f"/quarantine?{back}".rstrip("?")
         return redirect(path, len(done.items), done.id, notice=NOTICE_OF_ACTION[work.action])
     return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
 
 
-async def show_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def _find_work(context: WebContext, request: SignedInRequest) -> BulkAction | Failure:
+    uid = canonical(request.path_part("id"))
+    return (await context.store.bulk_actions.find(uid, request.user.uid) if uid else None) or NOT_VISIBLE
+
+
+for_work = about(_find_work)
+
+
+@for_work
+async def show_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
     """Show what is about to be done, how far it is, or what became of it."""
-    work = await _find_work(context, request)
-    if work is None:
-        return NOT_VISIBLE
-    return html_response(await _render_work(context, request, work, "work.html"))
+    return await _render_work(context, request, work, "work.html")
 
 
-async def show_live_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_work
+async def show_live_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
     """Show the part of the page that changes while the work goes on."""
-    work = await _find_work(context, request)
-    if work is None:
-        return NOT_VISIBLE
-    return html_response(await _render_work(context, request, work, "work-live.html"))
+    return await _render_work(context, request, work, "work-live.html")
 
 
-async def start_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_work
+async def start_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
     """Begin work that was confirmed, or continue work that was interrupted."""
-    work = await _find_work(context, request)
-    if work is None:
-        return NOT_VISIBLE
     return await run_work(context, request, work, request.query.raw_text("back"))
 
 
-async def undo_work(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_work
+async def undo_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
     """Restore the messages that a work has deleted."""
-    work = await _find_work(context, request)
-    if work is None or work.action != "delete":
+    if work.action != "delete":
         return NOT_VISIBLE
-    restoring = await context.store.create_bulk_action(request.user.uid, "restore", work.succeeded)
+    restoring = await context.store.bulk_actions.create(request.user.uid, "restore", work.succeeded)
     return await run_work(context, request, restoring, request.query.raw_text("back"))
 
 
-async def _find_work(context: WebContext, request: SignedInRequest) -> BulkAction | None:
-    uid = canonical(request.path_part("id"))
-    return await context.store.bulk_action(uid, request.user.uid) if uid else None
-
-
-async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> str:
+async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> Response:
     begun, now = work.lease > 0, context.now()
     shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
     mails: dict[str, HeldMessage] = {}
     for ggrid in shown[:MAX_SHOWN]:
-        if mail := await context.store.held_or_deleted(ggrid, request.user.tenant):
+        if mail := await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant):
             mails[ggrid] = mail
-    verdicts = await context.store.held_verdicts(work.items, request.user.tenant) if not begun else {}
-    return await context.renderer.render_in_turns(
-        template,
+    verdicts = await context.store.quarantine.verdicts(work.items, request.user.tenant) if not begun else {}
+    return await context.page(
         request,
+        template,
         here="/quarantine",
         work=work,
         begun=begun,
@@ -197,154 +336,6 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
         dangerous=sum(verdicts.get(verdict, 0) for verdict in DANGEROUS_VERDICTS),
         back=request.query.raw_text("back"),
         most=MAX_SHOWN,
-    )
-
-
-ROWS_ON_A_PAGE = 50
-MAX_RECIPIENTS = 100
-MAY_NOT_RELEASE = "releasing malware and phishing is a right of its own; ask an administrator"
-# The action that leads to a list instead of changing messages.
-BLOCK = "block"
-NOTHING_SELECTED = "no message is selected"
-
-
-async def show_quarantine(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Search held mail, newest first."""
-    wanted = _parse_filter(context, request)
-    return wanted if isinstance(wanted, Failure) else html_response(await _render_quarantine(context, request, wanted))
-
-
-async def act_on_selected(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Apply one action to every selected message, or to all that match; a release is confirmed first."""
-    wanted = _parse_filter(context, request)
-    if isinstance(wanted, Failure):
-        return wanted
-    word, back = request.form.text("action"), request.query.with_field("again", "")
-    if word == "none":
-        return redirect(f"/quarantine?{back}".rstrip("?"))
-    chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
-    if word not in (*ACTIONS, BLOCK) or not chosen:
-        page = await _render_quarantine(context, request, wanted, fault=NOTHING_SELECTED)
-        return html_response(page, 400)
-    if word == BLOCK:
-        return await preview_senders(context, request, chosen, wanted.tenant, back)
-    work = await context.store.create_bulk_action(request.user.uid, word, chosen)
-    if word == "release" or request.form.has("all"):
-        return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
-    return await run_work(context, request, work, back)
-
-
-def _parse_selected(request: SignedInRequest) -> list[str]:
-    """The ids of the selected messages; the value of a group has several."""
-    values = (each for value in request.form.all("ggrid")[:MAX_ITEMS] for each in value.split(",")[:SORTED_ROWS])
-    return list(dict.fromkeys(filter(None, map(canonical, values))))[:MAX_ITEMS]
-
-
-async def _find_all(context: WebContext, wanted: HeldFilter) -> list[str]:
-    """The ids of all messages that match and can be acted on, at most as many as one work can have."""
-    found: list[str] = []
-    before: str | None = None
-    while len(found) < MAX_ITEMS:
-        page = await context.store.search_held(wanted, before, 500)
-        found += [row.record.ggrid for row in page.rows if row.state in ("held", "deleted")]
-        before = page.next
-        if before is None:
-            break
-    return found[:MAX_ITEMS]
-
-
-async def release_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Release one message to its recipients, or to the addresses in the form, once the user has confirmed it."""
-    found = await find_message(context, request)
-    if isinstance(found, Failure):
-        return found
-    stated = request.form.text("recipients", 20_000).replace(",", " ").split()
-    recipients = [normal_address(each) for each in stated]
-    if len(recipients) > MAX_RECIPIENTS or any("@" not in each for each in recipients):
-        return await _render_fault(context, request, found, "enter recipients as addresses such as ann@example.org")
-    if found.record.report.verdict in DANGEROUS_VERDICTS and not request.may("quarantine.release-dangerous"):
-        record = found.record
-        await context.store.note_failed_release(record.ggrid, record.envelope.tenant, request.actor, MAY_NOT_RELEASE)
-        return await _render_fault(context, request, found, MAY_NOT_RELEASE)
-    if not request.form.has("sure"):
-        return html_response(
-            await context.renderer.render_in_turns(
-                "release.html",
-                request,
-                here="/quarantine",
-                record=found.record,
-                report=found.record.report,
-                recipients=recipients or found.record.envelope.recipients,
-                stated=" ".join(stated),
-                place=tail_of(request),
-            )
-        )
-    order = ReleaseOrder(
-        found.record.ggrid,
-        request.user.tenant,
-        by=request.actor,
-        recipients=tuple(recipients),
-        anywhere=request.may("quarantine.release-anywhere"),
-        dangerous=request.may("quarantine.release-dangerous"),
-    )
-    fault = explain_failure(await context.held_mail.carry_out(order), request)
-    if fault:
-        return await _render_fault(context, request, found, fault)
-    return redirect(f"/messages/{found.record.ggrid}{tail_of(request)}", notice="released")
-
-
-async def delete_message(context: WebContext, request: SignedInRequest) -> Response | Failure:
-    """Delete one held message, and go on to the next one of the list that the user works on."""
-    found = await find_message(context, request)
-    if isinstance(found, Failure):
-        return found
-    beside = await find_neighbours(context, request, found.held) if found.held else None
-    work = await context.store.create_bulk_action(request.user.uid, "delete", [found.record.ggrid])
-    following = beside.following if beside else None
-    then = f"/messages/{following}{tail_of(request)}" if following else list_of(request)
-    return await run_work(context, request, work, request.query.raw_text("in"), then=then)
-
-
-async def _render_fault(context: WebContext, request: SignedInRequest, found: MessageOnRecord, fault: str) -> Response:
-    return html_response(await message_page(context, request, found, fault=fault), 409)
-
-
-def _parse_filter(context: WebContext, request: SignedInRequest) -> HeldFilter | Failure:
-    tenant = request.parse_tenant()
-    return tenant if isinstance(tenant, Failure) else parse_held_filter(request.query, tenant, context.now())
-
-
-async def _render_quarantine(
-    context: WebContext, request: SignedInRequest, wanted: HeldFilter, *, fault: str = ""
-) -> str:
-    query = request.query
-    limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
-    page = await context.store.search_held(wanted, query.text("before", 200) or None, limit)
-    rows = sort_held(page.rows, query)
-    groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
-    return await context.renderer.render_in_turns(
-        "quarantine.html",
-        request,
-        here="/quarantine",
-        page=page,
-        groups=groups,
-        counts=await context.store.held_counts(wanted.tenant),
-        count=await context.store.count_held(wanted) if query.is_filtered and page.rows else None,
-        query=query,
-        place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
-        sorts=SORTS,
-        is_sorted=is_sorted(query),
-        sorted_rows=SORTED_ROWS,
-        scopes=await find_scopes(context, request),
-        verdicts=HELD_VERDICTS,
-        states=STATES,
-        periods=LAST_PERIODS,
-        has_more=any(query.has(name) for name in MORE_FIELDS),
-        searches=[each for each in await context.store.saved_searches(request.user.uid) if each.page == "/quarantine"],
-        now=context.now(),
-        most=MAX_ITEMS,
-        fault=fault,
-        narrowed=query.is_filtered,
     )
 
 
@@ -362,13 +353,13 @@ class RequestLine(msgspec.Struct, frozen=True):
     is_held: bool
 
 
-async def show_requests(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_requests(context: WebContext, request: SignedInRequest) -> PageResult:
     """List requests, newest first."""
     wanted = _parse_filter_requests(request)
-    return wanted if isinstance(wanted, Failure) else html_response(await _render(context, request, wanted))
+    return wanted if isinstance(wanted, Failure) else await _render(context, request, wanted)
 
 
-async def decide_requests(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def decide_requests(context: WebContext, request: SignedInRequest) -> PageResult:
     """Grant or deny the selected requests, with a note."""
     wanted = _parse_filter_requests(request)
     if isinstance(wanted, Failure):
@@ -378,32 +369,32 @@ async def decide_requests(context: WebContext, request: SignedInRequest) -> Resp
     if word not in ("grant", "deny"):
         return redirect(back)
     if not chosen:
-        return html_response(await _render(context, request, wanted, faults=[NO_REQUEST_SELECTED]), 400)
+        return with_status(await _render(context, request, wanted, faults=[NO_REQUEST_SELECTED]), 400)
     note = request.form.text("note", MAX_SAID)
-    work = await context.store.create_bulk_action(request.user.uid, word, chosen)
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
 
     async def act(uid: str) -> str:
         return await _decide(context, request, uid, word, note)
 
-    await context.bulk_work.start(context.store, work, act)
-    done = await context.store.bulk_action(work.id, request.user.uid) or work
+    await context.bulk_work.start(context.store.bulk_actions, work, act)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
     if done.failed:
         faults = list(dict.fromkeys(fault for _, fault in done.failed))
         said = [f"{len(done.succeeded)} decided, {len(done.failed)} not", *faults]
-        return html_response(await _render(context, request, wanted, faults=said), 409)
+        return with_status(await _render(context, request, wanted, faults=said), 409)
     return redirect(back, len(done.succeeded), notice="requests-granted" if word == "grant" else "requests-denied")
 
 
 async def _decide(context: WebContext, request: SignedInRequest, uid: str, word: str, note: str) -> str:
     """Decide about one request; return why that failed, "" if it succeeded."""
-    found = await context.store.recipient_request(uid, request.user.tenant)
+    found = await context.store.recipients.find_request(uid, request.user.tenant)
     if found is None:
         return "the request is gone"
     if found.state != "open":
         return "the request was decided meanwhile"
     if word == "grant" and found.kind == "release":
         may = request.may("quarantine.release-dangerous")
-        mail = await context.store.held(found.ggrid, request.user.tenant)
+        mail = await context.store.quarantine.find(found.ggrid, request.user.tenant)
         if mail and mail.record.report.verdict in DANGEROUS_VERDICTS and not may:
             return MAY_NOT_GRANT
         order = RecipientReleaseOrder(
@@ -411,7 +402,7 @@ async def _decide(context: WebContext, request: SignedInRequest, uid: str, word:
         )
         if fault := explain_failure(await context.held_mail.carry_out(order), request):
             return fault
-    await context.store.decide_request(uid, "granted" if word == "grant" else "denied", request.actor, note)
+    await context.store.recipients.decide(uid, "granted" if word == "grant" else "denied", request.actor, note)
     return ""
 
 
@@ -433,12 +424,12 @@ def _choice(query: Form, name: str, known: tuple[str, ...]) -> str:
 
 async def _render(
     context: WebContext, request: SignedInRequest, wanted: RequestFilter, *, faults: list[str] | None = None
-) -> str:
-    page = await context.store.recipient_requests(wanted, canonical(request.query.text("before", 40)) or "")
+) -> Response:
+    page = await context.store.recipients.requests(wanted, canonical(request.query.text("before", 40)) or "")
     lines = [await _describe(context, request, each) for each in page.rows]
-    return await context.renderer.render_in_turns(
-        "requests.html",
+    return await context.page(
         request,
+        "requests.html",
         here="/requests",
         lines=lines,
         page=page,
@@ -446,7 +437,7 @@ async def _render(
         wanted=wanted,
         states=REQUEST_STATES,
         kinds=REQUEST_KINDS,
-        waiting=await context.store.open_requests(request.user.tenant),
+        waiting=await context.store.recipients.count_open(request.user.tenant),
         scopes=await find_scopes(context, request),
         now=context.now(),
         faults=faults or [],
@@ -454,10 +445,10 @@ async def _render(
 
 
 async def _describe(context: WebContext, request: SignedInRequest, asked: RecipientRequest) -> RequestLine:
-    mail: HeldMessage | None = await context.store.held(asked.ggrid, request.user.tenant)
+    mail: HeldMessage | None = await context.store.quarantine.find(asked.ggrid, request.user.tenant)
     if mail:
         return RequestLine(asked, mail.record, is_held=mail.state in ("held", "releasing"))
-    record = await context.store.message(asked.ggrid)
+    record = await context.store.messages.find(asked.ggrid)
     is_visible = record is not None and request.user.tenant in (None, record.envelope.tenant)
     return RequestLine(asked, record if is_visible else None, is_held=False)
 

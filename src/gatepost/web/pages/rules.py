@@ -1,14 +1,11 @@
-"""Rules of one's own: which are in force and where each comes from, how often they hold, and a form for those that the
-web interface keeps.
+"""Rules of one's own: which are in force and where each comes from, how often they hold, and a form for those kept
+here.
 
 A rule is checked when it is typed, tried on stored mail, compared with what it replaces, and saved with the version of
 the rules that its author has seen. Rules in policy files are shown and not changed here; a file wins over a rule of the
 same name. Administrators change rules: those of the deployment for all tenants, those of a tenant for their own.
-
-The form of a rule: what it holds, how it is checked, and what the page that explains conditions shows.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -21,16 +18,16 @@ from gatepost.policy.conditions import MAX_CONDITION, VARIABLES, find_place, is_
 from gatepost.policy.file import MAX_TITLE, check_rule
 from gatepost.policy.layers import WEB, Effective
 from gatepost.policy.rules import RULE, VERDICTS, OwnRule, Policy
-from gatepost.rejudge.dry_run import RuleTrial, try_rule
+from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_rule
 from gatepost.store.errors import NotFound
 from gatepost.store.message_plans import MessageFilter
 from gatepost.store.own_rules import MAX_CHARACTERS, MAX_OF_DEPLOYMENT, MAX_OF_TENANT, RuleSet, StoredRule
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_NAME = 63
 # Verdicts that a rule can point to; a rule that points to `clean` could do nothing.
@@ -241,37 +238,40 @@ class RuleLine(msgspec.Struct, frozen=True):
     idle: str = ""
 
 
-async def show_rules(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def _find_scope(_context: WebContext, request: SignedInRequest) -> str | Failure | None:
+    named = request.form.text("scope") or request.query.text("scope")
+    return request.user.tenant if request.user.tenant and not named else request.parse_scope(named)
+
+
+for_scope = about(_find_scope)
+
+
+@for_scope
+async def show_rules(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """List the rules of a scope."""
-    scope = _choose_scope(request, request.query.text("scope"))
-    if isinstance(scope, Failure):
-        return scope
-    kept = await context.store.rule_set(scope)
+    kept = await context.store.own_rules.find(scope)
     hits, more = await _count_hits(context, scope) if request.may("messages.read") else (Counter[str](), False)
-    return html_response(
-        await context.renderer.render_in_turns(
-            "rules.html",
-            request,
-            here="/rules",
-            scope=scope or GLOBAL,
-            scopes=await find_scopes(context, request),
-            lines=_list_rules(context, request, scope, kept),
-            kept=kept,
-            most=_limit(scope),
-            hits=hits,
-            has_more_hits=more,
-            days=HIT_DAYS,
-        )
+    return await context.page(
+        request,
+        "rules.html",
+        here="/rules",
+        scope=scope or GLOBAL,
+        scopes=await find_scopes(context, request),
+        lines=_list_rules(context, request, scope, kept),
+        kept=kept,
+        most=_limit(scope),
+        hits=hits,
+        has_more_hits=more,
+        days=HIT_DAYS,
     )
 
 
-async def edit_rule(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_scope
+async def edit_rule(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Show the form of a rule: a new one, an example, or one that there is."""
     query = request.query
-    scope, name = _choose_scope(request, query.text("scope")), query.text("name", MAX_NAME)
-    if isinstance(scope, Failure):
-        return scope
-    kept = await context.store.rule_set(scope)
+    name = query.text("name", MAX_NAME)
+    kept = await context.store.own_rules.find(scope)
     stored = kept.find(name)
     if name and stored is None:
         return NO_RULE
@@ -281,73 +281,59 @@ async def edit_rule(context: WebContext, request: SignedInRequest) -> Response |
         form = fill_form(stored.name, stored.rule, enabled=stored.enabled)
     elif example:
         form = RuleForm(example.name, example.title, example.when, example.verdict, example.weight)
-    return html_response(await _render_form(context, request, scope, form, kept.version))
+    return await _render_form(context, request, scope, form, kept.version)
 
 
-async def change_rule(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_scope
+async def change_rule(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Check a rule and try it on stored mail, or save it."""
-    scope = _choose_scope(request, request.form.text("scope"))
-    if isinstance(scope, Failure):
-        return scope
     form, seen = read_rule_form(request.form), _read_version(request)
-    # In a thread, one at a time: the text may be hostile, and the event loop has other work.
-    async with context.reading_policy:
-        mistakes = await asyncio.to_thread(_find_mistakes, context, scope, form)
+    mistakes = await context.read_policy(_find_mistakes, context, scope, form)
     if mistakes:
-        page = await _render_form(context, request, scope, form, seen, mistakes=mistakes)
-        return html_response(page, 400)
+        return with_status(await _render_form(context, request, scope, form, seen, mistakes=mistakes), 400)
+
     if request.form.text("do") != "save":
         trial = await _try(context, request, scope, form)
-        return html_response(await _render_form(context, request, scope, form, seen, trial=trial))
-    saved = await context.store.put_rule(scope, form.name, form.rule, seen, request.actor, enabled=form.enabled)
+        return await _render_form(context, request, scope, form, seen, trial=trial)
+    saved = await context.store.own_rules.put(scope, form.name, form.rule, seen, request.actor, enabled=form.enabled)
     if isinstance(saved, NotFound):
         return NOT_VISIBLE
     if isinstance(saved, str):
-        kept = await context.store.rule_set(scope)
+        kept = await context.store.own_rules.find(scope)
         fault = REFUSALS[saved].format(_limit(scope))
-        return html_response(await _render_form(context, request, scope, form, kept.version, fault=fault), 409)
+        return with_status(await _render_form(context, request, scope, form, kept.version, fault=fault), 409)
     await context.in_force.refresh()
     return redirect(f"/rules?scope={scope or GLOBAL}", notice="rule-saved")
 
 
-async def switch_rule(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_scope
+async def switch_rule(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Switch a rule on or off."""
-    scope = _choose_scope(request, request.form.text("scope"))
-    if isinstance(scope, Failure):
-        return scope
-    stored = (await context.store.rule_set(scope)).find(request.form.text("name", MAX_NAME))
+    stored = (await context.store.own_rules.find(scope)).find(request.form.text("name", MAX_NAME))
     if stored is None:
         return NO_RULE
     enabled = request.form.text("do") == "on"
-    done = await context.store.put_rule(
+    done = await context.store.own_rules.put(
         scope, stored.name, stored.rule, _read_version(request), request.actor, enabled=enabled
     )
     return await _go_back(context, scope, done, "rule-on" if enabled else "rule-off")
 
 
-async def delete_rule(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_scope
+async def delete_rule(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Delete a rule."""
-    scope = _choose_scope(request, request.form.text("scope"))
-    if isinstance(scope, Failure):
-        return scope
     name = request.form.text("name", MAX_NAME)
-    done = await context.store.delete_rule(scope, name, _read_version(request), request.actor)
+    done = await context.store.own_rules.delete(scope, name, _read_version(request), request.actor)
     return await _go_back(context, scope, done, "rule-deleted")
 
 
-async def _go_back(
-    context: WebContext, scope: str | None, done: RuleSet | str | NotFound, notice: str
-) -> Response | Failure:
+async def _go_back(context: WebContext, scope: str | None, done: RuleSet | str | NotFound, notice: str) -> PageResult:
     if isinstance(done, NotFound):
         return NOT_VISIBLE
     if isinstance(done, str):
         notice = "rules-changed"
     await context.in_force.refresh()
     return redirect(f"/rules?scope={scope or GLOBAL}", notice=notice)
-
-
-def _choose_scope(request: SignedInRequest, named: str) -> str | Failure | None:
-    return request.user.tenant if request.user.tenant and not named else request.parse_scope(named)
 
 
 def _limit(scope: str | None) -> int:
@@ -386,7 +372,7 @@ def _list_rules(
 async def _count_hits(context: WebContext, scope: str | None) -> tuple[Counter[str], bool]:
     """How many messages of the last days each rule held for, and whether there are more than were counted."""
     since = context.now() - HIT_DAYS * 86_400_000
-    page = await context.store.search_messages(MessageFilter(tenant=scope, since=since, tag=RULE), limit=MAX_HITS)
+    page = await context.store.messages.search(MessageFilter(tenant=scope, since=since, tag=RULE), limit=MAX_HITS)
     found = Counter(tag for row in page.rows for tag in row.tags if tag.startswith(RULE))
     return found, page.next is not None
 
@@ -406,13 +392,14 @@ def _find_mistakes(context: WebContext, scope: str | None, form: RuleForm) -> tu
     return found
 
 
-async def _try(context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm) -> RuleTrial | None:
+async def _try(context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm) -> PolicyTrial | None:
     """Try a rule on the last messages; None where it reads what is not stored with them."""
     if not is_storable(form.when):
         return None
     policies = context.policies
     other = with_rule(policies, scope, form.name, form.rule)
-    return await try_rule(context.store, policies, other, request.user.tenant or scope, TRIED_MESSAGES, form.name)
+    owner = request.user.tenant or scope
+    return await try_policy(context.store, policies, other, owner, TRIED_MESSAGES, rule=form.name)
 
 
 async def _render_form(
@@ -423,14 +410,14 @@ async def _render_form(
     version: int,
     *,
     mistakes: tuple[FormMistake, ...] = (),
-    trial: RuleTrial | None = None,
+    trial: PolicyTrial | None = None,
     fault: str = "",
-) -> str:
-    before = (await context.store.rule_set(scope)).find(form.was)
+) -> Response:
+    before = (await context.store.own_rules.find(scope)).find(form.was)
     is_checked = request.http.method == "POST" and not mistakes
-    return await context.renderer.render_in_turns(
-        "rule.html",
+    return await context.page(
         request,
+        "rule.html",
         here="/rules",
         scope=scope or GLOBAL,
         scope_name=(await find_scopes(context, request)).name(scope),

@@ -1,20 +1,19 @@
-"""Signing in: name and password, then a code or a security key where the user has a second factor.
+"""Signing in: name and password, then a code or a security key where the user has a second factor; or through OpenID.
 
 Guessing is slowed down twice, and both times before anything is checked. Attempts from one address take turns, each
 longer than the last, whether they are right or wrong, and too many of them are refused. Attempts on one account are
-taken from a limit in storage and given back if they are right (see `store.sign_in_attempts`). A browser in which the
-user has signed in before has limits of its own, so that strangers cannot lock the user out.
+taken from a limit in storage and given back if they are right (see `store.sessions`). A browser in which the user has
+signed in before has limits of its own, so that strangers cannot lock the user out.
 
 Whatever is wrong, the answer is the same sentence, and it takes as long. A session is created anew at each step, so a
 cookie that an attacker planted before is never the one that is signed in. Names that nobody has are not logged: people
 type passwords into the wrong field.
 
-Signing in through an OpenID provider: to it, back from it, and out.
-
-Whatever goes wrong is a page that says what to do, and the log says why. What strangers can cause is bounded: an answer
-whose state is not that of the browser is refused before the provider is asked, answers from one address take turns as
-passwords do, and only so many codes are exchanged at once. The audit trail has what the provider vouched for: sign-ins,
-and people who came with a valid id token and have no access.
+On the way through an OpenID provider, to it, back from it and out, whatever goes wrong is a page that says what to do,
+and the log says why. What strangers can cause is bounded: an answer whose state is not that of the browser is refused
+before the provider is asked, answers from one address take turns as passwords do, and only so many codes are exchanged
+at once. The audit trail has what the provider vouched for: sign-ins, and people who came with a valid id token and have
+no access.
 """
 
 import asyncio
@@ -23,7 +22,6 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,12 +29,11 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import LONGEST_WAIT, address_of
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, OVERLOADED, UNAUTHORIZED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
+from gatepost.logs import Logger
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
-from gatepost.store.external_users import PROVIDER
-from gatepost.store.sessions import WebSession
-from gatepost.store.sign_in_attempts import Attempt, address_source, browser_source
-from gatepost.store.users import Credentials, User
+from gatepost.store.sessions import Attempt, WebSession, address_source, browser_source
+from gatepost.store.users import PROVIDER, Credentials, User
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, Unsent, parse_query, read_form, read_unsent
@@ -68,13 +65,14 @@ from gatepost.web.page_responses import (
     set_notice,
 )
 from gatepost.web.request import (
+    COOKIE_NAME,
     SignedInRequest,
     new_session_secret,
+    put_cookie,
     read_browser_cookie,
     set_browser_cookie,
-    set_cookie,
 )
-from gatepost.web.routing import IDLE_MILLISECONDS, PublicRoute, WebRoute, find_session
+from gatepost.web.routing import IDLE_MILLISECONDS, PageResult, PublicRoute, WebRoute, find_session
 from gatepost.web.second_factors import MAX_CODE, SecondFactors, ask_for_key, check_code, check_key, find_second_factors
 
 Shown: TypeAlias = Literal["password", "code", "key"]
@@ -93,7 +91,7 @@ TOO_MANY = Failure(TOO_MANY_ATTEMPTS, "too many attempts to sign in came from yo
 OVER = Failure(UNAUTHORIZED, "this sign-in has taken too long, or you have no key for this address; start over")
 BUSY = Failure(OVERLOADED, "too many people sign in at this moment; try again in a few seconds")
 
-log = structlog.get_logger("gatepost.abby")
+log = Logger("gatepost.abby")
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -107,7 +105,7 @@ class Origin(msgspec.Struct, frozen=True):
         return browser_source(self.browser) if self.browser else address_source(self.address)
 
 
-async def show_sign_in(context: WebContext, request: Request) -> Response | Failure:
+async def show_sign_in(context: WebContext, request: Request) -> PageResult:
     """Show the form for signing in, or redirect a user who is signed in already."""
     session = await find_session(context, request)
     query = parse_query(request.url.query)
@@ -121,12 +119,12 @@ async def show_sign_in(context: WebContext, request: Request) -> Response | Fail
     return clear_notice(page) if notice else page
 
 
-async def sign_in(context: WebContext, request: Request) -> Response | Failure:
+async def sign_in(context: WebContext, request: Request) -> PageResult:
     """Check name and password, and start a session."""
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
         return form
-    found = await context.store.credentials(form.text("name"))
+    found = await context.store.users.credentials(form.text("name"))
     if found and not context.sign_in.accepts(found.user):
         found = None
     origin = await _find_origin(context, request, found)
@@ -139,10 +137,10 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
         if place != "ready":
             return BUSY
         if found and not found.user.disabled:
-            attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
+            attempt = await context.store.sessions.take_attempt(found.user.uid, origin.source, context.now())
         # Without an attempt the time is spent all the same, so that it does not tell who exists or is locked.
         if attempt is None:
-            await context.store.take_attempt_of_nobody(origin.source, context.now())
+            await context.store.sessions.take_attempt_of_nobody(origin.source, context.now())
         kept = found.password if found and attempt else None
         is_right = await context.passwords.verify(kept, form.raw_text("password"))
     if found is None or attempt is None or not is_right:
@@ -151,21 +149,21 @@ async def sign_in(context: WebContext, request: Request) -> Response | Failure:
     answer = await _start_session(context, request, found, form, origin, attempt, strong=strong)
     if context.passwords.is_outdated(found.password):
         renewed = await context.passwords.hash(form.raw_text("password"))
-        await context.store.renew_password(found.user.uid, found.password, renewed)
+        await context.store.users.renew_password(found.user.uid, found.password, renewed)
     return answer
 
 
-async def sign_in_with_code(context: WebContext, request: Request) -> Response | Failure:
+async def sign_in_with_code(context: WebContext, request: Request) -> PageResult:
     """Check the code of the second factor, for a session that has only the password."""
     return await _finish_sign_in(context, request, "code")
 
 
-async def sign_in_with_key(context: WebContext, request: Request) -> Response | Failure:
+async def sign_in_with_key(context: WebContext, request: Request) -> PageResult:
     """Check what a security key has signed, for a session that has only the password."""
     return await _finish_sign_in(context, request, "key")
 
 
-async def send_key_options(context: WebContext, request: Request) -> Response | Failure:
+async def send_key_options(context: WebContext, request: Request) -> PageResult:
     """Send the browser what it needs to have a key sign, for a session that has only the password."""
     session = await find_session(context, request)
     if session is None or session.strong:
@@ -174,21 +172,21 @@ async def send_key_options(context: WebContext, request: Request) -> Response | 
     return OVER if options is None else json_response(options)
 
 
-async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -> Response | Failure:
+async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -> PageResult:
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
         return form
     session = await find_session(context, request)
     if session is None or session.strong:
         return redirect("/sign-in")
-    found = await context.store.credentials(session.user.name)
+    found = await context.store.users.credentials(session.user.name)
     origin = await _find_origin(context, request, found)
     if refused := await wait_for_turn(context, request, origin):
         return refused
     second = await find_second_factors(context, request, session.user)
     if found is None or found.user.disabled:
         return _refuse(context, form, found, origin, None, shown, second)
-    attempt = await context.store.take_attempt(found.user.uid, origin.source, context.now())
+    attempt = await context.store.sessions.take_attempt(found.user.uid, origin.source, context.now())
     proof = None
     if attempt and shown == "key":
         proof = await check_key(context, request, session, "sign-in", form, origin.address)
@@ -196,17 +194,17 @@ async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -
         proof = await check_code(context, found, form.text("code", MAX_CODE), origin.address)
     if attempt is None or proof is None:
         return _refuse(context, form, found, origin, attempt, shown, second)
-    await context.store.replace_session(session.id, session.user.uid)
+    await context.store.sessions.replace(session.id, session.user.uid)
     answer = await _start_session(context, request, found, form, origin, attempt, strong=True, proof=proof)
     if proof == "recovery code" and answer.status_code < 400:
-        set_notice(answer, "recovery-code", await context.store.count_recovery_codes(found.user.uid))
+        set_notice(answer, "recovery-code", await context.store.second_factors.count_recovery_codes(found.user.uid))
     return answer
 
 
 async def _find_origin(context: WebContext, request: Request, found: Credentials | None) -> Origin:
     address = address_of(request)
     browser = read_browser_cookie(request, found.user.uid) if found else None
-    if found and browser and await context.store.is_known_browser(found.user.uid, browser):
+    if found and browser and await context.store.sessions.is_known_browser(found.user.uid, browser):
         return Origin(address, browser)
     return Origin(address)
 
@@ -248,10 +246,10 @@ async def _record_failure(context: WebContext, user: User, address: str, attempt
     """Put a wrong password, code or key on the audit trail, and the lock that it set."""
     by, locked = Actor("user", user.name, user.uid), max([until for _, until in attempt.counted], default=0)
     try:
-        await context.store.note("user.signInFailed", by, user.tenant, sample=[address, f"wrong {shown}"])
+        await context.store.audit.note("user.signInFailed", by, user.tenant, sample=[address, f"wrong {shown}"])
         if locked:
             until = f"until {date_time(locked)}"
-            await context.store.note("user.lockedOut", by, user.tenant, sample=[address, until])
+            await context.store.audit.note("user.lockedOut", by, user.tenant, sample=[address, until])
     except StorageError as fault:
         log.warning("a refused sign-in could not be put on record", reason=str(fault))
 
@@ -304,7 +302,7 @@ async def _start_session(
         context.guesses.give_back(origin.address)
     secret, digest = new_session_secret()
     seconds = SESSION_SECONDS if strong else CODE_SECONDS
-    session = await context.store.create_session(
+    session = await context.store.sessions.create(
         user.uid,
         digest,
         expires=now + seconds * 1000,
@@ -316,32 +314,32 @@ async def _start_session(
     if not isinstance(session, WebSession):
         return _refuse(context, form, found, origin, attempt)
     if not strong:
-        await context.store.give_back_attempt(attempt)
+        await context.store.sessions.give_back_attempt(attempt)
         second = await find_second_factors(context, request, user)
         page = _render_sign_in(context, form.text("next"), second, unsent=read_unsent(form))
-        return set_cookie(page, secret, seconds)
-    await context.store.finish_attempt(attempt, now)
-    await context.store.note_sign_in(user.uid, now, origin.address, proof)
-    await context.store.purge_sessions(now, IDLE_MILLISECONDS)
+        return put_cookie(page, COOKIE_NAME, secret, seconds)
+    await context.store.sessions.finish_attempt(attempt, now)
+    await context.store.users.note_sign_in(user.uid, now, origin.address, proof)
+    await context.store.sessions.purge(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
     log.info("user signed in", user=user.name)
     if (unsent := read_unsent(form)).path:
         resending = await context.renderer.render_in_turns(
             "unsent.html", SignedInRequest(request, session), unsent=unsent
         )
-        answer = set_cookie(html_response(resending), secret, seconds)
+        answer = put_cookie(html_response(resending), COOKIE_NAME, secret, seconds)
     else:
-        answer = set_cookie(redirect(safe_target(form.text("next"))), secret, seconds)
+        answer = put_cookie(redirect(safe_target(form.text("next"))), COOKIE_NAME, secret, seconds)
     return await _mark_browser(context, answer, user.uid, origin)
 
 
 async def _mark_browser(context: WebContext, answer: Response, uid: str, origin: Origin) -> Response:
     """Remember the browser. A cookie that storage does not know is replaced: somebody else may have planted it."""
     if origin.browser:
-        await context.store.remember_browser(uid, origin.browser, context.now())
+        await context.store.sessions.remember_browser(uid, origin.browser, context.now())
         return answer
     secret, digest = new_session_secret()
-    await context.store.remember_browser(uid, digest, context.now())
+    await context.store.sessions.remember_browser(uid, digest, context.now())
     return set_browser_cookie(answer, uid, secret)
 
 
@@ -392,7 +390,7 @@ NO_ACCESS = (
 DISABLED = "Your account is disabled. Ask an administrator of Gatepost."
 
 
-async def begin(context: WebContext, request: Request) -> Response | Failure:
+async def begin(context: WebContext, request: Request) -> PageResult:
     """Send the browser to the provider."""
     client = context.openid
     if client is None:
@@ -405,7 +403,7 @@ async def begin(context: WebContext, request: Request) -> Response | Failure:
     return set_flow(redirect(client.authorization_url(endpoints, flow)), flow)
 
 
-async def come_back(context: WebContext, request: Request) -> Response | Failure:
+async def come_back(context: WebContext, request: Request) -> PageResult:
     """Take the answer of the provider, and start a session."""
     client = context.openid
     if client is None:
@@ -468,7 +466,7 @@ async def _admit(
     if access is None:
         await _note_refusal(context, identity, origin.address, "no rule of access is met")
         return _refuse_openid(context, NO_ACCESS, "a user of the provider meets no rule of access", 403)
-    user = await context.store.admit_external_user(
+    user = await context.store.users.admit_external(
         identity.external, alternative_names(identity), access.role, access.tenant
     )
     if not isinstance(user, User):
@@ -479,7 +477,7 @@ async def _admit(
     expires = now + SESSION_SECONDS * 1000
     if client.settings.max_age is not None:
         expires = min(expires, int(identity.proven * 1000) + client.settings.max_age * 60_000)
-    session = await context.store.create_session(
+    session = await context.store.sessions.create(
         user.uid,
         digest,
         expires=expires,
@@ -493,14 +491,15 @@ async def _admit(
         await _note_refusal(context, identity, origin.address, "disabled")
         return _refuse_openid(context, DISABLED, "a disabled user came from the provider", 403)
     context.guesses.give_back(origin.address)
-    await context.store.note_sign_in(user.uid, now, origin.address, PROOF)
-    await context.store.purge_sessions(now, IDLE_MILLISECONDS)
+    await context.store.users.note_sign_in(user.uid, now, origin.address, PROOF)
+    await context.store.sessions.purge(now, IDLE_MILLISECONDS)
     context.events.emit(describe_sign_in, user, origin.address)
     log.info("user signed in", user=user.name, provider=client.settings.issuer)
-    return set_cookie(redirect(safe_target(flow.target)), secret, max(1, (expires - now) // 1000))
+    seconds = max(1, (expires - now) // 1000)
+    return put_cookie(redirect(safe_target(flow.target)), COOKIE_NAME, secret, seconds)
 
 
-async def sign_out_there(context: WebContext, _request: Request) -> Response | Failure:
+async def sign_out_there(context: WebContext, _request: Request) -> PageResult:
     """Send the browser to where the provider ends its own session."""
     if context.openid is None:
         return NO_PROVIDER
@@ -511,7 +510,7 @@ async def sign_out_there(context: WebContext, _request: Request) -> Response | F
     return redirect(url) if url else redirect("/sign-in")
 
 
-async def end_sessions_of_provider(context: WebContext, request: Request) -> Response | Failure:
+async def end_sessions_of_provider(context: WebContext, request: Request) -> PageResult:
     """End the sessions that the provider names in a logout token, which it sends without a browser."""
     if context.openid is None:
         return NO_PROVIDER
@@ -523,14 +522,16 @@ async def end_sessions_of_provider(context: WebContext, request: Request) -> Res
     except (TokenError, ProviderError) as fault:
         log.warning("logout token refused", reason=str(fault), address=address_of(request))
         return Failure(INVALID_REQUEST, "the logout token could not be verified")
-    ended = await context.store.end_provider_sessions(context.openid.settings.issuer, token.subject, token.session)
+    ended = await context.store.sessions.end_of_provider(context.openid.settings.issuer, token.subject, token.session)
     log.info("the provider has ended sessions", sessions=ended)
     return Response(b"", 200, {**PAGE_HEADERS, "Cache-Control": "no-store"})
 
 
 async def _note_refusal(context: WebContext, identity: Identity, address: str, reason: str) -> None:
     """Put on the audit trail whom the provider vouched for and who was not let in; the name there is not one here."""
-    await context.store.note("user.signInFailed", PROVIDER, sample=[address, reason, identity.name, identity.external])
+    await context.store.audit.note(
+        "user.signInFailed", PROVIDER, sample=[address, reason, identity.name, identity.external]
+    )
 
 
 def _refuse_openid(context: WebContext, text: str, reason: str, status: int) -> Response:

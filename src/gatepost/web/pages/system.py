@@ -7,16 +7,13 @@ import asyncio
 import platform
 from collections.abc import Sequence
 
-from starlette.responses import Response
-
 from gatepost import __version__
-from gatepost.api.errors import Failure
 from gatepost.events.schema import NodeState
 from gatepost.store.errors import StorageError
 from gatepost.web.context import Diagnosis, WebContext
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect
 from gatepost.web.request import SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 # How many published versions the page of nodes shows.
 VERSIONS = 20
@@ -24,24 +21,24 @@ VERSIONS = 20
 UNSET = ("not set", "none")
 
 
-async def show_system(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_system(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show versions, state and settings."""
-    return html_response(await _render_system(context, request, ()))
+    return await _render_system(context, request, ())
 
 
-async def run_health_check(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def run_health_check(context: WebContext, request: SignedInRequest) -> PageResult:
     """Run the health check and show its result."""
-    await context.store.note("system.examine", request.actor)
+    await context.store.audit.note("system.examine", request.actor)
     async with context.examining:
         found = await asyncio.to_thread(context.installation.examine)
-    return html_response(await _render_system(context, request, found))
+    return await _render_system(context, request, found)
 
 
-async def send_test_event(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def send_test_event(context: WebContext, request: SignedInRequest) -> PageResult:
     """Hand a test event to every output and alert, so that its receiver can be looked at."""
     if context.events.is_idle:
         return redirect("/system", notice="no-outputs")
-    await context.store.note("system.testEvent", request.actor)
+    await context.store.audit.note("system.testEvent", request.actor)
     context.events.emit(_describe_test)
     return redirect("/system", notice="event-sent")
 
@@ -50,11 +47,11 @@ def _describe_test() -> NodeState:
     return NodeState(state="test", version=__version__)
 
 
-async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> str:
+async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> PageResult:
     installation = context.installation
-    return await context.renderer.render_in_turns(
-        "system.html",
+    return await context.page(
         request,
+        "system.html",
         here="/system",
         installation=installation,
         python=f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}",
@@ -71,26 +68,25 @@ async def _render_system(context: WebContext, request: SignedInRequest, found: S
 
 async def _storage_fault(context: WebContext) -> str:
     try:
-        await context.store.tenants()
+        await context.store.tenants.all()
     except StorageError as fault:
         return str(fault)
     return ""
 
 
-async def show_nodes(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_nodes(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show every node with the version that it runs, its health and its last error, and the last versions. Publishing
     itself is done on the command line, where the files are."""
     moment = context.now()
-    page = await context.renderer.render_in_turns(
-        "nodes.html",
+    return await context.page(
         request,
+        "nodes.html",
         here="/nodes",
-        rollout=await context.store.rollout(),
-        nodes=[(node, node.health(moment)) for node in await context.store.node_records()],
-        versions=await context.store.version_history(VERSIONS),
+        rollout=await context.store.publishing.rollout(),
+        nodes=[(node, node.health(moment)) for node in await context.store.publishing.nodes()],
+        versions=await context.store.publishing.history(VERSIONS),
         now=moment,
     )
-    return html_response(page)
 
 
 PAGES: tuple[WebRoute, ...] = (

@@ -1,9 +1,7 @@
-"""Tenants: the customers of a deployment, and the domains whose mail belongs to them.
+"""Tenants and users: the customers of a deployment with the domains whose mail is theirs, and who may sign in.
 
-Users: who may sign in, with which role, for all tenants or for one.
-
-An administrator of a tenant manages the users of that tenant. Users cannot change their own role or disable
-themselves.
+A user has a role, for all tenants or for one. An administrator of a tenant manages the users of that tenant. Users
+cannot change their own role or disable themselves.
 """
 
 from collections.abc import Sequence
@@ -20,39 +18,39 @@ from gatepost.store.tenants import Tenant
 from gatepost.store.users import Role, User
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.credentials import generate_password
-from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import NOT_VISIBLE, ROLE_MEANINGS, ROLES, SignedInRequest
-from gatepost.web.routing import PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_TENANT_NAME = 200
 MAX_DOMAINS = 10_000
 
 
-async def show_tenants(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_tenants(context: WebContext, request: SignedInRequest) -> PageResult:
     """List all tenants."""
-    return html_response(await _render_tenants(context, request))
+    return await _render_tenants(context, request)
 
 
-async def create_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def create_tenant(context: WebContext, request: SignedInRequest) -> PageResult:
     """Create a tenant."""
     name = request.form.text("name", MAX_TENANT_NAME)
     if not name or not name.isprintable():
-        return html_response(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
-    created = await context.store.create_tenant(name, request.actor)
+        return with_status(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
+    created = await context.store.tenants.create(name, request.actor)
     if isinstance(created, NameTaken):
-        return html_response(
+        return with_status(
             await _render_tenants(context, request, fault=f"a tenant named {created.name} already exists"), 409
         )
     return redirect(f"/tenants/{created.uid}", notice="tenant-created")
 
 
-async def show_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_tenant(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show one tenant and its domains."""
     tenant = await _find_tenant(context, request)
-    return tenant if isinstance(tenant, Failure) else html_response(await _render_tenant(context, request, tenant))
+    return tenant if isinstance(tenant, Failure) else await _render_tenant(context, request, tenant)
 
 
-async def set_domains(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def set_domains(context: WebContext, request: SignedInRequest) -> PageResult:
     """Replace the domains of a tenant, one in each line."""
     tenant = await _find_tenant(context, request)
     if isinstance(tenant, Failure):
@@ -68,39 +66,37 @@ async def set_domains(context: WebContext, request: SignedInRequest) -> Response
     if len(normal) > MAX_DOMAINS:
         faults = [f"a tenant can have at most {MAX_DOMAINS:,} domains"]
     if faults:
-        return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
+        return with_status(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
     keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, ListRefusal)))
-    outcome = await context.store.set_tenant_domains(tenant.uid, keys, request.actor)
+    outcome = await context.store.tenants.set_domains(tenant.uid, keys, request.actor)
     if isinstance(outcome, NotFound):
         return NOT_VISIBLE
     if isinstance(outcome, NameTaken):
         faults = [f"{outcome.name} belongs to another tenant, {outcome.by}"]
-        return html_response(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 409)
+        return with_status(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 409)
     return redirect(f"/tenants/{tenant.uid}", notice="changed")
 
 
-async def delete_tenant(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def delete_tenant(context: WebContext, request: SignedInRequest) -> PageResult:
     """Delete a tenant, if the user has typed its name."""
     tenant = await _find_tenant(context, request)
     if isinstance(tenant, Failure):
         return tenant
     if request.form.text("name", MAX_TENANT_NAME) != tenant.name:
         fault = "to delete the tenant, type its name exactly as shown"
-        return html_response(await _render_tenant(context, request, tenant, faults=[fault]), 400)
-    await context.store.delete_tenant(tenant.uid, request.actor)
+        return with_status(await _render_tenant(context, request, tenant, faults=[fault]), 400)
+    await context.store.tenants.delete(tenant.uid, request.actor)
     return redirect("/tenants", notice="tenant-deleted")
 
 
 async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant | Failure:
     uid = canonical(request.path_part("uid"))
-    return (await context.store.tenant(uid) if uid else None) or NOT_VISIBLE
+    return (await context.store.tenants.find(uid) if uid else None) or NOT_VISIBLE
 
 
-async def _render_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> str:
-    tenants = await context.store.tenants()
-    return await context.renderer.render_in_turns(
-        "tenants.html", request, here="/tenants", tenants=tenants, fault=fault
-    )
+async def _render_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
+    tenants = await context.store.tenants.all()
+    return await context.page(request, "tenants.html", here="/tenants", tenants=tenants, fault=fault)
 
 
 async def _render_tenant(
@@ -110,10 +106,10 @@ async def _render_tenant(
     *,
     typed: str | None = None,
     faults: Sequence[str] = (),
-) -> str:
-    return await context.renderer.render_in_turns(
-        "tenant.html",
+) -> Response:
+    return await context.page(
         request,
+        "tenant.html",
         here="/tenants",
         tenant=tenant,
         typed="\n".join(tenant.domains) if typed is None else typed,
@@ -129,44 +125,53 @@ OWN_ACCOUNT = "you cannot change your own account here; ask another administrato
 NO_PASSWORD = "this user signs in through OpenID Connect and has no password here"  # noqa: S105
 
 
-async def show_users(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def show_users(context: WebContext, request: SignedInRequest) -> PageResult:
     """List all users that the user may see."""
-    return html_response(await _render_users(context, request))
+    return await _render_users(context, request)
 
 
-async def create_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def create_user(context: WebContext, request: SignedInRequest) -> PageResult:
     """Create a user with a random password, which is shown in this response only."""
     scope = request.parse_scope(request.form.text("scope"))
     if isinstance(scope, Failure):
         return scope
     name, role = request.form.text("name", MAX_USER_NAME), request.form.text("role")
     if not name or not name.isprintable():
-        return html_response(await _render_users(context, request, fault="enter a name of printable characters"), 400)
+        return with_status(await _render_users(context, request, fault="enter a name of printable characters"), 400)
     if role not in ROLES:
-        return html_response(await _render_users(context, request, fault="choose a role"), 400)
+        return with_status(await _render_users(context, request, fault="choose a role"), 400)
     password = generate_password()
     hashed = await context.passwords.hash(password)
-    created = await context.store.create_user(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
+    created = await context.store.users.create(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     if isinstance(created, TenantFull):
-        return html_response(await _render_users(context, request, fault=created.explanation), 409)
+        return with_status(await _render_users(context, request, fault=created.explanation), 409)
     if isinstance(created, NameTaken):
-        return html_response(
+        return with_status(
             await _render_users(context, request, fault=f"a user named {created.name} already exists"), 409
         )
-    return html_response(await _render_users(context, request, new_password=(created, password)))
+    return await _render_users(context, request, new_password=(created, password))
 
 
-async def change_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:
+    """Return the user that the path names, if the signed-in user may manage them."""
+    user = await context.store.users.find(request.path_part("uid"))
+    if user is None or (request.user.tenant and user.tenant != request.user.tenant):
+        return NOT_VISIBLE
+    return user
+
+
+for_user = about(_find_user)
+
+
+@for_user
+async def change_user(context: WebContext, request: SignedInRequest, user: User) -> PageResult:
     """Change the role of a user, or disable or enable the user."""
-    user = await _find_user(context, request)
-    if isinstance(user, Failure):
-        return user
     if user.uid == request.user.uid:
-        return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
+        return with_status(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
     role, disabled = request.form.text("role"), request.form.text("disabled")
-    outcome = await context.store.change_user(
+    outcome = await context.store.users.update(
         user.uid,
         by=request.actor,
         role=cast(Role, role) if role in ROLES else None,
@@ -175,61 +180,51 @@ async def change_user(context: WebContext, request: SignedInRequest) -> Response
     return await _answer_change(context, request, outcome, "changed")
 
 
-async def reset_password(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_user
+async def reset_password(context: WebContext, request: SignedInRequest, user: User) -> PageResult:
     """Set a random password for a user who lost theirs; the form can remove the second factor as well."""
-    user = await _find_user(context, request)
-    if isinstance(user, Failure):
-        return user
     if user.uid == request.user.uid:
         return redirect("/account")
     if user.external:
-        return html_response(await _render_users(context, request, fault=NO_PASSWORD), 409)
+        return with_status(await _render_users(context, request, fault=NO_PASSWORD), 409)
     password = generate_password()
-    await context.store.set_password(user.uid, await context.passwords.hash(password), request.actor, must_change=True)
+    await context.store.users.set_password(
+        user.uid, await context.passwords.hash(password), request.actor, must_change=True
+    )
     if request.form.has("totp"):
-        await context.store.forget_second_factors(user.uid, request.actor)
-    return html_response(await _render_users(context, request, new_password=(user, password)))
+        await context.store.second_factors.forget(user.uid, request.actor)
+    return await _render_users(context, request, new_password=(user, password))
 
 
-async def delete_user(context: WebContext, request: SignedInRequest) -> Response | Failure:
+@for_user
+async def delete_user(context: WebContext, request: SignedInRequest, user: User) -> PageResult:
     """Delete a user."""
-    user = await _find_user(context, request)
-    if isinstance(user, Failure):
-        return user
     if user.uid == request.user.uid:
-        return html_response(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
+        return with_status(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
     return await _answer_change(
-        context, request, await context.store.delete_user(user.uid, request.actor), "user-deleted"
+        context, request, await context.store.users.delete(user.uid, request.actor), "user-deleted"
     )
 
 
 async def _answer_change(
     context: WebContext, request: SignedInRequest, outcome: User | NotFound | LastAdministrator, done: str
-) -> Response | Failure:
+) -> PageResult:
     if isinstance(outcome, NotFound):
         return NOT_VISIBLE
     if isinstance(outcome, LastAdministrator):
-        return html_response(await _render_users(context, request, fault=LAST_ADMINISTRATOR), 409)
+        return with_status(await _render_users(context, request, fault=LAST_ADMINISTRATOR), 409)
     return redirect("/users", notice=done)
-
-
-async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:
-    """Return the user that the path names, if the signed-in user may manage them."""
-    user = await context.store.user(request.path_part("uid"))
-    if user is None or (request.user.tenant and user.tenant != request.user.tenant):
-        return NOT_VISIBLE
-    return user
 
 
 async def _render_users(
     context: WebContext, request: SignedInRequest, *, fault: str = "", new_password: tuple[User, str] | None = None
-) -> str:
-    return await context.renderer.render_in_turns(
-        "users.html",
+) -> Response:
+    return await context.page(
         request,
+        "users.html",
         here="/users",
-        users=await context.store.users(request.user.tenant),
-        key_uses=await context.store.security_key_uses(),
+        users=await context.store.users.all(request.user.tenant),
+        key_uses=await context.store.second_factors.security_key_uses(),
         needs_second_factor=context.sign_in.needs_second_factor,
         scopes=await find_scopes(context, request),
         meaning=ROLE_MEANINGS,

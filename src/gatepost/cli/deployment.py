@@ -1,0 +1,329 @@
+"""The deployment that a command works on, beside a service that may be running: folders, storage, policies, events.
+
+What a command changes in storage is told to the outputs of events that are configured. Most commands need of the
+configuration only where storage is. To read and check the files takes longer than all the rest of such a command, so
+where they were found to be sound is remembered in the data folder, by their digests.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import msgspec
+
+from gatepost import __version__
+from gatepost.cli.commands import BadParameter, Option, Options
+from gatepost.service.data_folder import DataFolder, StartError
+
+if TYPE_CHECKING:
+    from gatepost.events.stream import EventStream
+    from gatepost.policy.layers import Policies
+    from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
+    from gatepost.store.audit import Actor
+    from gatepost.store.errors import NotFound
+    from gatepost.store.store import Store
+
+T = TypeVar("T")
+
+# As `settings.files` names them; that module is not loaded for the names.
+GUARD_FILE, ABBY_FILE = Path("guard/core/guard.yml"), Path("abby/abby/abby.yml")
+MAX_CHECKED = 8
+_DAY = 86_400_000
+# A name with a `$` in it is not found, and then nothing is remembered of the file.
+_REFERENCE = re.compile(r"\$\{(env|file):([^}$]*)\}")
+
+ConfigOption = Annotated[
+    Path | None,
+    Option(
+        "--config",
+        metavar="DIR",
+        variable="GATEPOST_CONFIG",
+        help="Folder with guard/core/guard.yml and abby/abby/abby.yml; by default the data folder.",
+    ),
+]
+DataOption = Annotated[
+    Path | None,
+    Option(
+        "--data",
+        metavar="DIR",
+        variable="GATEPOST_DATA",
+        help="Folder for all data; by default ~/.local/share/gatepost.",
+    ),
+]
+TenantOption = Annotated[
+    str | None, Option("--tenant", metavar="UID", help="The uid of a tenant; without it, all tenants.")
+]
+PolicyTenantOption = Annotated[
+    str | None, Option("--tenant", metavar="UID", help="Use the policy for the mail of this tenant.")
+]
+
+
+class CheckedFile(msgspec.Struct, frozen=True):
+    """A configuration file that was found to be sound: its digest, and where it says that storage is."""
+
+    digest: str
+    storage: str
+
+
+class CheckedFiles(msgspec.Struct, frozen=True):
+    """Configuration files that a version found to be sound, by their paths."""
+
+    version: str = __version__
+    files: dict[str, CheckedFile] = {}
+
+
+class Deployment(Options, frozen=True):
+    """The folders of a deployment, by the options that name them."""
+
+    config: ConfigOption = None
+    data: DataOption = None
+
+    @property
+    def data_folder(self) -> DataFolder:
+        """The data folder, that of the option or the default one, by its absolute path."""
+        option = self.data
+        if option is None:
+            home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+            option = Path(home) / "gatepost"
+        return DataFolder(option.expanduser().absolute())
+
+    @property
+    def config_folder(self) -> Path:
+        """The configuration folder, that of the option or else the data folder, by its absolute path."""
+        return self.config.expanduser().absolute() if self.config else self.data_folder.path
+
+    @property
+    def has_guard_file(self) -> bool:
+        """Whether there is a `guard.yml` here."""
+        return (self.config_folder / GUARD_FILE).exists()
+
+    def load_guard(self) -> "GuardSettings":
+        """Return the settings of `guard.yml`; raises `ConfigError`."""
+        from gatepost.settings.files import load_guard
+
+        return load_guard(self.config_folder)
+
+    def load_guard_if_any(self) -> "GuardSettings":
+        """Return the settings of `guard.yml`, or the defaults where there is none."""
+        from gatepost.settings.keys import GuardSettings
+
+        return self.load_guard() if self.has_guard_file else GuardSettings()
+
+    def load_abby(self) -> "AbbySettings":
+        """Return the settings of `abby.yml`; raises `ConfigError`."""
+        from gatepost.settings.files import load_abby
+
+        return load_abby(self.config_folder)
+
+    def load_node(self) -> "GuardSettings | AbbySettings":
+        """Return the settings of this node: those of `guard.yml`, or those of `abby.yml` where there is no `guard.yml`.
+        Its `events` are in force on this machine. Raises `ConfigError`."""
+        return self.load_guard() if self.has_guard_file else self.load_abby()
+
+    def with_store(self, use: Callable[["Store"], Awaitable[T]], *, any_node: bool = False) -> T:
+        """Call `use` with the storage that `abby.yml` names, and return its result; with `any_node`, that of the file
+        which this node has."""
+        import asyncio
+
+        from gatepost.store import open_store
+
+        url, place = self.find_storage(any_node=any_node), self.data_folder
+        place.make()
+
+        async def run() -> T:
+            store = open_store(url, place.path, at_once=False)
+            try:
+                with self.emit_changes(store):
+                    return await use(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(run())
+
+    def find_storage(self, *, any_node: bool = False) -> str:
+        """Return the address of storage; raises `ConfigError` where the file that names it has a fault."""
+        is_guard = any_node and self.has_guard_file
+        file = self.config_folder / (GUARD_FILE if is_guard else ABBY_FILE)
+        digest, checked = _digest(file), _read_checked(self.data_folder)
+        known = checked.files.get(str(file))
+        if known and known.digest == digest:
+            return known.storage
+        url = (self.load_guard() if is_guard else self.load_abby()).storage.url
+        # An address that may hold a password is not written anywhere else.
+        if digest and url.startswith("sqlite:"):
+            files = {**checked.files, str(file): CheckedFile(digest, url)}
+            _write_checked(self.data_folder, CheckedFiles(files=dict(list(files.items())[-MAX_CHECKED:])))
+        return url
+
+    @contextmanager
+    def emit_changes(self, store: "Store") -> Iterator[None]:
+        """Emit the events of what a command changes in storage. A command goes on where events cannot be written, and
+        says so. Nothing of the event stream is loaded where no output is configured."""
+        stream = self._open_events()
+        if stream is None:
+            yield
+            return
+        from gatepost.events.stream import observe_audit
+
+        store.observe_changes(observe_audit(stream))
+        try:
+            yield
+        finally:
+            stream.close()
+
+    def _open_events(self) -> "EventStream | None":
+        file = self.config_folder / (GUARD_FILE if self.has_guard_file else ABBY_FILE)
+        # A file without that key is not read as a whole.
+        if not file.exists() or b"events" not in file.read_bytes():
+            return None
+        from gatepost.events.stream import OutputError, open_command_stream
+        from gatepost.settings.faults import ConfigError
+
+        try:
+            events = self.load_node().events
+            return open_command_stream(events, self.data_folder.path) if events.enabled else None
+        except OutputError as fault:
+            print(f"No events are written. {fault}", file=sys.stderr)
+        except (ConfigError, OSError) as fault:
+            reason = fault.faults[0] if isinstance(fault, ConfigError) else fault
+            print(f"No events are written: {reason}", file=sys.stderr)
+        return None
+
+    def load_policies(self) -> "Policies":
+        """Return the policies in force; the shipped policy if there is no configuration."""
+        from gatepost.settings import files
+
+        return files.load_policies(*self.load_policy_settings())
+
+    def load_policy_settings(self) -> "tuple[PolicySettings, list[str]]":
+        """Return the policy files and the plug-ins of the configuration."""
+        from gatepost.settings.keys import PolicySettings
+
+        if not self.has_guard_file and not (self.config_folder / ABBY_FILE).exists():
+            return PolicySettings(), []
+        settings = self.load_node()
+        return settings.policy, settings.plugins
+
+    def load_policies_with(self, file: Path, tenant: str | None) -> "Policies":
+        """Return the policies with a file in place of the tenant's policy, or of the deployment's."""
+        from gatepost.settings import files
+
+        named, plugins = self.load_policy_settings()
+        place = str(file.absolute())
+        changed = {"tenants": {**named.tenants, tenant: place}} if tenant else {"file": place}
+        return files.load_policies(named.model_copy(update=changed), plugins)
+
+
+def _digest(file: Path) -> str:
+    """Return the digest of a configuration file and of what it refers to; "" where there is none, and for a file in
+    which a reference can hide: one with escapes, or with a `${` that is no plain reference."""
+    from hashlib import sha256
+
+    try:
+        raw = file.read_bytes()
+    except OSError:
+        return ""
+    if b"\\" in raw:
+        return ""
+    digest, found = sha256(raw), _REFERENCE.findall(raw.decode("utf-8", "replace"))
+    if len(found) != raw.count(b"${"):
+        return ""
+    for kind, name in found:
+        digest.update(_read_reference(kind, name, file.parent))
+    return digest.hexdigest()
+
+
+def _read_reference(kind: str, name: str, folder: Path) -> bytes:
+    if kind == "env":
+        return b"=" + os.environb.get(os.fsencode(name), b"") + b"\0"
+    try:
+        return b"=" + Path(folder, name.strip()).expanduser().read_bytes() + b"\0"
+    except (OSError, ValueError, RuntimeError):
+        return b"-"
+
+
+def _read_checked(place: DataFolder) -> CheckedFiles:
+    """Return what is remembered of files. What another user or another version wrote is not believed."""
+    try:
+        with place.checked_configuration.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_uid != os.geteuid():
+                return CheckedFiles()
+            found = msgspec.json.decode(stream.read(1 << 16), type=CheckedFiles)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return CheckedFiles()
+    return found if found.version == __version__ else CheckedFiles()
+
+
+def _write_checked(place: DataFolder, checked: CheckedFiles) -> None:
+    try:
+        place.make()
+        place.replace(place.checked_configuration, msgspec.json.encode(checked))
+    except StartError:
+        pass  # the next command reads the files again
+
+
+def require_found(outcome: "T | NotFound", what: str) -> T:
+    """Return the result of a call; raise `StartError` if it is `NotFound`."""
+    from gatepost.store.errors import NotFound
+
+    if isinstance(outcome, NotFound):
+        raise StartError(f"There is no {outcome.what} {what}.")
+    return outcome
+
+
+def find_actor() -> "Actor":
+    """Return who runs this command."""
+    import getpass
+
+    from gatepost.store.audit import Actor
+
+    try:
+        return Actor("cli", getpass.getuser())
+    except (KeyError, OSError):
+        return Actor("cli")
+
+
+def parse_tenant_uid(text: str | None) -> str | None:
+    """Return a tenant uid in its stored form, from upper or lower case."""
+    from gatepost.ids import canonical
+
+    if text is None:
+        return None
+    uid = canonical(text)
+    if uid is None:
+        raise BadParameter("must be the uid of a tenant, as gatepost tenant list prints it", "--tenant")
+    return uid
+
+
+def parse_ggrid(text: str) -> str:
+    """Return the id of a message in its stored form."""
+    from gatepost.ids import canonical
+
+    uid = canonical(text)
+    if uid is None:
+        raise BadParameter("must be a UUID", "GGRID")
+    return uid
+
+
+def parse_moment(text: str | None, option: str, *, end: bool = False) -> int | None:
+    """Return a date or date-time as Unix milliseconds. A date alone is the start of that day in UTC, or its `end`."""
+    from gatepost.times import milliseconds
+
+    if text is None:
+        return None
+    found = milliseconds(text)
+    day = milliseconds(f"{text}T00:00:00Z")
+    if found is None and day is None:
+        raise BadParameter("must be a date such as 2030-01-31 or 2030-01-31T12:00:00Z", option)
+    return found if day is None else day + (_DAY if end else 0)
+
+
+def render_time(milliseconds: int | None) -> str:
+    """Return a time as text; empty for None."""
+    from gatepost.times import date_time
+
+    return "" if milliseconds is None else date_time(milliseconds)

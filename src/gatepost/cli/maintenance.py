@@ -1,0 +1,130 @@
+"""`gatepost doctor`, `upgrade`, `storage`, `backup` and `restore`: examine an installation, and keep its data.
+
+All of them work while the service runs.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from gatepost.cli.commands import Argument, Group, Option
+from gatepost.cli.deployment import DataOption, Deployment
+from gatepost.cli.printing import Output
+
+if TYPE_CHECKING:
+    from gatepost.service.doctor.rows import DoctorRow
+    from gatepost.store.copy import Progress
+
+T = TypeVar("T")
+
+storage = Group("The database.")
+upgrade = Group("Upgrades of Gatepost.")
+
+ForceOption = Annotated[bool, Option("--force", help="Replace the content of the target.")]
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(*, place: Deployment, output: Output) -> None:
+    """Check configuration, storage, DNS, workers, certificates and the mail path.
+
+    Exits with 1 if a check fails.
+    """
+    from gatepost import logs
+    from gatepost.service.doctor.examination import examine
+
+    # The checks may log; standard output is for the table or for JSON only.
+    logs.configure("error")
+    _show_rows(examine(place.config_folder, place.data_folder), output)
+
+
+@upgrade.command("check")
+def check_upgrade(*, place: Deployment, output: Output) -> None:
+    """Compare an installation with this version before its first start: configuration, database, space.
+
+    Changes nothing, and works while the old version runs. Exits with 1 if this version could not start.
+    """
+    from gatepost.service.upgrade import examine_upgrade
+
+    _show_rows(examine_upgrade(place.config_folder, place.data_folder), output)
+
+
+def _show_rows(found: "tuple[DoctorRow, ...]", output: Output) -> None:
+    """Print what was examined, and exit with 1 if something of it fails."""
+    lines = [(row.what, row.state, row.found, row.advice) for row in found]
+    output.show_table(found, ("check", "state", "found", "what to do"), lines, styles=_STYLES)
+    if any(row.state == "fail" for row in found):
+        raise SystemExit(1)
+
+
+@storage.command("copy")
+def copy_storage(
+    *,
+    source: Annotated[str, Option("--from", metavar="URL", help="The database to read: sqlite:FILE or postgresql://…")],
+    target: Annotated[str, Option("--to", metavar="URL", help="The database to fill: postgresql://… or sqlite:FILE")],
+    data: DataOption = None,
+    force: ForceOption = False,
+    output: Output,
+) -> None:
+    """Copy all data from one database to another, as one consistent snapshot."""
+    import asyncio
+
+    from gatepost.store.copy import copy
+
+    folder = Deployment(data=data).data_folder.path
+    rows = _show_progress("Copying", lambda progress: asyncio.run(copy(source, target, folder, progress, force=force)))
+    text = f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart."
+    output.show({"rows": rows}, text)
+
+
+def backup(
+    file: Annotated[Path, Argument(help="The file to write.")],
+    *,
+    place: Deployment,
+    force: ForceOption = False,
+    output: Output,
+) -> None:
+    """Write all data of the database to one file; the service may keep running."""
+    from gatepost.store import copy
+    from gatepost.store.second_factors import KEY_FILE
+
+    url, folder = place.find_storage(), place.data_folder.path
+    goal = file.expanduser().absolute()
+    _show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
+    text = f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it."
+    if (folder / KEY_FILE).exists():
+        text += (
+            f"\nSecond factors are encrypted in it. Keep a copy of {folder / KEY_FILE} in another place: without that"
+            "\nfile they cannot be checked after a restore, and each user needs a new one."
+        )
+    output.show({"file": str(goal), "bytes": goal.stat().st_size}, text)
+
+
+def restore(
+    file: Annotated[Path, Argument(help="A file that gatepost backup wrote.")],
+    *,
+    place: Deployment,
+    force: ForceOption = False,
+    output: Output,
+) -> None:
+    """Replace all data of the database by a backup; the service may keep running."""
+    from gatepost.store import copy
+
+    url, folder = place.find_storage(), place.data_folder.path
+    taken = file.expanduser().absolute()
+    _show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
+    count = place.with_store(lambda store: store.second_factors.encrypt_totp_secrets())
+    text = f"Restored from {taken}."
+    if count:
+        text += f"\n{count} second factors of an older version are encrypted now."
+    output.show({"file": str(taken), "secondFactorsEncrypted": count}, text)
+
+
+def _show_progress(title: str, work: Callable[["Progress"], T]) -> T:
+    """Do some work with a progress bar on the terminal."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        return work(lambda finished, total: bar.update(task, completed=finished, total=total))

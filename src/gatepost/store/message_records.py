@@ -1,0 +1,302 @@
+"""Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from gatepost.mail.message import Envelope, Receipt
+from gatepost.report import Report
+from gatepost.store import message_index, traffic
+from gatepost.store.deliveries import blank_replies
+from gatepost.store.engine import (
+    Many,
+    Read,
+    Row,
+    Work,
+    Write,
+    in_sqlite,
+    storable,
+)
+from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_evidence, index_texts
+from gatepost.store.record_packing import Detail, pack, pack_header, unpack
+from gatepost.store.traffic import BINS, CountedMessage
+
+# What the columns for searching hold of hostile strings; the packed value has them whole.
+MAX_TEXT = 1_000
+# As many as SMTP and the API take: every recipient can be found.
+MAX_RECIPIENTS = 1_000
+# The source of a scan that is a trial and no mail (`scanning.request.Source`).
+TRIAL = "page"
+TRIAL_TAG = "trial"
+
+COLUMNS = (
+    "ggrid",
+    "created",
+    "completed",
+    "tenant",
+    "verdict",
+    "decision",
+    "score",
+    "tags",
+    "sender",
+    "recipients",
+    "subject",
+    "size",
+    "sha256",
+    "detail",
+    "header",
+)
+_SELECT = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = $1"
+_SELECT_ID = "SELECT id FROM messages WHERE ggrid = ?"
+_PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
+_INSERT = f"""WITH kept AS (
+    INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({_PLACEHOLDERS})
+    ON CONFLICT (ggrid) DO NOTHING RETURNING id, completed, tenant, verdict, decision, size
+), found AS (
+    INSERT INTO message_search ({", ".join(message_index.COLUMNS)})
+    SELECT completed, id, tenant, verdict, decision, $16::text, $17::text, $18::text, $19::text, $20::text,
+    $21::text FROM kept
+), addressed AS (
+    INSERT INTO message_recipients (address, completed, id) SELECT unnest($22::text[]), completed, id FROM kept
+), counted AS (
+    {traffic.INSERT_INTO}
+    SELECT whose, $23::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $24::bigint, $24::bigint,
+    {", ".join(f"CASE $25::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
+    FROM kept CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL AND NOT $26::boolean
+    {traffic.ADD_ON_CONFLICT}
+) SELECT id FROM kept"""  # noqa: S608
+_REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5, header = NULL WHERE id = $1"
+_SELECT_LINES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages WHERE ggrid = ANY($1)
+ORDER BY completed DESC, ggrid"""
+_DELETE_TENANT = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
+RETURNING id, completed, recipients"""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """A held message that was sent on: when, by whose order, and to whom."""
+
+    time: int
+    by: str
+    recipients: tuple[str, ...]
+
+
+class MessageRecord(msgspec.Struct, frozen=True):
+    """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
+    changes. `source` is that of the scan request; "" where the record is older than this field, as `receipt` is None.
+    `header` is the raw header section of a new record; records that are read come without it (`Messages.header`)."""
+
+    ggrid: str
+    created: int
+    completed: int
+    envelope: Envelope
+    size: int
+    sha256: str
+    report: Report
+    release: Release | None = None
+    source: str = ""
+    header: bytes | None = None
+    receipt: Receipt | None = None
+
+    @property
+    def is_trial(self) -> bool:
+        """Did a person upload it on the scan page? Then it is no mail: it is neither counted nor held nor learnt."""
+        return self.source == TRIAL
+
+    @property
+    def queue_id(self) -> str:
+        """The queue id of the message at the client that sent it."""
+        return self.receipt.queue_id if self.receipt else ""
+
+
+class MessageLine(msgspec.Struct, frozen=True):
+    """A message as a list of messages shows it."""
+
+    ggrid: str
+    completed: int
+    tenant: str | None
+    sender: str
+    recipients: tuple[str, ...]
+    subject: str
+
+
+class RecordRow(msgspec.Struct, frozen=True):
+    """A record as SQLite gets it: the values of its row, its texts for searching, and what is counted of it, unless it
+    `is_trial`.
+
+    Where another process writes, rows are made by those who ask, so that it has only the database to wait for.
+    """
+
+    values: tuple[Any, ...]
+    texts: IndexedTexts
+    counted: CountedMessage
+    is_trial: bool = False
+
+
+R = TypeVar("R", MessageRecord, RecordRow)
+
+
+_json = msgspec.json.Encoder()
+_strings = msgspec.json.Decoder(tuple[str, ...])
+
+
+def prepare_row(record: MessageRecord | RecordRow) -> RecordRow:
+    """Make the row of a record; one that is made already stays as it is."""
+    if isinstance(record, RecordRow):
+        return record
+    return RecordRow(_row(record), _texts(record), _count_message(record), record.is_trial)
+
+
+def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
+    """Store, index and count records in SQLite; where one of that ggrid is stored already, it stays and is
+    returned."""
+    stored: list[R | MessageRecord] = []
+    fresh: list[tuple[int, RecordRow]] = []
+    while len(stored) < len(records):
+        # Powers of two: few different statements, so that they stay prepared.
+        left = len(records) - len(stored)
+        chunk = records[len(stored) : len(stored) + (1 << left.bit_length() - 1)]
+        stored += _insert_chunk(connection, chunk, fresh)
+    message_index.insert_in_sqlite(connection, [_index_message(uid, row) for uid, row in fresh])
+    traffic.count_in_sqlite(connection, [row.counted for _, row in fresh if not row.is_trial])
+    return stored
+
+
+def find_message(ggrid: str) -> Work[MessageRecord | None]:
+    """The record of one analysis, without its release."""
+    rows = yield Read(_SELECT, (storable(ggrid.lower()),))
+    return parse_record(*rows[0]) if rows else None
+
+
+def find_lines(ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
+    """Those of these messages that are on record, the newest first."""
+    wanted = tuple(dict.fromkeys(map(storable, ggrids)))
+    return tuple(map(_message_line, (yield Read(_SELECT_LINES, (Many(wanted),))) if wanted else ()))
+
+
+def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[None]:
+    """Replace envelope and report of a result, as the erasure of an address does; its index row follows. The header
+    section goes, and so do the texts of replies: an address can be written there in too many ways to be sure of."""
+    record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report, receipt=detail.receipt)
+    row = dict(zip(COLUMNS, _row(record), strict=True))
+    texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
+    recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
+    yield from message_index.remove_from_index([(uid, before.completed, recipients)])
+    yield from blank_replies(before.ggrid)
+    yield Write(_REWRITE, (uid, *texts, row["detail"]))
+    yield from message_index.insert([_index_message(uid, prepare_row(record))])
+
+
+def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
+    """Delete at most `limit` records of a deleted tenant."""
+    rows = yield Read(_DELETE_TENANT, (tenant, limit))
+    yield from message_index.delete(rows)
+    return len(rows)
+
+
+def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
+    """The record of a row."""
+    detail = unpack(packed)
+    return MessageRecord(
+        *(ggrid, created, completed, detail.envelope, size, sha256, detail.report),
+        source=detail.source,
+        receipt=detail.receipt,
+    )
+
+
+def parse_release(time: int, by: str, recipients: str) -> Release:
+    """The release of a row; `recipients` is JSON."""
+    return Release(time, by, _strings.decode(recipients))
+
+
+def insert_one(record: MessageRecord) -> Work[MessageRecord]:
+    """Store, index and count one record in PostgreSQL, or return the one that is stored already."""
+    row = tuple(storable(value) if isinstance(value, str) else value for value in _row(record))
+    texts = _texts(record)
+    indexed = (*message_index.searched_texts(texts), Many(texts.addresses))
+    milliseconds = max(0, record.completed - record.created)
+    counted = (traffic.bucket_of(record.completed), milliseconds, traffic.bin_of(milliseconds), record.is_trial)
+    if (yield Read(_INSERT, (*row, *indexed, *counted))):
+        return record
+    return (yield from find_message(record.ggrid)) or record
+
+
+def _insert_chunk(
+    connection: apsw.Connection, records: Sequence[R], fresh: list[tuple[int, RecordRow]]
+) -> Sequence[R | MessageRecord]:
+    """Insert records with one statement: each statement is a moment in which this thread must win the interpreter back.
+
+    Those that are new are added to `fresh`, with the ids that they got.
+    """
+    rows = [prepare_row(record) for record in records]
+    connection.execute(_insert_statement(len(rows)), [value for row in rows for value in row.values])
+    count = connection.changes()
+    # Ids are given one after the other (https://www.sqlite.org/autoinc.html), and nobody else writes meanwhile.
+    first = connection.last_insert_rowid() - count + 1
+    if count == len(rows):
+        fresh += enumerate(rows, first)
+        return records
+    ids = (connection.execute(_SELECT_ID, row.values[:1]).fetchone() for row in rows)
+    added: dict[int, RecordRow] = {}
+    for found, row in zip(ids, rows, strict=True):
+        # Without a new row the last id may be that of another table.
+        if count and found and found[0] >= first:
+            added.setdefault(found[0], row)
+    fresh += added.items()
+    select = in_sqlite(_SELECT)
+    known = (connection.execute(select, row.values[:1]).fetchone() for row in rows)
+    return [parse_record(*stored) if stored else record for stored, record in zip(known, records, strict=True)]
+
+
+def _insert_statement(count: int) -> str:
+    row = f"({', '.join('?' * len(COLUMNS))})"
+    columns, rows = ", ".join(COLUMNS), ", ".join([row] * count)
+    return f"INSERT INTO messages ({columns}) VALUES {rows} ON CONFLICT (ggrid) DO NOTHING"  # noqa: S608
+
+
+def _index_message(uid: int, row: RecordRow) -> IndexedMessage:
+    tenant, verdict, decision, _created, completed, _size = row.counted
+    return (completed, uid, tenant, verdict, decision, row.texts)
+
+
+def _texts(record: MessageRecord) -> IndexedTexts:
+    envelope, report = record.envelope, record.report
+    evidence = index_evidence(envelope, report, record.queue_id)
+    # The mark of a trial is in the index alone: `trial` finds it like a tag, and is none of the report's.
+    tags = (TRIAL_TAG, *report.tags) if record.is_trial else report.tags
+    return index_texts(envelope.sender, envelope.recipients, report.subject, tags, evidence)
+
+
+def _count_message(record: MessageRecord) -> CountedMessage:
+    report = record.report
+    return (
+        *(record.envelope.tenant, report.verdict, report.decision),
+        *(record.created, record.completed, record.size),
+    )
+
+
+def _row(record: MessageRecord) -> tuple[object, ...]:
+    envelope, report = record.envelope, record.report
+    return (
+        record.ggrid.lower(),
+        record.created,
+        record.completed,
+        envelope.tenant,
+        report.verdict,
+        report.decision,
+        report.score,
+        _json.encode(report.tags).decode(),
+        envelope.sender[:MAX_TEXT],
+        _json.encode([recipient[:MAX_TEXT] for recipient in envelope.recipients[:MAX_RECIPIENTS]]).decode(),
+        report.subject[:MAX_TEXT],
+        record.size,
+        record.sha256,
+        pack(envelope, report, record.source, record.receipt),
+        pack_header(record.header),
+    )
+
+
+def _message_line(row: Row) -> MessageLine:
+    ggrid, completed, tenant, sender, recipients, subject = row
+    return MessageLine(ggrid, completed, tenant, sender, _strings.decode(recipients), subject)

@@ -1,0 +1,609 @@
+"""Held mail in the database: what is held, for whom, and how far its release has come.
+
+A release is a small state machine. `held` becomes `releasing` under a lease, which keeps other processes away for
+longer than a delivery can take, and then `released`, or `held` again where the next hop did not take the message. A
+process that dies in between leaves `releasing` behind: the message is still here, and once the lease is over it can be
+released again. That doubles a message only if the death fell between the next hop's answer and our record (RFC 1047).
+
+Lists of held mail: a page of what fits a search, its neighbours, and how many there are.
+
+Which index serves a search is the subject of `held_search`; what only records can tell is compared with these.
+
+What came into the quarantine within a period, what left it, and what was held by mistake.
+
+Nothing counts these as they happen. What came in and is still held, or was released, stands in an index of held mail;
+what people did stands in the audit trail, which has one record for each release, deletion and report. Both are read up
+to a bound, newest first, and the answer says where there is more. Mail that expired leaves no record: only the metric
+`gatepost_quarantine_expired_total` counts it.
+
+Held mail that one of its recipients has got, while it is held for the others.
+
+A message is claimed for such a release as for any other (see `held_mail`), so releases of one message come one after
+the other. When the last recipient has its copy, the message is released like one that went to all at once. What a
+recipient says by releasing its own copy is that recipient's report and nobody else's: the sender does not become known
+to the tenant by it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from gatepost.ids import canonical, id_time
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
+from gatepost.store.deliveries import Delivery, blank_replies, insert_deliveries
+from gatepost.store.engine import (
+    Bulk,
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    large_query,
+    normalize_scope,
+    now,
+    query,
+    storable,
+)
+from gatepost.store.held_search import HeldFilter, has_wanted, normalize_address, plan_by_id, plan_newer, plan_search
+from gatepost.store.learning import digest_of, teach_record
+from gatepost.store.message_index import Evidence, Term, domain_of, fold, parse_term
+from gatepost.store.message_plans import MAX_COUNTED, MessageCount
+from gatepost.store.message_records import MessageRecord, Release, parse_record, parse_release
+from gatepost.store.paging import ROW_BUDGET, Keys, PageQuery, count_any, find_page
+from gatepost.store.record_packing import pack
+from gatepost.store.sightings import note_release
+
+MAX_SUBJECT = 200
+UNDECIDED_MILLISECONDS = 86_400_000
+PURGE_BATCH = 500
+
+COLUMNS = (
+    *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
+    *("detail", "state", "holder", "lease", "released", "released_by", "released_to", "subject", "score", "gone"),
+    *("deleted", "deleted_by", "core"),
+)
+_INSERT = """INSERT INTO held
+(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score, core,
+state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 'held', '', 0)
+ON CONFLICT (ggrid) DO NOTHING"""
+_INSERT_RECIPIENTS = Bulk(
+    "INSERT INTO held_recipients (ggrid, address, domain) VALUES (?1, ?2, ?3)",
+    """INSERT INTO held_recipients (ggrid, address, domain)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[])""",
+    (),
+)
+SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
+kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
+_SELECT_GGRID = SELECT + " WHERE ggrid = $1"
+_CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
+WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
+_GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
+_SET_RELEASED = """UPDATE held SET state = 'released', gone = 1, holder = '', lease = 0,
+released = $2, released_by = $3, released_to = $4 WHERE ggrid = $1 AND state <> 'released'"""
+_LOCK = """SELECT ggrid, tenant FROM held
+WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) FOR UPDATE"""
+_SET_DELETED = """UPDATE held SET state = 'deleted', gone = 2, holder = '', lease = 0, deleted = $2, deleted_by = $3
+WHERE ggrid = $1"""
+_RESTORE = """UPDATE held SET state = 'held', gone = 0, deleted = NULL, deleted_by = NULL
+WHERE ggrid = $1 AND state = 'deleted'"""
+_DELETED_BEFORE = (
+    "SELECT ggrid FROM held WHERE deleted IS NOT NULL AND deleted < $1 ORDER BY deleted LIMIT $2 FOR UPDATE"
+)
+_TABLES = ("held_recipients", "recipient_releases", "recipient_requests", "held")
+_DELETE = tuple(f"DELETE FROM {table} WHERE ggrid = ANY($1)" for table in _TABLES)  # noqa: S608
+# A released message stays for as long as its result is stored: the release is a part of that record.
+_OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state IN ('held', 'deleted')
+OR (state = 'releasing' AND lease < $2)
+OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid))){}
+ORDER BY kept LIMIT $3 FOR UPDATE"""
+_OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
+_OF_TENANT = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
+_REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,
+released_by = coalesce($6, released_by), released_to = coalesce($7, released_to) WHERE ggrid = $1"""
+_NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
+_SIZE = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
+_TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
+_COUNT_UNDECIDED = "SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2"
+_INSERT_UNDECIDED = "INSERT INTO undecided (digest, time) VALUES ($1, $2)"
+_DELETE_UNDECIDED = "DELETE FROM undecided WHERE time <= $1"
+
+
+class HeldMessage(msgspec.Struct, frozen=True):
+    """A message in the quarantine: its record, since when it is held, and how far its release is. Until `lease` a
+    process is releasing it. A `released` one is here for its record only, a `deleted` one until its deletion can no
+    longer be taken back: then `deletion` says when and by whom. `core` is the one in whose folder the bytes lie."""
+
+    record: MessageRecord
+    kept: int
+    state: Literal["held", "releasing", "released", "deleted"]
+    lease: int = 0
+    release: Release | None = None
+    deletion: tuple[int, str] | None = None
+    core: str = ""
+
+
+def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
+    """One held or released message, of that tenant if one is named."""
+    rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
+    message = parse_held(rows[0]) if rows else None
+    return message if message and tenant in (None, message.record.envelope.tenant) else None
+
+
+def rewrite_held(mail: HeldMessage, envelope: Envelope, report: Report, release: Release | None = None) -> Work[None]:
+    """Replace envelope and report of held or released mail, as the erasure of an address does."""
+    ggrid, sender = mail.record.ggrid, normalize_address(envelope.sender)
+    subject = fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
+    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
+    detail = pack(envelope, report, mail.record.source, mail.record.receipt)
+    yield from blank_replies(ggrid)
+    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, detail, *released))
+    yield Write(_DELETE[0], (Many((ggrid,)),))
+    yield from _insert_recipients(ggrid, envelope.recipients)
+
+
+def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
+    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
+    if rows:
+        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+
+
+def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
+    """Delete at most `limit` messages of a deleted tenant."""
+    return (yield from delete_held_rows([row[0] for row in (yield Read(_OF_TENANT, (tenant, limit)))]))
+
+
+def _delete_overdue(before: int, condition: str, value: Many | str | None) -> Work[int]:
+    parameters = (before, now(), PURGE_BATCH, *(() if value is None else (value,)))
+    rows = yield Read(_OVERDUE.format(condition), parameters)
+    return (yield from delete_held_rows([row[0] for row in rows]))
+
+
+def _delete_deleted(before: int) -> Work[int]:
+    rows = yield Read(_DELETED_BEFORE, (before, PURGE_BATCH))
+    return (yield from delete_held_rows([row[0] for row in rows]))
+
+
+def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
+    """Delete rows; the cores delete the bytes when they clean up."""
+    if ggrids:
+        for statement in _DELETE:
+            yield Write(statement, (Many(tuple(ggrids)),))
+    return len(ggrids)
+
+
+def parse_held(row: Row) -> HeldMessage:
+    *record, kept, state, lease, time, by, recipients, deleted, deleted_by, core = row
+    release = None if time is None else parse_release(time, by, recipients)
+    deletion = None if deleted is None else (int(deleted), str(deleted_by))
+    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion, core)
+
+
+# How many records are read for a page where their evidence matters: hostile ones can be long.
+EXAMINED = 200
+
+_SELECT_GGRIDS = SELECT + " WHERE ggrid = ANY($1)"
+_SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
+_COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
+WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
+_HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
+_HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
+_COUNT_AMONG = """SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) AND ($2 = '' OR tenant = $2)
+GROUP BY verdict ORDER BY count(*) DESC, verdict"""
+
+
+class HeldPage(msgspec.Struct, frozen=True):
+    """Held mail, newest first. `next` is the cursor of the next page; `reached` is the time back to which held mail was
+    read where the budget ended before the page was full."""
+
+    rows: tuple[HeldMessage, ...]
+    next: str | None = None
+    reached: int | None = None
+
+
+class HeldCounts(msgspec.Struct, frozen=True):
+    """How many messages are held, by verdict. Counting stops at the row budget: then `more` is true."""
+
+    messages: int
+    verdicts: dict[str, int]
+    more: bool = False
+
+
+def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[HeldPage]:
+    term = parse_term(wanted.anywhere) if wanted.anywhere else None
+    if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
+        start = term.ggrid or term.id_prefix or ""
+        page = yield from _read_page(plan_by_id(wanted, start, before), wanted, term, limit)
+        if page.rows or page.next or term.ggrid or (before or "").startswith(start):
+            return page
+    plan = yield from plan_search(wanted, before)
+    return (yield from _read_page(plan, wanted, term, limit))
+
+
+def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[HeldPage]:
+    is_examined = bool(wanted.evidence.wanted or term)
+    keys = yield from find_page(plan, EXAMINED if is_examined else limit)
+    ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
+    found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
+    rows = [parse_held(found[uid]) for uid in ids]
+    if is_examined:
+        rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
+    reached = keys.reached
+    if isinstance(reached, str):
+        reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
+    return HeldPage(tuple(rows), keys.cursor, reached)
+
+
+def _select_by_record(
+    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
+) -> tuple[list[HeldMessage], Keys]:
+    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
+    some were passed over says how far it reached."""
+    chosen: list[HeldMessage] = []
+    for row, key in zip(rows, keys.rows, strict=True):
+        if has_wanted(row.record, evidence, term):
+            chosen.append(row)
+            if len(chosen) == limit:
+                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
+    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
+
+
+# How many records of the audit trail are read, whatever they are about.
+EXAMINED_ACTIONS = 5_000
+
+_RELEASED, _DELETED, _RESTORED = "quarantine.release", "quarantine.delete", "quarantine.restore"
+_GOOD = "should have been delivered"
+
+_COUNT_PERIOD = "SELECT count(*) FROM (SELECT 1 FROM held WHERE {} ORDER BY {} LIMIT $1) AS counted"
+_IN_ORDER = _COUNT_PERIOD.format("(gone, kept) >= ($2, $3) AND (gone, kept) < ($2, $4)", "gone DESC, kept DESC")
+_PERIOD_OF_TENANT = _COUNT_PERIOD.format(
+    "(gone, tenant, kept) >= ($2, $5, $3) AND (gone, tenant, kept) < ($2, $5, $4)",
+    "gone DESC, tenant DESC, kept DESC",
+)
+_ACTIONS = "SELECT action, actor_kind, sample FROM audit WHERE {} ORDER BY {} LIMIT $1"
+_ACTIONS_OF_ALL = _ACTIONS.format("time >= $2 AND time < $3", "time DESC, id DESC")
+_ACTIONS_OF_TENANT = _ACTIONS.format(
+    "(scope, time) >= ($4, $2) AND (scope, time) < ($4, $3)", "scope DESC, time DESC, id DESC"
+)
+
+_samples = msgspec.json.Decoder(tuple[str, ...])
+
+
+class QuarantineFlow(msgspec.Struct, frozen=True):
+    """Messages of a period, each counted once. `came_in` are those that were held since its beginning, and `still_held`
+    those of them that are; `released` and `deleted` are what was done in it, whenever the message came, `by_recipients`
+    the releases by a link of a digest. `mistaken` are those that came in and were released or reported as good. With
+    `more`, these are the newest ones and there are others."""
+
+    came_in: int = 0
+    still_held: int = 0
+    released: int = 0
+    by_recipients: int = 0
+    deleted: int = 0
+    mistaken: int = 0
+    more: bool = False
+
+
+class _Done:
+    """What people did with messages, from the newest record to the oldest."""
+
+    def __init__(self) -> None:
+        self._released: set[str] = set()
+        self._by_recipients: set[str] = set()
+        self._reported: set[str] = set()
+        self._deleted: set[str] = set()
+        # Whose deletion was taken back by a later record.
+        self._settled: set[str] = set()
+
+    def take(self, row: Row) -> None:
+        """Take one record of the audit trail."""
+        action, kind, sample = row
+        if action not in (_RELEASED, _DELETED, _RESTORED, MESSAGE_REPORTED):
+            return
+        ggrid, *said = _samples.decode(sample)
+        if action == _RELEASED:
+            self._released.add(ggrid)
+            if kind == "recipient":
+                self._by_recipients.add(ggrid)
+        elif action == MESSAGE_REPORTED:
+            if _GOOD in said[:1]:
+                self._reported.add(ggrid)
+        elif ggrid not in self._settled:
+            self._settled.add(ggrid)
+            if action == _DELETED:
+                self._deleted.add(ggrid)
+
+    def describe(self, held: int, released: int, *, since: int, more: bool) -> QuarantineFlow:
+        """Return the figures; `held` and `released` are rows of messages that came in."""
+        # Rows of deleted messages do not stay, and ids say when their messages came.
+        deleted = sum(1 for ggrid in self._deleted if _came(ggrid, since))
+        mistaken = sum(1 for ggrid in self._released | self._reported if _came(ggrid, since))
+        return QuarantineFlow(
+            held + released + deleted,
+            held,
+            len(self._released),
+            len(self._by_recipients),
+            len(self._deleted),
+            mistaken,
+            more,
+        )
+
+
+def _came(ggrid: str, since: int) -> bool:
+    return canonical(ggrid) is not None and id_time(ggrid) >= since
+
+
+_SELECT = "SELECT address, released, released_by FROM recipient_releases WHERE ggrid = $1 ORDER BY released, address"
+_INSERT_RELEASE = """INSERT INTO recipient_releases (ggrid, address, released, released_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (ggrid, address) DO NOTHING"""
+_GIVE_BACK_CLAIM = """UPDATE held SET state = 'held', holder = '', lease = 0
+WHERE ggrid = $1 AND holder = $2 AND state = 'releasing'"""
+
+
+class RecipientRelease(msgspec.Struct, frozen=True):
+    """One recipient who has the message: since when, and by whose order."""
+
+    address: str
+    time: int
+    by: str
+
+
+class QuarantineRecords(Operations):
+    """Held mail: its records, its search, and its figures. `tenant` None means any; the bytes are in the raw store."""
+
+    @change
+    def hold(self, record: MessageRecord, core: str = "") -> Work[bool]:
+        """Add a message to those that are held; False where its ggrid is known already, held or released. `core` is the
+        one in whose folder the bytes lie, if they do not lie where all cores can read them."""
+        ggrid, envelope = record.ggrid.lower(), record.envelope
+        sender = normalize_address(envelope.sender)
+        row = (
+            *(ggrid, record.created, record.completed, now(), envelope.tenant, record.report.verdict),
+            *(sender, domain_of(sender), record.size, record.sha256),
+            pack(envelope, record.report, record.source, record.receipt),
+            *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score, storable(core)),
+        )
+        if not (yield Write(_INSERT, row)):
+            return False
+        yield from _insert_recipients(ggrid, envelope.recipients)
+        return True
+
+    @query
+    def find(self, ggrid: str, tenant: str | None = None) -> Work[HeldMessage | None]:
+        """One held or released message, of that tenant if one is named."""
+        mail = yield from find_held(ggrid, normalize_scope(tenant))
+        return mail if mail and mail.state != "deleted" else None
+
+    @query
+    def find_or_deleted(self, ggrid: str, tenant: str | None = None) -> Work[HeldMessage | None]:
+        """One message that is held, was released, or was deleted and can be restored."""
+        return (yield from find_held(ggrid, normalize_scope(tenant)))
+
+    @change
+    def claim(self, ggrid: str, holder: str, now: int, until: int) -> Work[bool]:
+        """Claim a message for its release until a time; False where it is not held or another process has it."""
+        return bool((yield Write(_CLAIM, (storable(ggrid.lower()), holder, now, until))))
+
+    @change
+    def give_back(self, ggrid: str, holder: str) -> Work[None]:
+        """End a claim without a delivery: the message is held as before."""
+        yield Write(_GIVE_BACK, (storable(ggrid.lower()), holder))
+
+    @change
+    def mark_released(
+        self,
+        ggrid: str,
+        recipients: Sequence[str],
+        by: Actor,
+        release_id: str | None = None,
+        deliveries: Sequence[Delivery] = (),
+    ) -> Work[Release]:
+        """Add a release to the record and the audit trail, once; returns the one that is stored. `deliveries` are what
+        the next hops answered.
+
+        The audit record names the message, the id that the released message carries, and every recipient.
+
+        The message was delivered, so it is released even if another process has claimed it meanwhile.
+        """
+        uid = storable(ggrid.lower())
+        release = Release(now(), storable(by.label), tuple(map(storable, recipients)))
+        encoded = msgspec.json.encode(release.recipients).decode()
+        rows = yield Read(_SELECT_GGRID, (uid,))
+        if rows and (yield Write(_SET_RELEASED, (uid, release.time, release.by, encoded))):
+            record = parse_held(rows[0]).record
+            scope = record.envelope.tenant
+            sample = (uid, *([release_id] if release_id else ()), *release.recipients)
+            count, limit = len(release.recipients), len(sample)
+            yield from write_audit(release.time, by, "quarantine.release", scope, "", count, sample, limit)
+            # A release says that the message was wanted, and its sender is one to hear from.
+            yield from teach_record(scope, by, record, "release", unwanted=False)
+            yield from note_release(scope, record.report)
+            yield from insert_deliveries(deliveries)
+            return release
+        return (rows and parse_held(rows[0]).release) or release
+
+    @change
+    def delete(self, ggrid: str, by: Actor | None, tenant: str | None = None, for_good: bool = True) -> Work[bool]:
+        """Delete a held message; False where there is none, or it is being released. Unless that is `for_good`, record
+        and bytes stay until `purge_deleted`, and `restore` takes the deletion back. Without `by` its sender has it
+        still, and nothing is audited."""
+        moment, owner = now(), normalize_scope(tenant)
+        rows = yield Read(_LOCK, (storable(ggrid.lower()), moment))
+        if not rows or owner not in (None, rows[0][1]):
+            return False
+        if for_good or by is None:
+            yield from delete_held_rows([rows[0][0]])
+        else:
+            yield Write(_SET_DELETED, (rows[0][0], moment, storable(by.label)))
+        if by is not None:
+            yield from write_audit(moment, by, "quarantine.delete", rows[0][1], count=1, sample=[rows[0][0]])
+        return True
+
+    @change
+    def restore(self, ggrid: str, by: Actor, tenant: str | None = None) -> Work[bool]:
+        """Take back a deletion; False where there is none to take back."""
+        mail = yield from find_held(ggrid, normalize_scope(tenant))
+        if mail is None or not (yield Write(_RESTORE, (mail.record.ggrid,))):
+            return False
+        scope = mail.record.envelope.tenant
+        yield from write_audit(now(), by, "quarantine.restore", scope, count=1, sample=[mail.record.ggrid])
+        return True
+
+    async def purge_deleted(self, before: int) -> int:
+        """Delete for good what was deleted before that time; returns how many."""
+        return await self._repeat(partial(_delete_deleted, before))
+
+    async def purge(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
+        """Delete messages that are held since before that time, or since before the time of their own tenant; returns
+        how many."""
+        others = (_OTHER_TENANTS, Many(tuple(tenants))) if tenants else ("", None)
+        deleted = await self._repeat(partial(_delete_overdue, before, *others))
+        for tenant, limit in (tenants or {}).items():
+            deleted += await self._repeat(partial(_delete_overdue, limit, " AND tenant = $4", tenant))
+        await self._delete_undecided()
+        return deleted
+
+    @query
+    def needed_among(self, ggrids: Sequence[str]) -> Work[frozenset[str]]:
+        """Those of these ids whose raw bytes are still needed."""
+        rows = (yield Read(_NEEDED, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
+        return frozenset(row[0] for row in rows)
+
+    @query
+    def size(self) -> Work[int]:
+        """Bytes of all messages that are held."""
+        rows = yield Read(_SIZE)
+        return int(rows[0][0])
+
+    @query
+    def totals(self) -> Work[tuple[int, int]]:
+        """How many messages are held, and their bytes."""
+        rows = yield Read(_TOTALS)
+        return int(rows[0][0]), int(rows[0][1])
+
+    @change
+    def undecided_before(self, digest: str) -> Work[int]:
+        """How often this digest was undecided in the last 24 hours, this time not counted; this time is stored."""
+        moment = now()
+        rows = yield Read(_COUNT_UNDECIDED, (storable(digest), moment - UNDECIDED_MILLISECONDS))
+        yield Write(_INSERT_UNDECIDED, (storable(digest), moment))
+        return int(rows[0][0])
+
+    @large_query
+    def search(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Work[HeldPage]:
+        """A page of held mail, newest first; `limit` is at most 1,000.
+
+        `before` is the `next` of the page before, or the ggrid of the last message on it.
+        """
+        return (yield from _find_page(wanted, before, limit))
+
+    @large_query
+    def count(self, wanted: HeldFilter) -> Work[MessageCount]:
+        """How many messages fit, up to 10,000. Where only their records tell, those of a first page are counted."""
+        if wanted.evidence.wanted or wanted.anywhere:
+            page = yield from _find_page(wanted, None, EXAMINED)
+            return MessageCount(len(page.rows), page.next is not None)
+        plan = yield from plan_search(wanted, None)
+        return MessageCount(*(yield from count_any((plan,), MAX_COUNTED)))
+
+    @large_query
+    def newer(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
+        """The ggrid of the message that stands before this one in a list of held mail; None where it is the first."""
+        plan = plan_newer(wanted, mail.kept, mail.record.ggrid)
+        term = parse_term(wanted.anywhere) if wanted.anywhere else None
+        keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted or term else 1)
+        for row in keys.rows:
+            found = yield from find_held(row[len(plan.order) - 1], None)
+            if found and has_wanted(found.record, wanted.evidence, term):
+                return found.record.ggrid
+        return None
+
+    @large_query
+    def counts(self, tenant: str | None = None) -> Work[HeldCounts]:
+        """How many messages are held, by verdict, for a tenant or for all."""
+        scope = normalize_scope(tenant)
+        statement = _COUNT.format(*(_HELD_OF_TENANT if scope else _HELD))
+        rows = yield Read(statement, (ROW_BUDGET + 1, scope) if scope else (ROW_BUDGET + 1,))
+        verdicts = {verdict: int(count) for verdict, count in rows}
+        return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
+
+    @query
+    def verdicts(self, ggrids: Sequence[str], tenant: str | None = None) -> Work[dict[str, int]]:
+        """How many of these messages, of one tenant or of all, have which verdict, the most frequent first."""
+        rows = yield Read(_COUNT_AMONG, (Many(tuple(map(storable, ggrids))), normalize_scope(tenant) or ""))
+        return {verdict: int(count) for verdict, count in rows}
+
+    @query
+    def recipient_releases(self, ggrid: str) -> Work[tuple[RecipientRelease, ...]]:
+        """The recipients who have got this message one by one, the first one first."""
+        rows = yield Read(_SELECT, (storable(ggrid.lower()),))
+        return tuple(RecipientRelease(*row) for row in rows)
+
+    @change
+    def mark_released_to(
+        self, ggrid: str, recipient: str, by: Actor, release_id: str
+    ) -> Work[tuple[RecipientRelease, bool]]:
+        """Record that a recipient has its copy, once; `release_id` is the claim, which ends. Also says whether all
+        recipients have theirs now, so that the bytes are no longer needed."""
+        uid, address, moment = storable(ggrid.lower()), normalize_address(recipient), now()
+        made = RecipientRelease(address, moment, storable(by.label))
+        mail = yield from find_held(uid, None)
+        if mail is None:
+            return made, False
+        if (yield Write(_INSERT_RELEASE, (uid, address, moment, made.by))):
+            yield from _note(mail.record, recipient, by, release_id, moment)
+        having = {row[0] for row in (yield Read(_SELECT, (uid,)))}
+        recipients = tuple(map(storable, mail.record.envelope.recipients))
+        if not set(map(normalize_address, recipients)) <= having:
+            yield Write(_GIVE_BACK_CLAIM, (uid, release_id))
+            return made, False
+        encoded = msgspec.json.encode(recipients).decode()
+        yield Write(_SET_RELEASED, (uid, moment, made.by, encoded))
+        return made, True
+
+    @large_query
+    def flow(self, tenant: str | None, since: int, until: int) -> Work[QuarantineFlow]:
+        """Count what came into the quarantine of a tenant, or of all (None), and what left it; `since` <= time <
+        `until`, which is now."""
+        scope = normalize_scope(tenant)
+        counts = []
+        for gone in (0, 1):
+            limits = (MAX_COUNTED + 1, gone, since, until)
+            rows = yield Read(_PERIOD_OF_TENANT, (*limits, scope)) if scope else Read(_IN_ORDER, limits)
+            counts.append(int(rows[0][0]))
+        period = (EXAMINED_ACTIONS + 1, since, until)
+        actions = yield Read(_ACTIONS_OF_TENANT, (*period, scope)) if scope else Read(_ACTIONS_OF_ALL, period)
+        done = _Done()
+        for row in actions[:EXAMINED_ACTIONS]:
+            done.take(row)
+        more = len(actions) > EXAMINED_ACTIONS or max(counts) > MAX_COUNTED
+        held, released = (min(count, MAX_COUNTED) for count in counts)
+        return done.describe(held, released, since=since, more=more)
+
+    @change
+    def _delete_undecided(self) -> Work[None]:
+        yield Write(_DELETE_UNDECIDED, (now() - UNDECIDED_MILLISECONDS,))
+
+
+def _note(record: MessageRecord, recipient: str, by: Actor, release_id: str, moment: int) -> Work[None]:
+    """Put a release to one recipient on the audit trail, and into the pool of its tenant."""
+    scope = record.envelope.tenant
+    sample = (record.ggrid, release_id, storable(recipient))
+    yield from write_audit(moment, by, "quarantine.release", scope, "", 1, sample)
+    own = msgspec.structs.replace(record, envelope=msgspec.structs.replace(record.envelope, recipients=(recipient,)))
+    is_own = by.kind == "recipient"
+    # A pool has no address of a person: reporters are told apart by a digest.
+    reporter = Actor("recipient", digest_of(normalize_address(recipient))) if is_own else by
+    yield from teach_record(scope, reporter, own, "release", unwanted=False)
+    if not is_own:
+        yield from note_release(scope, record.report)
+
+
+def as_release(made: RecipientRelease) -> Release:
+    """The release of one recipient as that of a message."""
+    return Release(made.time, made.by, (made.address,))
