@@ -216,7 +216,7 @@ def test_time_spent_asking_counts_and_kills_nobody() -> None:
         return ()
 
     async def main() -> Any:
-        async with running(changed(analysis_timeout=5.0), never) as pool:
+        async with running(changed(analysis_timeout=2.0), never) as pool:
             return await pool.run(job(SIGNED)), pool.counters()
 
     report, counters = asyncio.run(main())
@@ -438,19 +438,19 @@ def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> N
 def test_stopping_leaves_no_process_and_no_question(
     monkeypatch: pytest.MonkeyPatch, own: Callable[[], list[psutil.Process]]
 ) -> None:
-    monkeypatch.setattr(pool_module, "_STOP_SECONDS", 6.0)  # enough for one that finishes, on a busy machine too
+    monkeypatch.setattr(pool_module, "_STOP_SECONDS", 1.5)
 
     async def main() -> Any:
         pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
         await pool.start()
-        endless = asyncio.create_task(pool.run(faulty("check:sleep=3600000")))
+        spinning = asyncio.create_task(pool.run(faulty("check:spin")))
         finishing = asyncio.create_task(pool.run(faulty("check:sleep=50")))
         await until(lambda: pool.counters().busy > 0)
         await pool.stop()
-        return await endless, await finishing, await pool.run(job()), own()
+        return await spinning, await finishing, await pool.run(job()), own()
 
-    endless, finishing, afterwards, left = asyncio.run(main())
-    assert (endless.decision, endless.reason) == ("undecided", "the service is stopping")
+    spinning, finishing, afterwards, left = asyncio.run(main())
+    assert (spinning.decision, spinning.reason) == ("undecided", "the service is stopping")
     assert finishing.verdict == "clean"
     assert afterwards.decision == "undecided"
     assert left == []
