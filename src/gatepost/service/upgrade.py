@@ -13,8 +13,9 @@ from gatepost.service.doctor.rows import DoctorRow, read_files
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import find_old_names
 from gatepost.settings.values import hide_credentials
+from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
-from gatepost.store.schema_state import SchemaState, read_schema_state
+from gatepost.store.upgrading import SchemaState
 
 # An upgrade is one transaction: what it writes is beside the old data until it is complete, and at most as large.
 ROOM = 2
