@@ -16,7 +16,7 @@ from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
-from gatepost.store.schema_state import SchemaState
+from gatepost.store.upgrading import SchemaState
 
 Usage = namedtuple("Usage", "total used free")
 

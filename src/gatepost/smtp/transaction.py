@@ -26,7 +26,7 @@ from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.routing import Relay, Route, Routing
 from gatepost.smtp.trace import Arrival
-from gatepost.store.deliveries import Delivery
+from gatepost.store.message_records import Delivery
 
 Pending = SmtpReply | asyncio.Future[SmtpReply]
 

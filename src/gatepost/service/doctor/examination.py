@@ -51,9 +51,10 @@ from gatepost.settings.keys import DnsSettings, SenderHistorySettings, ZoneSetti
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import HIDDEN, hide_credentials, split_address
 from gatepost.speedups import native
+from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
-from gatepost.store.schema_state import SchemaState, read_schema_state
 from gatepost.store.second_factors import KEY_FILE
+from gatepost.store.upgrading import SchemaState
 
 if TYPE_CHECKING:
     from gatepost.guard.answers.reputation import Zone
