@@ -3,8 +3,14 @@
 import msgspec
 import pytest
 
-from gatepost import composites
-from gatepost.composites import CompositeError, find_composites, load_composites, may_combine, parse_composites
+from gatepost import conditional_findings
+from gatepost.conditional_findings import (
+    CompositeError,
+    find_composites,
+    load_composites,
+    may_combine,
+    parse_composites,
+)
 from gatepost.kinds import BY_ID, Finding
 from gatepost.policy import conditions
 from gatepost.policy.rules import shipped_policy
@@ -50,7 +56,7 @@ def test_most_messages_evaluate_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         evaluated.append(when)
         return False
 
-    monkeypatch.setattr(composites, "evaluate", count)
+    monkeypatch.setattr(conditional_findings, "evaluate", count)
     assert list(find_composites(findings("text:urgency", BRAND))) == []
     assert len(evaluated) == 1
 
@@ -59,12 +65,12 @@ def test_a_condition_that_fails_does_not_hold(monkeypatch: pytest.MonkeyPatch) -
     def fail(*_: object) -> bool:
         raise conditions.ConditionError("too much")
 
-    monkeypatch.setattr(composites, "evaluate", fail)
+    monkeypatch.setattr(conditional_findings, "evaluate", fail)
     assert list(find_composites(findings(FREE, BRAND))) == []
 
 
 @pytest.mark.parametrize(("kind", "composite"), load_composites(), ids=lambda each: getattr(each, "id", ""))
-def test_each_has_a_weight_and_names_tags_that_exist(kind: object, composite: composites.Composite) -> None:
+def test_each_has_a_weight_and_names_tags_that_exist(kind: object, composite: conditional_findings.Composite) -> None:
     assert getattr(kind, "id", "") in shipped_policy().kinds
     named = {part for part in composite.when.split('"') if ":" in part}
     assert named <= BY_ID.keys()

@@ -5,7 +5,7 @@ from collections import Counter
 
 from gatepost import kinds
 from gatepost.checks.registry import CHECKS
-from gatepost.composites import load_composites
+from gatepost.conditional_findings import load_composites
 from gatepost.kinds import BY_ID, TITLES, Kind
 
 

@@ -16,7 +16,7 @@ from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
-from gatepost.composites import find_composites, may_combine
+from gatepost.conditional_findings import apply_rules, find_composites, may_combine
 from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File
@@ -30,7 +30,6 @@ from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import Signature, compute_signature
-from gatepost.own_rules import apply_rules
 from gatepost.policy.rules import Policy, shipped_policy
 from gatepost.questions import (
     Analysis,

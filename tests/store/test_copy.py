@@ -9,17 +9,16 @@ import apsw
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
-from gatepost.store import open_store, sqlite_file
+from gatepost.store import open_store, sqlite
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.copy import copy
+from gatepost.store.copy import TABLES, copy
 from gatepost.store.errors import StorageError
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import NewEntry
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessageFilter
 from gatepost.store.store import Store
-from gatepost.store.tables import TABLES
 from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
 
@@ -155,7 +154,7 @@ def test_addresses_that_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_every_table_and_column_is_copied(tmp_path: Path) -> None:
-    connection = sqlite_file.open_file(tmp_path / "g.db")
+    connection = sqlite.open_file(tmp_path / "g.db")
     found = {
         table: {column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
         for (table,) in connection.execute(

@@ -10,9 +10,8 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import paging
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessagePage
+from gatepost.store.messages import MessageFilter, MessagePage
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

@@ -8,7 +8,7 @@ from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.digests import DigestPreferences
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.personal_data import Person
+from gatepost.store.privacy import Person
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant

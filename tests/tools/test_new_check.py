@@ -63,7 +63,7 @@ def test_everything_is_written_and_fits_together(root: Path, name: str, kind: st
         "from gatepost.kinds import BY_ID, LIMIT_RULE_FAILED\n"
         "from gatepost.policy.rules import shipped_policy\n"
         "from gatepost.strengths import calculations\n"
-        "from gatepost.composites import load_composites\n"
+        "from gatepost.conditional_findings import load_composites\n"
         "found = {kind for check in CHECKS for kind in check.kinds} | {kind for kind, _ in load_composites()}\n"
         f"kind = BY_ID[{kind!r}]\n"
         f"assert CHECKS[-1] is {trick} and {trick}.name == {trick!r} and {trick}.kinds == (kind,)\n"

@@ -205,9 +205,10 @@ def test_a_right_guess_waits_like_a_wrong_one(
 def test_a_burst_on_many_names_from_one_address_is_refused(
     site: Any, quick_turns: list[float | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authenticator, "FIRST_DELAY", 0.5)
-    monkeypatch.setattr(authenticator, "LONGEST_DELAY", 0.5)
-    monkeypatch.setattr(authenticator, "LONGEST_WAIT", 1.1)
+    # So long that the burst is over before many of its turns have come, also where all of it takes seconds.
+    monkeypatch.setattr(authenticator, "FIRST_DELAY", 3.0)
+    monkeypatch.setattr(authenticator, "LONGEST_DELAY", 3.0)
+    monkeypatch.setattr(authenticator, "LONGEST_WAIT", 3.3)
     address = new_address()
     answers = at_once(30, lambda number: enter(site, f"nobody {number} {new_id()}", WRONG, address=address))
     refused = [answer for answer in answers if answer.status_code == 429]

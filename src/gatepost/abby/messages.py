@@ -71,13 +71,11 @@ from gatepost.report import FileSeen, Line, Report
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.audit import AuditRecord
-from gatepost.store.deliveries import Delivery
 from gatepost.store.feedback import NO_FEATURES, Correction, TextFeatures
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence
-from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_records import MessageRecord, Release
-from gatepost.store.messages import Attempt, MessageSummary, MessageTimeline
+from gatepost.store.message_records import Delivery, MessageRecord, Release
+from gatepost.store.messages import Attempt, MessageFilter, MessageSummary, MessageTimeline
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenants

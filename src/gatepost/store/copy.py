@@ -1,7 +1,8 @@
 """Copies and backups of a storage, whichever engine it has: SQLite to PostgreSQL, or back into a file.
 
 The source is read as of one moment while its service goes on. The target changes in one transaction: a copy that fails
-leaves it as it was. Only the engines that the two addresses name are loaded.
+leaves it as it was. Only the engines that the two addresses name are loaded. `TABLES` has every table with its columns,
+the same on both engines; the files in `schema` make them, and a test compares.
 
 A backup is one SQLite file, made while the service runs. A backup of SQLite is its pages; one of PostgreSQL is a copy
 of its rows. Either can be restored into either engine, also by a later version, which first brings a copy of the file
@@ -15,20 +16,122 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 
+from gatepost.store import check_postgres, message_index, message_records, quarantine, sqlite_file_of, traffic
 from gatepost.store.engine import Row, storable
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite_file import APPLICATION_ID, explain_errors, open_file, open_reader
-from gatepost.store.tables import NUMBERED, TABLES
+from gatepost.store.sqlite import APPLICATION_ID, explain_errors, open_file, open_reader
+
+# Every table but `meta`, which says which schema this is, in an order in which rows can be copied: a table stands after
+# those that its rows refer to.
+TABLES: dict[str, tuple[str, ...]] = {
+    "tenants": ("uid", "name", "created", "history_days", "quarantine_days"),
+    "tenant_domains": ("domain", "tenant"),
+    "departed": ("tenant",),
+    "scopes": ("scope", "directory", "unkeyed", "unkeyed_bytes", "counted_version"),
+    "lists": (
+        *("id", "scope", "name", "kind", "category"),
+        *("display_name", "description", "max_size", "custom", "size"),
+    ),
+    "list_prefixes": ("list_id", "prefix", "entries"),
+    "entries": (
+        *("list_id", "key", "shown", "comment", "created", "modified", "modified_by", "expires"),
+        *("hits", "last_hit"),
+    ),
+    "feeds": ("name", "holder", "locked_until", "next_run", "detail"),
+    "feed_definitions": ("name", "settings", "paused", "modified", "modified_by"),
+    "look_backs": (
+        *("id", "list_id", "time", "actor", "entries"),
+        *("days", "considered", "reached", "found", "hits"),
+    ),
+    "look_back_queue": ("id", "list_id", "time", "actor", "keys", "taken_until"),
+    "rule_sets": ("scope", "version", "rules"),
+    "config_versions": ("number", "time", "actor", "reason", "origin", "digest", "content"),
+    "rollout": (
+        *("wanted", "restart", "holder", "held_until"),
+        *("failed", "failed_node", "failed_reason", "failed_time", "id"),
+    ),
+    "config_draft": ("revision", "base", "content", "modified", "modified_by", "id"),
+    "dismissed_items": ("name", "time"),
+    "probe": ("time", "id"),
+    "nodes": ("name", "id", "seen", "detail"),
+    "api_keys": (
+        *("id", "hash", "name", "tenant", "read_only"),
+        *("created", "expires", "revoked", "last_used", "last_address"),
+    ),
+    "token_uses": ("name", "last_used", "address"),
+    "audit": (
+        *("id", "time", "actor_kind", "actor_name", "actor_id"),
+        *("action", "scope", "list", "count", "sample", "changes"),
+    ),
+    "messages": ("id", *message_records.COLUMNS),
+    "held": quarantine.COLUMNS,
+    "held_recipients": ("ggrid", "address", "domain"),
+    "recipient_releases": ("ggrid", "address", "released", "released_by"),
+    "recipient_requests": (
+        *("id", "kind", "ggrid", "scope", "address", "said", "created"),
+        *("state", "decided", "decided_by", "note"),
+    ),
+    "recipient_entries": ("scope", "address", "sender", "says", "created"),
+    "digest_settings": ("scope", "settings", "modified", "modified_by"),
+    "digest_runs": (
+        *("scope", "holder", "locked_until", "next_run", "planned_until"),
+        *("after_kept", "after_ggrid", "detail"),
+    ),
+    "digests": ("id", "scope", "address", "since", "until", "attempts", "next_try", "fault", "sent", "expires"),
+    "digest_uses": ("digest", "item", "used"),
+    "digest_keys": ("number", "secret", "created"),
+    "alert_definitions": ("name", "settings", "modified", "modified_by"),
+    "undecided": ("id", "digest", "time"),
+    "users": (
+        *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
+        *("totp_secret", "totp_step", "last_sign_in", "zone", "must_change", "external"),
+    ),
+    "sign_in_attempts": ("user_uid", "source", "failures", "last", "locked_until"),
+    "known_browsers": ("user_uid", "digest", "seen"),
+    "sessions": (
+        *("digest", "id", "user_uid", "created", "seen", "expires"),
+        *("address", "agent", "csrf", "strong", "provider_session", "challenge", "challenge_until"),
+    ),
+    "recovery_codes": ("user_uid", "digest"),
+    "security_keys": (
+        *("id", "user_uid", "credential", "rp_id", "public_key", "counter"),
+        *("name", "transports", "created", "last_used"),
+    ),
+    "saved_searches": ("id", "user_uid", "page", "name", "query", "created"),
+    "bulk_actions": ("id", "user_uid", "action", "items", "results", "created", "finished", "lease"),
+    "message_search": message_index.COLUMNS,
+    "message_recipients": message_index.RECIPIENT_COLUMNS,
+    "deliveries": message_records.DELIVERY_COLUMNS,
+    "unsearched": ("upto",),
+    "traffic": traffic.COLUMNS,
+    "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
+    "flow_counts": ("key", "start", "count", "expires", "label"),
+    "greylist": ("key", "first", "passed", "expires"),
+    "campaign_marks": ("id", "scope", "ggrid", "says", "signature", "created"),
+    "training_reports": (
+        *("id", "scope", "reporter", "message", "unwanted", "source"),
+        *("mailbox", "domain", "features", "created"),
+    ),
+    "learnt_models": ("id", "scope", "state", "created", "figures", "look_back", "data"),
+    "learning_runs": ("scope", "holder", "locked_until", "next_run", "finished", "outcome"),
+    "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
+}
+# Tables whose ids are no numbers.
+_NAMED = ("api_keys", "security_keys", "saved_searches", "bulk_actions", "recipient_requests", "digests")
+# Tables of PostgreSQL whose ids are counted by a sequence.
+NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table not in _NAMED)
 
 BATCH = 2_000
+# How many pages are copied before progress is reported.
+PAGES = 2_000
 
 _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max(id), 0) + 1, false) FROM {0}"
 
@@ -36,38 +139,10 @@ _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max
 Progress: TypeAlias = Callable[[int, int], None]
 
 
-class CopySource(Protocol):
-    """A storage as of one moment."""
-
-    async def count(self, table: str) -> int:
-        """How many rows a table has."""
-        ...
-
-    def rows(self, table: str) -> AsyncIterator[Sequence[Row]]:
-        """The rows of a table in batches, with the columns of `TABLES`."""
-        ...
-
-
-class CopyTarget(Protocol):
-    """A storage that is being filled, in one transaction."""
-
-    async def has_rows(self, table: str) -> bool:
-        """Whether a table has any rows."""
-        ...
-
-    async def clear(self) -> None:
-        """Delete the rows of all tables."""
-        ...
-
-    async def load(self, table: str, rows: Sequence[Row]) -> None:
-        """Insert rows."""
-        ...
-
-
 async def copy(source_url: str, target_url: str, data: Path, progress: Progress, *, force: bool = False) -> int:
     """Copy everything; returns how many rows. A target that is not empty is refused, or replaced with `force`."""
     async with _open_source(source_url, data) as source, _open_target(target_url, data) as target:
-        if await is_filled(target):
+        if await _is_filled(target):
             if not force:
                 raise StorageError("The target is not empty; empty it, or say --force to replace what is in it.")
             await target.clear()
@@ -81,51 +156,9 @@ async def copy(source_url: str, target_url: str, data: Path, progress: Progress,
         return done
 
 
-async def is_filled(target: CopyTarget) -> bool:
-    """Whether any table has rows."""
-    for table in TABLES:
-        if await target.has_rows(table):
-            return True
-    return False
+class _SqliteTables:
+    """The tables of a file, in a transaction of the caller."""
 
-
-def sqlite_path(url: str, data: Path) -> Path | None:
-    """The file of a `sqlite:` address; None for any other."""
-    scheme, _, rest = url.partition(":")
-    return data / rest.removeprefix("//") if scheme == "sqlite" and rest.strip("/") else None
-
-
-@asynccontextmanager
-async def open_sqlite_target(path: Path) -> AsyncIterator[CopyTarget]:
-    """A file in one transaction, which is committed if all goes well."""
-    connection = open_file(path)
-    try:
-        with explain_errors(path):
-            connection.execute("BEGIN IMMEDIATE")
-            yield _SqliteTarget(connection)
-            connection.execute("COMMIT")
-    finally:
-        connection.close(True)
-
-
-def _open_source(url: str, data: Path) -> AbstractAsyncContextManager[CopySource]:
-    path = sqlite_path(url, data)
-    return _open_sqlite_source(path) if path else _open_postgres_source(_check_postgres(url))
-
-
-def _open_target(url: str, data: Path) -> AbstractAsyncContextManager[CopyTarget]:
-    path = sqlite_path(url, data)
-    return open_sqlite_target(path) if path else _open_postgres_target(_check_postgres(url))
-
-
-def _check_postgres(url: str) -> str:
-    scheme = url.partition(":")[0]
-    if scheme not in {"postgresql", "postgres"}:
-        raise StorageError(f"The storage address starts with {scheme!r}; it must be sqlite:FILE or postgresql://….")
-    return url
-
-
-class _SqliteSource:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
@@ -136,11 +169,6 @@ class _SqliteSource:
         cursor = self._connection.execute(f"SELECT {', '.join(TABLES[table])} FROM {table}")  # noqa: S608
         while rows := list(islice(cursor, BATCH)):
             yield rows
-
-
-class _SqliteTarget:
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
 
     async def has_rows(self, table: str) -> bool:
         return bool(self._connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").get)  # noqa: S608
@@ -161,26 +189,9 @@ class _SqliteTarget:
         self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows)  # noqa: S608
 
 
-@asynccontextmanager
-async def _open_sqlite_source(path: Path) -> AsyncIterator[CopySource]:
-    """A file as of now, brought to the schema of this program first."""
-    connection = _open_existing(path)
-    try:
-        with explain_errors(path):
-            connection.execute("BEGIN")
-            yield _SqliteSource(connection)
-    finally:
-        connection.close(True)
+class _PostgresTables:
+    """The tables of a database, in a transaction of the caller."""
 
-
-def _open_existing(path: Path) -> apsw.Connection:
-    if not path.is_file():
-        raise StorageError(f"{path} does not exist.")
-    open_file(path).close()
-    return open_reader(path)
-
-
-class _PostgresSource:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
@@ -192,11 +203,6 @@ class _PostgresSource:
         while rows := await cursor.fetch(BATCH):
             yield [tuple(row) for row in rows]
 
-
-class _PostgresTarget:
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
     async def has_rows(self, table: str) -> bool:
         return bool(await self._connection.fetchval(f"SELECT EXISTS (SELECT 1 FROM {table})"))  # noqa: S608
 
@@ -207,26 +213,58 @@ class _PostgresTarget:
         await self._connection.copy_records_to_table(table, records=map(_storable_row, rows), columns=TABLES[table])
 
 
-@asynccontextmanager
-async def _open_postgres_source(url: str) -> AsyncIterator[CopySource]:
-    """A database as of now, brought to the schema of this program first."""
-    from gatepost.store.postgres import connect, upgrade_schema
+# Rows of a table come in batches, with the columns of `TABLES`.
+_Tables: TypeAlias = _SqliteTables | _PostgresTables
 
-    upgrade_schema(url)
-    async with connect(url) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        yield _PostgresSource(connection)
+
+async def _is_filled(tables: _Tables) -> bool:
+    return any([await tables.has_rows(table) for table in TABLES])
 
 
 @asynccontextmanager
-async def _open_postgres_target(url: str) -> AsyncIterator[CopyTarget]:
-    """A database in one transaction, which is committed if all goes well."""
+async def _open_source(url: str, data: Path) -> AsyncIterator[_Tables]:
+    """A storage as of now, brought to the schema of this program first."""
+    if path := sqlite_file_of(url, data):
+        if not path.is_file():
+            raise StorageError(f"{path} does not exist.")
+        open_file(path).close()
+        with _opened(path, open_reader) as connection:
+            connection.execute("BEGIN")
+            yield _SqliteTables(connection)
+        return
     from gatepost.store.postgres import connect, upgrade_schema
 
-    upgrade_schema(url)
-    async with connect(url) as connection, connection.transaction():
-        yield _PostgresTarget(connection)
+    upgrade_schema(check_postgres(url))
+    async with connect(url) as database, database.transaction(isolation="repeatable_read", readonly=True):
+        yield _PostgresTables(database)
+
+
+@asynccontextmanager
+async def _open_target(url: str, data: Path) -> AsyncIterator[_Tables]:
+    """A storage in one transaction, which is committed if all goes well."""
+    if path := sqlite_file_of(url, data):
+        with _opened(path, open_file) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield _SqliteTables(connection)
+            connection.execute("COMMIT")
+        return
+    from gatepost.store.postgres import connect, upgrade_schema
+
+    upgrade_schema(check_postgres(url))
+    async with connect(url) as database, database.transaction():
+        yield _PostgresTables(database)
         for table in NUMBERED:
-            await connection.execute(_SET_SEQUENCE.format(table))
+            await database.execute(_SET_SEQUENCE.format(table))
+
+
+@contextmanager
+def _opened(path: Path, opening: Callable[[Path], apsw.Connection]) -> Iterator[apsw.Connection]:
+    connection = opening(path)
+    try:
+        with explain_errors(path):
+            yield connection
+    finally:
+        connection.close(True)
 
 
 def _storable_row(row: Row) -> Row:
@@ -234,18 +272,15 @@ def _storable_row(row: Row) -> Row:
     return tuple(storable(value) if isinstance(value, str) else value for value in row)
 
 
-# How many pages are copied before progress is reported.
-PAGES = 2_000
-
-
 def backup(url: str, data: Path, file: Path, progress: Progress, *, force: bool = False) -> None:
     """Write everything that is stored to a new file."""
     if file.exists() and not force:
         raise StorageError(f"{file} exists; name another file, or say --force to replace it.")
-    _check_folder(file)
+    if not file.parent.is_dir():
+        raise StorageError(f"The folder {file.parent} does not exist.")
     with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
         partial = Path(folder) / file.name
-        path = sqlite_path(url, data)
+        path = sqlite_file_of(url, data)
         if path is None:
             asyncio.run(copy(url, f"sqlite:{partial}", data, progress))
         else:
@@ -265,7 +300,7 @@ def restore(url: str, data: Path, file: Path, progress: Progress, *, force: bool
         if not _is_gatepost_file(copied):
             raise StorageError(f"{file} is not a backup of Gatepost.")
         open_file(copied).close()
-        path = sqlite_path(url, data)
+        path = sqlite_file_of(url, data)
         if path is None:
             asyncio.run(copy(f"sqlite:{copied}", url, data, progress, force=force))
         else:
@@ -273,47 +308,24 @@ def restore(url: str, data: Path, file: Path, progress: Progress, *, force: bool
 
 
 def _is_gatepost_file(path: Path) -> bool:
-    with explain_errors(path):
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            return bool(connection.pragma("application_id") == APPLICATION_ID)
-        finally:
-            connection.close()
+    with explain_errors(path), closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        return bool(connection.pragma("application_id") == APPLICATION_ID)
 
 
 def _restore_file(backup_file: Path, path: Path, progress: Progress, *, force: bool) -> None:
-    if not force and asyncio.run(_has_content(path)):
-        raise StorageError(f"{path} is not empty; say --force to replace what is in it.")
-    with explain_errors(path):
-        source, target = open_reader(backup_file), open_file(path)
-        try:
+    with _opened(path, open_file) as target:
+        if not force and asyncio.run(_is_filled(_SqliteTables(target))):
+            raise StorageError(f"{path} is not empty; say --force to replace what is in it.")
+        with closing(open_reader(backup_file)) as source:
             _copy_pages(source, target, progress)
-        finally:
-            source.close()
-            target.close()
-
-
-async def _has_content(path: Path) -> bool:
-    async with open_sqlite_target(path) as target:
-        return await is_filled(target)
 
 
 def _copy_file(path: Path, partial: Path, progress: Progress) -> None:
     if not path.is_file():
         raise StorageError(f"{path} does not exist: there is nothing to back up.")
     partial.touch(0o600)
-    source, target = open_reader(path), apsw.Connection(str(partial))
-    with explain_errors(path):
-        try:
-            _copy_pages(source, target, progress)
-        finally:
-            source.close()
-            target.close()
-
-
-def _check_folder(file: Path) -> None:
-    if not file.parent.is_dir():
-        raise StorageError(f"The folder {file.parent} does not exist.")
+    with _opened(path, open_reader) as source, closing(apsw.Connection(str(partial))) as target:
+        _copy_pages(source, target, progress)
 
 
 def _copy_pages(source: apsw.Connection, target: apsw.Connection, progress: Progress) -> None:

@@ -67,7 +67,6 @@ _PLAN = Bulk(
     FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
     AS planned (id, scope, address, since, until)"""  # noqa: S608
     + _EXTEND,
-    (),
 )
 _DIGEST = "id, scope, address, since, until, attempts, next_try, fault, sent, expires"
 _WAITING = f"""SELECT {_DIGEST} FROM digests WHERE scope = $1 AND sent IS NULL AND next_try <= $2
@@ -316,7 +315,7 @@ class Digests(Operations):
             first[address] = min(first.get(address, kept[ggrid]), kept[ggrid])
         if first:
             planned = [(new_id(), owner, address, since - 1, run.planned_until) for address, since in first.items()]
-            yield msgspec.structs.replace(_PLAN, rows=planned)
+            yield _PLAN.of(planned)
         moment, ggrid = read[-1]
         yield Write(_ADVANCE, (owner, holder, int(moment), ggrid))
         return len(read)

@@ -66,7 +66,11 @@ class Bulk(msgspec.Struct, frozen=True):
 
     sqlite: str
     postgres: str
-    rows: Sequence[Row]
+    rows: Sequence[Row] = ()
+
+    def of(self, rows: Sequence[Row]) -> "Bulk":
+        """The same change for these rows."""
+        return Bulk(self.sqlite, self.postgres, rows)
 
 
 class Rollback(Exception):  # noqa: N818  an outcome, not a fault

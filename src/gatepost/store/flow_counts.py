@@ -26,7 +26,6 @@ _ADD = Bulk(
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
     ON CONFLICT (key, start) DO UPDATE SET count = flow_counts.count + excluded.count,
     label = CASE WHEN excluded.label = '' THEN flow_counts.label ELSE excluded.label END""",
-    (),
 )
 _COUNTS = "SELECT key, start, count FROM flow_counts WHERE key = ANY($1)"
 _LIMITED = """SELECT label, count, expires FROM flow_counts
@@ -42,7 +41,6 @@ _WAIT = Bulk(
     SELECT key, first, 0, expires FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS w (key, first, expires)
     ON CONFLICT (key) DO UPDATE SET first = excluded.first, passed = 0, expires = excluded.expires
     WHERE greylist.expires <= excluded.first""",
-    (),
 )
 _PASS = Bulk(
     """INSERT INTO greylist (key, first, passed, expires) VALUES (?1, ?2, ?3, ?4)
@@ -51,7 +49,6 @@ _PASS = Bulk(
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
     ON CONFLICT (key) DO UPDATE SET passed = greylist.passed + excluded.passed,
     expires = GREATEST(greylist.expires, excluded.expires)""",
-    (),
 )
 _DELETE_GREYLIST = """DELETE FROM greylist WHERE key IN
 (SELECT key FROM greylist WHERE expires <= $1 ORDER BY expires LIMIT $2)"""
@@ -93,7 +90,7 @@ class FlowCounts(Operations):
         if counts:
             # One order for all writers.
             rows = sorted((each.key, each.start, each.count, each.expires, _label(each.label)) for each in counts)
-            yield msgspec.structs.replace(_ADD, rows=rows)
+            yield _ADD.of(rows)
         return (yield from _read_counts([*(each.key for each in counts), *keys]))
 
     @query
@@ -119,10 +116,10 @@ class FlowCounts(Operations):
         often, and until when they are known)."""
         if waiting:
             rows: list[Row] = sorted((key, *each) for key, each in waiting.items())
-            yield msgspec.structs.replace(_WAIT, rows=rows)
+            yield _WAIT.of(rows)
         if passed:
             rows = sorted((key, *each) for key, each in passed.items())
-            yield msgspec.structs.replace(_PASS, rows=rows)
+            yield _PASS.of(rows)
 
     @large_query
     def greylist_size(self, most: int) -> Work[int]:

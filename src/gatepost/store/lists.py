@@ -78,7 +78,7 @@ _SORTED_ENTRIES = "(SELECT list_id, COALESCE(shown, key) AS shown, key, comment 
 _cursors = msgspec.json.Decoder(tuple[str, str])
 
 
-def plan_search(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
+def plan_entries(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
     """How to find a page of entries that begin with `prefix` and contain `part`, after a cursor."""
     after = _parse_cursor(cursor)
     sort_by_shown = not row.definition.keyed
@@ -348,7 +348,7 @@ class Lists(Operations):
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
         if row is None:
             return EntryPage(())
-        keys = yield from find_page(plan_search(row, prefix, part, after), limit)
+        keys = yield from find_page(plan_entries(row, prefix, part, after), limit)
         wanted = tuple(key[-1] for key in keys.rows)
         rows = (yield Read(_SELECT_KEYS, (row.id, Many(wanted)))) if wanted else ()
         found = {row[0]: ListEntry(*row) for row in rows}

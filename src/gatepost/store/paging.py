@@ -21,8 +21,17 @@ ROW_BUDGET = 30_000
 MAX_PAGE = 1_000
 # How many words of a subject are searched for.
 MAX_WORDS = 8
+# How far results are counted.
+MAX_COUNTED = 10_000
 # Above all times and ids.
 END = (1 << 62, 0)
+
+
+class MessageCount(msgspec.Struct, frozen=True):
+    """How many results fit; with `more`, at least so many."""
+
+    messages: int
+    more: bool = False
 
 
 class Condition(msgspec.Struct, frozen=True):

@@ -23,8 +23,14 @@ import asyncpg
 from gatepost.background_work import background
 from gatepost.store.engine import Bulk, Engine, Many, Read, Rollback, Row, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
-from gatepost.store.normal_forms import has_current_forms, renew_normal_forms
-from gatepost.store.sqlite_file import USABLE_FROM, schema_files, usable_from
+from gatepost.store.upgrading import (
+    USABLE_FROM,
+    SchemaState,
+    has_current_forms,
+    renew_normal_forms,
+    schema_files,
+    usable_from,
+)
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -328,9 +334,9 @@ async def _upgrade_locked(url: str) -> None:
 async def _apply_schema_files(connection: Any, url: str) -> None:
     known = schema_files("postgres")
     newest = known[-1][0]
-    present = await read_schema_version(connection, url)
+    present = await _read_schema_version(connection, url)
     if present > newest:
-        if await read_usable_from(connection, present) <= newest and await has_current_entries(connection):
+        if await _read_usable_from(connection, present) <= newest and await _run_work(connection, has_current_forms()):
             return
         raise StorageError(
             f"{public_url(url)} was written by a newer Gatepost (schema {present}, this one knows {newest}); "
@@ -345,7 +351,18 @@ async def _apply_schema_files(connection: Any, url: str) -> None:
         await connection.execute(_SET_META, "usable_from", str(usable_from(known)))
 
 
-async def read_schema_version(connection: Any, url: str) -> int:
+async def read_schema_state(url: str) -> SchemaState:
+    """How far a database is from the schema of this program."""
+    newest, after = schema_files("postgres")[-1][0], usable_from(schema_files("postgres"))
+    async with connect(url) as connection:
+        present = await _read_schema_version(connection, url)
+        needed = await _read_usable_from(connection, present) if present else 0
+        size: Any = await connection.fetchval("SELECT pg_database_size(current_database())")
+        has_old = 0 < present <= newest and not await _run_work(connection, has_current_forms())
+    return SchemaState(present, newest, int(size), has_old, needed, after)
+
+
+async def _read_schema_version(connection: Any, url: str) -> int:
     """The number of the last schema file applied; 0 for an empty database."""
     if not await connection.fetchval(_TABLES):
         return 0
@@ -354,12 +371,7 @@ async def read_schema_version(connection: Any, url: str) -> int:
     return int(await connection.fetchval(_VERSION))
 
 
-async def read_usable_from(connection: Any, present: int) -> int:
+async def _read_usable_from(connection: Any, present: int) -> int:
     """The lowest schema number that a program has to know; where nothing says that, it is that of the storage."""
     found = await connection.fetchval(USABLE_FROM)
     return int(found) if found else present
-
-
-async def has_current_entries(connection: Any) -> bool:
-    """Whether the entries of lists have the normal forms of this program."""
-    return await _run_work(connection, has_current_forms())

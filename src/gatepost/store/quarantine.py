@@ -5,23 +5,18 @@ longer than a delivery can take, and then `released`, or `held` again where the 
 process that dies in between leaves `releasing` behind: the message is still here, and once the lease is over it can be
 released again. That doubles a message only if the death fell between the next hop's answer and our record (RFC 1047).
 
-Lists of held mail: a page of what fits a search, its neighbours, and how many there are.
+One recipient can get its copy while the message is held for the others. It is claimed for that as for any other
+release, so releases of one message come one after the other. When the last recipient has its copy, the message is
+released like one that went to all at once. What a recipient says by releasing its own copy is that recipient's report
+and nobody else's: the sender does not become known to the tenant by it.
 
 Which index serves a search is the subject of `held_search`; what only records can tell is compared with these.
 
-What came into the quarantine within a period, what left it, and what was held by mistake.
-
-Nothing counts these as they happen. What came in and is still held, or was released, stands in an index of held mail;
-what people did stands in the audit trail, which has one record for each release, deletion and report. Both are read up
-to a bound, newest first, and the answer says where there is more. Mail that expired leaves no record: only the metric
+`QuarantineFlow` is what came in within a period, what left, and what was held by mistake. Nothing counts these as they
+happen. What came in and is still held, or was released, stands in an index of held mail; what people did stands in the
+audit trail, which has one record for each release, deletion and report. Both are read up to a bound, newest first, and
+the answer says where there is more. Mail that expired leaves no record: only the metric
 `gatepost_quarantine_expired_total` counts it.
-
-Held mail that one of its recipients has got, while it is held for the others.
-
-A message is claimed for such a release as for any other (see `held_mail`), so releases of one message come one after
-the other. When the last recipient has its copy, the message is released like one that went to all at once. What a
-recipient says by releasing its own copy is that recipient's report and nobody else's: the sender does not become known
-to the tenant by it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +29,6 @@ from gatepost.ids import canonical, id_time
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
-from gatepost.store.deliveries import Delivery, blank_replies, insert_deliveries
 from gatepost.store.engine import (
     Bulk,
     Many,
@@ -53,9 +47,16 @@ from gatepost.store.engine import (
 from gatepost.store.held_search import HeldFilter, has_wanted, normalize_address, plan_by_id, plan_newer, plan_search
 from gatepost.store.learning import digest_of, teach_record
 from gatepost.store.message_index import Evidence, Term, domain_of, fold, parse_term
-from gatepost.store.message_plans import MAX_COUNTED, MessageCount
-from gatepost.store.message_records import MessageRecord, Release, parse_record, parse_release
-from gatepost.store.paging import ROW_BUDGET, Keys, PageQuery, count_any, find_page
+from gatepost.store.message_records import (
+    Delivery,
+    MessageRecord,
+    Release,
+    blank_replies,
+    insert_deliveries,
+    parse_record,
+    parse_release,
+)
+from gatepost.store.paging import MAX_COUNTED, ROW_BUDGET, Keys, MessageCount, PageQuery, count_any, find_page
 from gatepost.store.record_packing import pack
 from gatepost.store.sightings import note_release
 
@@ -76,7 +77,6 @@ _INSERT_RECIPIENTS = Bulk(
     "INSERT INTO held_recipients (ggrid, address, domain) VALUES (?1, ?2, ?3)",
     """INSERT INTO held_recipients (ggrid, address, domain)
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[])""",
-    (),
 )
 SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
 kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
@@ -150,7 +150,7 @@ def rewrite_held(mail: HeldMessage, envelope: Envelope, report: Report, release:
 def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
     rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
     if rows:
-        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+        yield _INSERT_RECIPIENTS.of(rows)
 
 
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:

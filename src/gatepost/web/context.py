@@ -27,7 +27,7 @@ from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert
-from gatepost.settings.sign_in import SignInSettings
+from gatepost.settings.keys import SignInSettings
 from gatepost.store.feeds import FeedDefinition
 from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.store import Store

@@ -22,7 +22,7 @@ from gatepost.policy.rules import VERDICTS
 from gatepost.report import shown_sender
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence
-from gatepost.store.message_plans import MessageFilter
+from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import HeldMessage
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS, Form, parse_period, parse_query

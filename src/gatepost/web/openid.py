@@ -41,7 +41,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gatepost import __version__
-from gatepost.settings.sign_in import AccessRuleSettings, OpenidConnectSettings
+from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store.users import Role
 from gatepost.web.request import drop_cookie, put_cookie
 

@@ -29,7 +29,7 @@ from PIL import Image
 
 from gatepost import names
 from gatepost.analysis import analyse
-from gatepost.composites import load_composites
+from gatepost.conditional_findings import load_composites
 from gatepost.findings import Check
 from gatepost.mail import text
 from gatepost.mail.encodings import charset

@@ -54,10 +54,9 @@ from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer, UnsignedError
 from gatepost.smtp.trace import Arrival, build_release_fields, read_header
 from gatepost.store.audit import Actor
-from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import normalize_address
-from gatepost.store.message_records import MessageRecord, Release
+from gatepost.store.message_records import Delivery, MessageRecord, Release
 from gatepost.store.quarantine import HeldMessage, as_release
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View

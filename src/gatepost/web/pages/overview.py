@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
-from gatepost.store.message_plans import MessageFilter
+from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.traffic import BINS, TopValues, TrafficBucket
 from gatepost.store.users import User

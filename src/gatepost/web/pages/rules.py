@@ -21,7 +21,7 @@ from gatepost.policy.rules import RULE, VERDICTS, OwnRule, Policy
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_rule
 from gatepost.store.errors import NotFound
-from gatepost.store.message_plans import MessageFilter
+from gatepost.store.messages import MessageFilter
 from gatepost.store.own_rules import MAX_CHARACTERS, MAX_OF_DEPLOYMENT, MAX_OF_TENANT, RuleSet, StoredRule
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, whole_number

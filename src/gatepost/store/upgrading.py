@@ -1,18 +1,68 @@
-"""Stored entries are brought to the normal forms of this program when storage is opened, on both engines.
+"""Upgrading a storage: which schema it has and needs, and the normal forms of its list entries, on both engines.
 
-Entries are compared by their normal form, so an entry that was stored under an older form would no longer be found. A
-row in `meta` says which forms a storage has. Where they are older, every entry whose form may have changed is
+Opening a storage upgrades it (`open_store`): the numbered files in `schema/` are applied in order, each once. Whoever
+wants to know beforehand what an upgrade will do reads its `SchemaState`, which changes nothing.
+
+Entries of lists are compared by their normal form, so an entry that was stored under an older form would no longer be
+found. A row in `meta` says which forms a storage has. Where they are older, every entry whose form may have changed is
 normalised again, in the transaction that upgrades the schema. Entries that have become the same are merged as repeated
 calls of `addEntries` would have merged them: comment and expiry are those of the last change, `created` is the first,
-hits are added up. An entry that its list would refuse today keeps its form: it stays readable and can be deleted.
-
-The normal forms themselves are loaded where something is to be done: nearly every opening of storage finds nothing.
+hits are added up. An entry that its list would refuse today keeps its form: it stays readable and can be deleted. The
+normal forms themselves are loaded where something is to be done: nearly every opening of storage finds nothing.
 """
 
 from collections.abc import Sequence
+from importlib.resources import files
 from string import ascii_uppercase
 
+import msgspec
+
 from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, now, storable
+
+# How a schema file begins that only adds to what is there.
+ADDITIVE = "-- Additive:"
+USABLE_FROM = "SELECT value FROM meta WHERE key = 'usable_from'"
+
+
+class SchemaState(msgspec.Struct, frozen=True):
+    """The schema number that a storage has (0: there is no data yet), the newest that this program knows, the size of
+    the data in bytes, and whether list entries have to be brought to the current normal forms. A program has to know
+    the schema `needed` to use the storage as it is, and the schema `needed_after` once this program has upgraded it."""
+
+    present: int
+    newest: int
+    size: int
+    has_old_entries: bool = False
+    needed: int = 0
+    needed_after: int = 0
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether the storage was written by a newer program, which this one cannot use."""
+        return self.present > self.newest and self.needed > self.newest
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether the upgrade only adds, so that programs which use the storage now can go on during and after it."""
+        return not self.has_old_entries and 0 < self.needed_after <= self.present
+
+    @property
+    def needs_upgrade(self) -> bool:
+        """Whether the next start changes the storage."""
+        return 0 < self.present < self.newest or self.has_old_entries
+
+
+def schema_files(engine: str = "sqlite") -> tuple[tuple[int, str], ...]:
+    """Number and SQL of every schema file of an engine, in order."""
+    found = (entry for entry in (files("gatepost.store") / "schema" / engine).iterdir() if entry.name.endswith(".sql"))
+    return tuple(sorted((int(entry.name.split("_")[0]), entry.read_text("utf-8")) for entry in found))
+
+
+def usable_from(known: tuple[tuple[int, str], ...]) -> int:
+    """The number of the last of these files that changes what is there. Those after it only add (tables, columns that
+    have a default, indexes), so that programs which know this number can use a storage of all of them."""
+    return max(number for number, statements in known if not statements.startswith(ADDITIVE))
+
 
 # 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name. 3: phrases and names of people
 # without capitals that come of letters in other forms.

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gatepost import own_rules
+from gatepost import conditional_findings
 from gatepost.analysis import analyse
 from gatepost.lists.rulings import NO_RULING
 from gatepost.mail.message import Envelope
@@ -136,7 +136,7 @@ def test_faulty_rules_are_refused(text: str, key: str, words: str) -> None:
 
 
 def test_all_rules_together_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_rules, "MAX_SECONDS", -1.0)
+    monkeypatch.setattr(conditional_findings, "MAX_SECONDS", -1.0)
     report = report_on(MAIL, policy())
     (failed,) = [line for line in report.lines if line.kind == "limit:rule-failed"]
     assert failed.facts["rule"] == "shortened"

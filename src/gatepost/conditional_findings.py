@@ -1,0 +1,174 @@
+"""Findings that are made by a condition in CEL: shipped composites, and the rules of an operator or a tenant.
+
+A composite is findings that mean more together than their sum (`composites.toml`). It is written as an operator's own
+rules are, so that what ships can be read, copied and changed in the same language. A check that combines phrases,
+counts or degrees stays a check: a condition sees tags, not strengths. The file is read and compiled once. A composite
+reads tags only, and is evaluated only where one of its tags was found, since an evaluation costs more than most checks.
+
+A rule stands in a policy file or was written in the web interface: a condition (`policy.conditions`), and what a
+message gets for which it holds. It is applied after all checks and sees what they found, so it can put findings
+together, too.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from gatepost.findings import Reading
+from gatepost.kinds import BY_ID, LIMIT_RULE_FAILED, Finding, Kind
+from gatepost.names import normal_address, normal_domain, org_domain
+from gatepost.policy.conditions import (
+    MAX_ITEMS,
+    ConditionError,
+    choose_result,
+    describe_file,
+    evaluate,
+    find_fault,
+    make_variables,
+    reads_only_tags,
+)
+from gatepost.policy.rules import RULE, OwnRule
+
+AREA = "composite:"
+_FILE = "composites.toml"
+
+
+class Composite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A condition over findings, and the tags of which one must be there for it to be evaluated."""
+
+    any_of: frozenset[str]
+    when: str
+
+
+class CompositeError(ValueError):
+    """The shipped file has a fault."""
+
+
+@cache
+def load_composites() -> tuple[tuple[Kind, Composite], ...]:
+    """Return the composites that come with the package, checked."""
+    return parse_composites((files("gatepost") / _FILE).read_text("utf-8"))
+
+
+def parse_composites(text: str) -> tuple[tuple[Kind, Composite], ...]:
+    """Parse composites from TOML; raises `CompositeError` for tags that do not exist and faulty conditions."""
+    stated = msgspec.toml.decode(text, type=dict[str, Composite])
+    for name, composite in stated.items():
+        unknown = sorted({name, *composite.any_of} - BY_ID.keys())
+        if unknown or not composite.any_of or not name.startswith(AREA):
+            raise CompositeError(f"{_FILE}: [{name}] has no tags, or unknown ones: {', '.join(unknown)}")
+        fault = find_fault(composite.when) or ("" if reads_only_tags(composite.when) else "reads more than tags")
+        if fault:
+            raise CompositeError(f"{_FILE}: [{name}] {fault}")
+    return tuple((BY_ID[name], composite) for name, composite in stated.items())
+
+
+@cache
+def _index_composites() -> Mapping[str, tuple[int, ...]]:
+    """Return, by tag, the numbers of the composites that it lets evaluate."""
+    found: dict[str, list[int]] = {}
+    for number, (_, composite) in enumerate(load_composites()):
+        for tag in composite.any_of:
+            found.setdefault(tag, []).append(number)
+    return {tag: tuple(numbers) for tag, numbers in found.items()}
+
+
+@cache
+def _make_empty_values() -> Mapping[str, Any]:
+    """Every value that a condition can read, empty; composites read tags only."""
+    return make_variables()
+
+
+def may_combine(findings: Sequence[Finding]) -> bool:
+    """Return whether a condition of some composite has to be evaluated for these findings."""
+    index = _index_composites()
+    for finding in findings:  # noqa: SIM110  a generator costs a call for each finding of every message
+        if finding.kind in index:
+            return True
+    return False
+
+
+def find_composites(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield the composites of a message's findings. A condition that fails on a message does not hold for it."""
+    index = _index_composites()
+    numbers = {number for finding in findings if finding.kind in index for number in index[finding.kind]}
+    variables = {
+        **_make_empty_values(),
+        "tags": list(dict.fromkeys([finding.kind for finding in findings]))[:MAX_ITEMS],
+    }
+    for number in sorted(numbers):
+        kind, composite = load_composites()[number]
+        try:
+            holds = evaluate(composite.when, variables)
+        except ConditionError:
+            continue
+        if holds:
+            stated = {each.kind for each in findings if f'"{each.kind}"' in composite.when} - composite.any_of
+            first = {each.kind for each in findings} & composite.any_of
+            yield kind.at("findings", because=", ".join([*sorted(first), *sorted(stated)]))
+
+
+# What all rules of a message may take together, in seconds of CPU.
+MAX_SECONDS = 0.1
+
+
+def apply_rules(reading: Reading, findings: Sequence[Finding], rules: Mapping[str, OwnRule]) -> Iterator[Finding]:
+    """Yield a finding for each rule whose condition holds, and one for each that could not be evaluated."""
+    variables = describe_reading(reading, findings)
+    end = time.thread_time() + MAX_SECONDS
+    for name, rule in rules.items():
+        if time.thread_time() > end:
+            yield LIMIT_RULE_FAILED.at("policy", rule=name, reason="the rules before it took all the time there is")
+            return
+        try:
+            holds = evaluate(rule.when, variables)
+        except ConditionError as fault:
+            yield LIMIT_RULE_FAILED.at("policy", rule=name, reason=fault)
+            continue
+        if holds:
+            yield Finding(f"{RULE}{name}", "policy", {"condition": rule.when[:300]})
+
+
+def describe_reading(reading: Reading, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return what a condition can read of a message."""
+    message, envelope, authentication = reading.message, reading.envelope, reading.authentication
+    author = message.senders[0] if message.senders else None
+    sender = normal_address(str(author)) if author else ""
+    bounce_to = normal_address(envelope.sender)
+    fields: dict[str, list[str]] = {}
+    for field in message.headers.fields[:MAX_ITEMS]:
+        fields.setdefault(field.name, []).append(field.value)
+    standing = reading.sender_history.address
+    return make_variables(
+        tags=list(dict.fromkeys(finding.kind for finding in findings)),
+        sender=sender,
+        sender_domain=normal_domain(author.domain) if author else "",
+        sender_organisation=org_domain(author.domain) if author else "",
+        sender_name=author.name if author else "",
+        envelope_sender=bounce_to,
+        envelope_domain=bounce_to.rpartition("@")[2],
+        recipients=[normal_address(each) for each in envelope.recipients[:MAX_ITEMS]],
+        reply_to=[normal_address(str(each)) for each in message.reply_to[:MAX_ITEMS]],
+        host=authentication.host,
+        helo=envelope.helo or "",
+        spf=authentication.spf.result,
+        dkim=choose_result(each.result for each in authentication.dkim),
+        dmarc=authentication.dmarc.result,
+        arc=authentication.arc.result,
+        authenticated=authentication.aligned,
+        subject=message.subject,
+        headers=fields,
+        links=list(dict.fromkeys(link.host for link in reading.links if link.host)),
+        files=[
+            describe_file(name, file.type, file.sha256)
+            for file in reading.files[:MAX_ITEMS]
+            for name in file.names[:1] or ("",)
+        ],
+        size=len(message.raw),
+        known=standing.known,
+        known_days=max(standing.proven.days, standing.claimed.days),
+    )
