@@ -53,9 +53,8 @@ from gatepost.report import ListNote, Report, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.lists import NewEntry
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageSummary
+from gatepost.store.messages import MessageFilter, MessageSummary
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.record_packing import is_cut
 from gatepost.times import milliseconds
