@@ -1,4 +1,4 @@
-"""Work beside mail runs freely while the event loop is on time, and takes turns with rests while it is late."""
+"""Work beside mail runs freely while little mail comes, and has its share of the interpreter while much does."""
 
 import asyncio
 import threading
@@ -8,15 +8,32 @@ import pytest
 from tests.own_names import replace_in
 
 from gatepost import background_work
-from gatepost.background_work import LATE_SECONDS, MAX_REST_SECONDS, REST, BackgroundWork
+from gatepost.background_work import BURST, MAIL_RATE, MAX_REST_SECONDS, SHARE, BackgroundWork
+
+
+class Clock:
+    """A clock that only moves when it is told to, and by what is slept."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 1_000.0, list[float]()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def sleep_here(self, seconds: float) -> None:
+        self.sleep(seconds)
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was rested; nobody waits for it."""
-    found: list[float] = []
-    replace_in(monkeypatch, background_work, "time", sleep=found.append)
-    return found
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    replace_in(monkeypatch, background_work, "time", sleep=made.sleep)
+    replace_in(monkeypatch, background_work, "asyncio", sleep=made.sleep_here)
+    return made
 
 
 def compute(seconds: float) -> str:
@@ -26,44 +43,48 @@ def compute(seconds: float) -> str:
     return "done"
 
 
-def make_late(work: BackgroundWork) -> None:
-    for _ in range(20):
-        work.note_lateness(LATE_SECONDS * 2)
+def send_mail(work: BackgroundWork, rate: float = 2 * MAIL_RATE) -> BackgroundWork:
+    """So many messages come at once: as many as would come in a second."""
+    for _ in range(int(rate)):
+        work.note_mail()
+    return work
 
 
-def test_nothing_rests_while_the_loop_is_on_time(slept: list[float]) -> None:
-    work = BackgroundWork()
-    work.note_lateness(LATE_SECONDS)
+def spend_burst(work: BackgroundWork) -> None:
+    work._use(BURST)
+
+
+def test_nothing_rests_while_little_mail_comes(clock: Clock) -> None:
+    work = send_mail(BackgroundWork(clock), MAIL_RATE)
+    spend_burst(work)
     assert [work.run(compute, 0.002) for _ in range(5)] == ["done"] * 5
-    assert (slept, work.rests) == ([], 0)
+    assert (clock.slept, work.rests) == ([], 0)
 
 
-def test_the_next_piece_waits_for_the_one_before(slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_burst_is_free_and_then_each_piece_is_paid_for(clock: Clock) -> None:
     """A result is never kept back: the rest stands before the next piece, whoever asks for it."""
-    work = BackgroundWork()
-    make_late(work)
-    replace_in(monkeypatch, background_work, "time", monotonic=lambda: 100.0)
+    work = send_mail(BackgroundWork(clock), 1_000)
     assert work.run(compute, 0.01) == "done"
-    assert slept == []
-    assert work.run(compute, 0.0) == "done"
-    (rest,) = slept
-    assert rest >= 0.01 * REST
-    assert work.rests == 1
+    assert clock.slept == []
+    spend_burst(work)
+    for _ in range(5):
+        work.run(compute, 0.01)
+    assert work.rests == 5
+    assert sum(clock.slept) >= 0.05 / SHARE
+    assert all(rest <= MAX_REST_SECONDS for rest in clock.slept)
 
 
-def test_a_piece_that_fails_counts_as_well(slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    work = BackgroundWork()
-    make_late(work)
-    replace_in(monkeypatch, background_work, "time", monotonic=lambda: 100.0)
+def test_a_piece_that_fails_counts_as_well(clock: Clock) -> None:
+    work = send_mail(BackgroundWork(clock))
+    spend_burst(work)
     with pytest.raises(ZeroDivisionError):
         work.run(lambda: compute(0.005) and 1 / 0)
     work.run(compute, 0.0)
-    assert slept[0] >= 0.005 * REST
+    assert clock.slept[-1] >= 0.005 / SHARE
 
 
-def test_pieces_take_turns_while_the_loop_is_late(slept: list[float]) -> None:
-    work = BackgroundWork()
-    make_late(work)
+def test_pieces_take_turns_while_mail_comes(clock: Clock) -> None:
+    work = send_mail(BackgroundWork(clock))
     at_once, most, lock = 0, 0, threading.Lock()
 
     def piece() -> None:
@@ -81,32 +102,78 @@ def test_pieces_take_turns_while_the_loop_is_late(slept: list[float]) -> None:
     for thread in threads:
         thread.join()
     assert most == 1
-    assert all(rest <= MAX_REST_SECONDS for rest in slept)
 
 
-def test_calls_wait_the_longer_the_later_the_loop_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
-
-    replace_in(monkeypatch, background_work, "asyncio", sleep=sleep)
-    work = BackgroundWork()
-    asyncio.run(work.wait_for_mail())
-    assert waited == []
-    for lateness in (LATE_SECONDS * 2, LATE_SECONDS * 4, 10.0):
-        for _ in range(30):
-            work.note_lateness(lateness)
-        asyncio.run(work.wait_for_mail())
-    assert 0 < waited[0] < waited[1] < waited[2] == MAX_REST_SECONDS
-    assert work.rests == 3
+def test_what_was_used_is_forgiven_after_a_while(clock: Clock) -> None:
+    work = send_mail(BackgroundWork(clock))
+    spend_burst(work)
+    work._use(100.0)
+    clock.now += MAX_REST_SECONDS + BURST / SHARE
+    send_mail(work)
+    work.run(compute, 0.001)
+    assert clock.slept == [], "who comes later waits no longer for it"
 
 
-def test_it_ends_when_the_loop_is_on_time_again(slept: list[float]) -> None:
-    work = BackgroundWork()
-    make_late(work)
-    for _ in range(20):
-        work.note_lateness(0.0)
+def test_calls_pay_for_the_cpu_of_their_steps(clock: Clock) -> None:
+    async def run() -> list[str]:
+        async def call() -> str:
+            for _ in range(4):
+                compute(0.005)
+                await asyncio.sleep(0)
+            return "answered"
+
+        return [await work.call(call()) for _ in range(4)]
+
+    work = send_mail(BackgroundWork(clock), 1_000)
+    spend_burst(work)
+    assert asyncio.run(run()) == ["answered"] * 4
+    rests = [seconds for seconds in clock.slept if seconds]
+    assert len(rests) >= 3
+    assert all(seconds >= 0.02 / SHARE * 0.9 for seconds in rests[1:])
+
+
+def test_of_calls_that_come_at_once_not_all_begin_at_once(clock: Clock) -> None:
+    began: list[float] = []
+
+    async def call() -> None:
+        began.append(clock.now)
+
+    async def run() -> None:
+        await asyncio.gather(*(work.call(call()) for _ in range(5)))
+
+    work = send_mail(BackgroundWork(clock), 1_000)
+    spend_burst(work)
+    asyncio.run(run())
+    assert len(set(began)) >= 4
+
+
+def test_a_cancelled_call_ends_where_it_waits(clock: Clock) -> None:
+    seen: list[str] = []
+
+    async def call() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def run() -> None:
+        task = asyncio.ensure_future(work.call(call()))
+        for _ in range(3):
+            await asyncio.wait([task], timeout=0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    work = send_mail(BackgroundWork(clock), 1_000)
+    asyncio.run(run())
+    assert seen == ["cancelled"]
+
+
+def test_it_ends_when_mail_does(clock: Clock) -> None:
+    work = send_mail(BackgroundWork(clock))
+    spend_burst(work)
+    clock.now += 3.0
     work.run(compute, 0.001)
     work.run(compute, 0.001)
-    assert slept == []
+    assert clock.slept == []

@@ -1,81 +1,128 @@
-"""Work beside mail: threads that read many rows or judge many stored messages rest while the event loop is late.
+"""Work beside mail: exports, searches, trials, pages and changes of lists have a share of the interpreter while mail
+comes.
 
-Python code of one process runs on one core at a time, so a thread that converts the rows of an export takes from the
-event loop what it takes for itself, and the scans of every tenant wait. While the loop is on time such threads run
-freely. While it is late, they take turns, one for the whole process, and each rests three times as long as it has
-computed before the next begins: all of them together then have a quarter of the interpreter, however many exports,
-searches and trials one tenant has started. The rest is measured in CPU time of the thread, so that waiting for the disk
-or for the interpreter counts for nothing.
+Python code of one process runs on one core at a time, so a thread that converts the rows of an export, and a call that
+changes a list, take from the event loop what they take for themselves, and the scans of every tenant wait. While more
+than `MAIL_RATE` messages a second come, everything beside mail has the part `SHARE` of the interpreter, however many
+exports, searches and trials one tenant has started, and its threads take turns. People do not notice that: `BURST` CPU
+seconds are saved up and can be used at once. While less mail comes, such work runs freely.
 
-Calls that are not mail cost the loop itself time as well, and a program that changes lists or searches as fast as it is
-answered can fill it. So while the loop is late, such calls wait before they begin (`wait_for_mail`), the longer the
-later it is, and one connection makes only a few of them in a second.
-
-The watchdog of the event loop measures how late the loop is.
+What is used is measured, as CPU time of a thread (`run`) or of the steps of a coroutine (`call`), so that waiting for
+the disk, for storage or for the interpreter counts for nothing. The account is that of the generic cell rate algorithm
+(ITU-T I.371): `_due` is the moment at which all that was used is paid for, at `SHARE` seconds in a second.
 """
 
 import asyncio
+import math
 import threading
 import time
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A timer of an event loop that has time is late by a fraction of a millisecond. A message is handled in many passes of
-# the loop, and the lateness of each adds up.
-LATE_SECONDS = 0.002
-REST = 3.0
+# Messages a second, as a mean over about one second.
+MAIL_RATE = 5.0
+SHARE = 0.1
+BURST = 1.0
+# Nothing waits longer than that, whoever has used how much.
 MAX_REST_SECONDS = 1.0
-# Times the lateness: how long a call that is not mail waits before it begins.
-_WAIT_FACTOR = 25.0
-# The weight of the last measurement in the mean.
-_LAST = 0.3
+# Of a piece that takes a second: how long nothing else begins after it.
+REST = 1 / SHARE - 1
+# What is taken for a call before it begins: of calls that wait at once, not all begin at once.
+_CALL_SECONDS = 0.003
 
 
 class BackgroundWork:
-    """Runs pieces of such work; each should take some milliseconds."""
+    """The account of one process. Threads and the event loop use it."""
 
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._lateness = self._rested_at = 0.0
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._turn, self._lock = threading.Lock(), threading.Lock()
+        self._mail, self._mail_at, self._due = 0.0, -math.inf, -math.inf
         self.rests = 0
+
+    def note_mail(self) -> None:
+        """Count a message that has come."""
+        now = self._clock()
+        self._mail = self._mail * math.exp(self._mail_at - now) + 1
+        self._mail_at = now
 
     @property
     def must_rest(self) -> bool:
-        """Whether the event loop is late."""
-        return self._lateness > LATE_SECONDS
-
-    def note_lateness(self, seconds: float) -> None:
-        """Take over how late the event loop was just now."""
-        self._lateness += _LAST * (seconds - self._lateness)
+        """Whether so much mail comes that other work keeps to its share."""
+        return self._mail > MAIL_RATE and self._mail * math.exp(self._mail_at - self._clock()) > MAIL_RATE
 
     def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do a piece of work in the thread that calls this."""
+        """Do a piece of work, of some milliseconds, in the thread that calls this."""
         if not self.must_rest:
             return work(*arguments, **named)
         with self._turn:
-            self._rest()
+            if seconds := self._find_rest():
+                time.sleep(seconds)
             before = time.thread_time()
             try:
                 return work(*arguments, **named)
             finally:
-                used = time.thread_time() - before
-                self._rested_at = time.monotonic() + min(used * REST, MAX_REST_SECONDS)
+                self._use(time.thread_time() - before)
 
-    async def wait_for_mail(self) -> None:
-        """Wait before a call that is not mail, if the loop is late."""
-        if self.must_rest:
-            self.rests += 1
-            await asyncio.sleep(min(self._lateness * _WAIT_FACTOR, MAX_REST_SECONDS))
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Answer a call that is not mail."""
+        if not self.must_rest:
+            return await work
+        seconds = self._find_rest()
+        self._use(_CALL_SECONDS)
+        if seconds:
+            try:
+                await asyncio.sleep(seconds)
+            except BaseException:
+                work.close()
+                raise
+        steps = _MeasuredSteps(work)
+        try:
+            return await steps
+        finally:
+            self._use(steps.used - _CALL_SECONDS)
 
-    def _rest(self) -> None:
-        """Wait as long as the piece before this one has to be made up for; its result was not kept back for that."""
-        seconds = self._rested_at - time.monotonic()
-        if seconds > 0:
-            self.rests += 1
-            time.sleep(seconds)
+    def _find_rest(self) -> float:
+        """Return for how many seconds the next piece has to wait."""
+        seconds = min(self._due - self._clock() - BURST / SHARE, MAX_REST_SECONDS)
+        if seconds <= 0:
+            return 0.0
+        self.rests += 1
+        return seconds
+
+    def _use(self, seconds: float) -> None:
+        with self._lock:
+            now = self._clock()
+            self._due = min(max(self._due, now) + seconds / SHARE, now + BURST / SHARE + MAX_REST_SECONDS)
+
+
+class _MeasuredSteps(Generic[T]):
+    """A coroutine whose steps are measured: `used` is the CPU time of the event loop that it has taken."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self.used = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        send, value = self._work.send, None
+        while True:
+            before = time.thread_time()
+            try:
+                awaited = send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.used += time.thread_time() - before
+            try:
+                value = yield awaited
+            except BaseException as fault:  # noqa: BLE001  it is the coroutine's, a cancellation too
+                send, value = self._work.throw, fault
+            else:
+                send = self._work.send
 
 
 # One for the process, as there is one interpreter.

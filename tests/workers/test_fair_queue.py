@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gatepost.node_memory import NodeMemory
 from gatepost.workers import fair_queue
-from gatepost.workers.fair_queue import SHARE, STALE_SECONDS, FairQueue, NodeCounts, SharedCounts, Slot
+from gatepost.workers.fair_queue import IDLE_SECONDS, SHARE, STALE_SECONDS, FairQueue, NodeCounts, SharedCounts, Slot
 
 
 def delays(maximum: int, threshold: int, max_delay: float) -> list[float]:
@@ -257,6 +257,46 @@ def test_a_tenant_that_floods_leaves_slots_to_others() -> None:
             slot.leave()
         assert await asyncio.wait_for(waits, 60)
         assert queue.enter("a"), "SMTP is refused only where no slot is free"
+
+    run(test)
+
+
+def test_a_tenant_that_floods_leaves_a_processor_to_others() -> None:
+    async def test() -> None:
+        queue, idle = FairQueue(100, 100, 0.0), 0
+        queue.share_processors(4, lambda tenant: idle if tenant == "a" else 0)
+        assert [bool(queue.enter_at_once("a")) for _ in range(6)] == [True] * 6, "nobody else sends mail"
+        other = queue.enter_at_once("b")
+        assert other
+        assert queue.enter_at_once("a") is None, "more of its messages are at work than three of four workers"
+        waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
+        await asyncio.sleep(3 * IDLE_SECONDS)
+        assert not waits.done()
+        assert queue.enter_at_once("b"), "those who wait for a processor keep nobody else from it"
+        idle = 4  # waiting for DNS
+        assert await asyncio.wait_for(waits, 60), "what waits for answers uses no processor"
+        assert queue.enter_at_once("a") is None
+
+    run(test)
+
+
+def test_a_message_that_is_delayed_is_not_at_work() -> None:
+    async def test() -> None:
+        queue = FairQueue(3, 1, 60.0)
+        queue.share_processors(2, lambda _tenant: 0)
+        assert queue.enter_at_once("b")
+        slot = queue.enter_at_once("a")
+        assert slot
+        assert slot.delay
+        assert not queue._may_have_slot("a")
+        delayed = asyncio.ensure_future(slot.delay_start())
+        await asyncio.sleep(0)
+        assert queue._may_have_slot("a")
+        delayed.cancel()
+        await asyncio.wait([delayed])
+        assert not queue._may_have_slot("a")
+        slot.leave()
+        assert queue._may_have_slot("a")
 
     run(test)
 

@@ -40,6 +40,7 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import (
+    CallBesideMail,
     Endpoint,
     ErrorPage,
     Handler,
@@ -52,7 +53,6 @@ from gatepost.api.http import (
 from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, document
 from gatepost.api.scanning import SystemStatus, encode_scanning
 from gatepost.api.strict_json import decode_json
-from gatepost.background_work import background
 from gatepost.node_memory import Tally
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.dry_run import ListDryRuns
@@ -394,7 +394,7 @@ def create_app(
         *_scanning_routes(services, authenticator, observe),
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/openapi.json", _constant(JsonResponse(encode_scanning(scanning_document))), "GET"),
-        *(_route(f"{LISTS_BASE}/{name}", _after_mail(handler), "POST") for name, handler in lists.operations.items()),
+        *(_beside_mail(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
         _route(f"{LISTS_BASE}/openapi.json", _constant(JsonResponse(encode_scanning(lists_document))), "GET"),
         _route("/docs", _constant(render_docs([scanning_document, lists_document])), "GET"),
         _route("/healthz", status.health, "GET"),
@@ -431,16 +431,16 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
     )
     return [
         _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
-        _route("/v1/messages/search", _after_mail(messages.search), "POST"),
-        _route("/v1/messages/{ggrid:message}", messages.read, "GET"),
-        _route("/v1/messages/{ggrid}/timeline", messages.show_timeline, "GET"),
-        _route("/v1/messages/{ggrid}/text", held.show_text, "GET"),
-        _route("/v1/messages/{ggrid}/release", held.release, "POST"),
-        _route("/v1/messages/{ggrid}/delete", held.delete, "POST"),
-        _route("/v1/messages/{ggrid}/report", reports.report, "POST"),
-        _route("/v1/heldMessages/search", _after_mail(messages.search_held), "POST"),
-        _route("/v1/heldMessages/release", held.release_many, "POST"),
-        _route("/v1/heldMessages/delete", held.delete_many, "POST"),
+        _beside_mail("/v1/messages/search", messages.search, "POST"),
+        _beside_mail("/v1/messages/{ggrid:message}", messages.read, "GET"),
+        _beside_mail("/v1/messages/{ggrid}/timeline", messages.show_timeline, "GET"),
+        _beside_mail("/v1/messages/{ggrid}/text", held.show_text, "GET"),
+        _beside_mail("/v1/messages/{ggrid}/release", held.release, "POST"),
+        _beside_mail("/v1/messages/{ggrid}/delete", held.delete, "POST"),
+        _beside_mail("/v1/messages/{ggrid}/report", reports.report, "POST"),
+        _beside_mail("/v1/heldMessages/search", messages.search_held, "POST"),
+        _beside_mail("/v1/heldMessages/release", held.release_many, "POST"),
+        _beside_mail("/v1/heldMessages/delete", held.delete_many, "POST"),
     ]
 
 
@@ -462,14 +462,8 @@ def _route(path: str, handler: Handler, method: str) -> Route:
     return Route(path, Endpoint(handler), methods=[method])
 
 
-def _after_mail(handler: Handler) -> Handler:
-    """Return a handler that lets mail go first while the event loop is late."""
-
-    async def wait(request: Request) -> Response | Failure | None:
-        await background.wait_for_mail()
-        return await handler(request)
-
-    return wait
+def _beside_mail(path: str, handler: Handler, method: str) -> Route:
+    return Route(path, CallBesideMail(handler), methods=[method])
 
 
 def _constant(response: Response) -> Handler:

@@ -28,6 +28,7 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import ClientLeft, ConnectedClient
+from gatepost.background_work import background
 from gatepost.logs import Logger
 from gatepost.scanning.held_mail import CarriesOutOrders, HeldMailOrder, NotHeld, ReleaseOrder
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
@@ -428,6 +429,7 @@ class Cores:
         failures: _Failures,
     ) -> R | Full | Down | ClientLeft:
         """Try a core, and another beside it while those that have the message are silent; the first result counts."""
+        background.note_mail()
         running = {first.start(call): first}
         gone = asyncio.ensure_future(client.wait_until_gone())
         outcome: R | Full | Down | ClientLeft = ClientLeft()

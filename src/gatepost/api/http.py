@@ -39,6 +39,7 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.scanning import encode_scanning
+from gatepost.background_work import background
 from gatepost.ids import new_id
 from gatepost.logs import Logger
 from gatepost.store.errors import StorageError
@@ -293,6 +294,13 @@ class Endpoint:
             result = await failure_response(result, scope)
         if result is not None:
             await result(scope, receive, send)
+
+
+class CallBesideMail(Endpoint):
+    """A handler of calls that are not mail: while much mail comes, they keep to their share (`background_work`)."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await background.call(super().__call__(scope, receive, send))
 
 
 class HttpErrors:

@@ -30,7 +30,6 @@ from gatepost.workers.sandbox import syscall
 
 LIMIT_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
-TICK_SECONDS = 0.1
 _LOG_SECONDS = 60.0
 _MAX_NAMES = 200
 _MAX_DEPTH = 100
@@ -74,7 +73,7 @@ class LoopWatchdog(Collector):
         self._timer: int | None = None
         self._base: FrameType | None = None
         self._root: FrameType | None = None
-        self._since = self._used = self._due = 0.0
+        self._since = self._used = 0.0
         self._seen = ""
         self._kernel = self._kernel_before = 0.0
         self._collections = 0
@@ -82,8 +81,7 @@ class LoopWatchdog(Collector):
 
     def start(self) -> bool:
         """Watch the loop that runs in this thread; return False where the system offers no such timer."""
-        self._loop, self._due = asyncio.get_running_loop(), time.monotonic()
-        self._measure_lateness()
+        self._loop = asyncio.get_running_loop()
         try:
             self._timer = _start_timer(LIMIT_SECONDS)
         except (OSError, KeyError) as fault:
@@ -100,20 +98,12 @@ class LoopWatchdog(Collector):
             syscall(_CALLS[platform.machine()][2], self._timer)
         self._timer = self._loop = self._base = self._root = None
 
-    def _measure_lateness(self) -> None:
-        """Tell work beside mail how late the loop calls a timer, ten times a second."""
-        now, loop = time.monotonic(), self._loop
-        if loop is not None:
-            background.note_lateness(max(0.0, now - self._due))
-            self._due = now + TICK_SECONDS
-            loop.call_later(TICK_SECONDS, self._measure_lateness)
-
     def collect(self) -> Iterator[Metric]:
         yield counter("gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", self.blocked)
         yield gauge("gatepost_loop_blocked_worst_seconds", "CPU seconds of the longest of them", "most", self.worst)
         yield counter(
             "gatepost_background_rests",
-            "Times that exports, searches, trials and calls that are not mail waited because the event loop was late",
+            "Times that exports, searches, trials and calls that are not mail waited because much mail came",
             background.rests,
         )
 

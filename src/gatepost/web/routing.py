@@ -18,8 +18,7 @@ from starlette.routing import Route
 
 from gatepost.api.call_limits import CallKind
 from gatepost.api.errors import FORBIDDEN, Failure
-from gatepost.api.http import Endpoint, ErrorPage, Handler, Headers
-from gatepost.background_work import background
+from gatepost.api.http import CallBesideMail, Endpoint, ErrorPage, Handler, Headers
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import WebSession
@@ -114,7 +113,7 @@ def build_routes(context: WebContext, assets: Assets, pages: tuple[WebRoute, ...
         handlers: dict[str, Handler] = {
             page.method: _build_handler(context, page) for page in pages if page.path == path
         }
-        routes.append(Route(path, Endpoint(_dispatch_by_method(handlers)), methods=list(handlers)))
+        routes.append(Route(path, CallBesideMail(_dispatch_by_method(handlers)), methods=list(handlers)))
     return routes
 
 
@@ -158,7 +157,6 @@ async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) 
             return _in_frame(context, call, request)
         if call:
             stack.enter_context(call)
-            await background.wait_for_mail()
         stack.enter_context(times_in(request.user.zone))
         await context.health.look(context.store, context.now())
         answer = _in_frame(context, await page.handler(context, request), request)

@@ -17,7 +17,9 @@ Turns are those of start-time fair queueing (Goyal, Vin and Cheng, 1996), see `T
 before one that always has messages waiting, and within a tenant it is first come, first served. Turns alone would let
 one tenant have all slots and all workers until a message of another comes. So while several tenants send mail, a tenant
 waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold of Choudhury and Hahne, 1998), and
-no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the others.
+no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the others. A worker alone
+would not help those, were all processors busy with whatever else the messages of that tenant need. So the next scan of
+a tenant waits, too, while as many of its messages are at work as there are workers less one: a processor is left.
 """
 
 import asyncio
@@ -31,6 +33,7 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 
+from gatepost.background_work import background
 from gatepost.node_memory import NodeMemory, SharedTally
 from gatepost.scanning.request import Load
 
@@ -40,6 +43,8 @@ WAITING_LIMIT = 1 << 30
 SHARE = 3
 # A tenant that has sent no mail for so long is not waited for.
 RECENT_SECONDS = 3.0
+# A message that has waited for so long, for DNS or for its delay, is not at work.
+IDLE_SECONDS = 0.02
 # How long a slot may stay free for a message of another process before it is taken for one of this process.
 PATIENCE_SECONDS = 0.25
 # A process that has not said for so long that its message still waits does not work: nobody waits for it.
@@ -465,8 +470,8 @@ class Slot:
 
     async def delay_start(self) -> None:
         """Return when the analysis may start."""
-        if self.delay:
-            await asyncio.sleep(self.delay)
+        if self.delay and self._queue:
+            await self._queue.delay_start(self._tenant, self.delay)
 
     def leave(self) -> None:
         """Give the slot back; a second call does nothing."""
@@ -517,6 +522,9 @@ class FairQueue:
         self._waiting_limit = waiting_limit
         self._waiters: TenantQueue[_Waiter] = TenantQueue(self._counts.turns)
         self._admitted = self._throttled = self._refused = 0
+        self._at_work: Counter[Tenant] = Counter()
+        self._most_at_work = maximum
+        self._count_idle: Callable[[Tenant], int] = _none_is_idle
         self._blocked_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._counts.on_change(self._serve)
@@ -535,6 +543,19 @@ class FairQueue:
         """Set another upper bound of the delay, for messages that come from now on."""
         self._max_delay = max_delay
 
+    def share_processors(self, workers: int, count_idle: Callable[[Tenant], int]) -> None:
+        """Leave a processor to other tenants, of as many as there are workers in this process; `count_idle` returns how
+        many messages of a tenant have been waiting for answers for `IDLE_SECONDS`."""
+        self._most_at_work, self._count_idle = max(1, workers - 1), count_idle
+
+    async def delay_start(self, tenant: Tenant, seconds: float) -> None:
+        """Wait for so long; meanwhile this message of a tenant is not at work."""
+        self._count_at_work(tenant, -1)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._count_at_work(tenant, 1)
+
     def load(self) -> Load:
         """How busy it is."""
         return Load(self._counts.in_processing, self._threshold, self._maximum, waiting=self._counts.waiting)
@@ -551,15 +572,15 @@ class FairQueue:
 
     def enter(self, tenant: Tenant) -> Slot | None:
         """Take a slot, for a source that can refuse its message; None where none is free."""
-        self._counts.tenants.note(tenant)
+        self._note(tenant)
         slot = self._take(tenant)
         self._refused += slot is None
         return slot
 
     def enter_at_once(self, tenant: Tenant) -> Slot | None:
         """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
-        self._counts.tenants.note(tenant)
-        if self._waiters.count or self._counts.others_wait or not self._may_have_slot(tenant):
+        self._note(tenant)
+        if self._counts.others_wait or not self._may_have_slot(tenant) or self._waiters.first(self._may_have_slot):
             return None
         return self._take(tenant)
 
@@ -590,14 +611,20 @@ class FairQueue:
 
     def give_back(self, tenant: Tenant) -> None:
         """Give back a slot of this tenant to whoever is next."""
+        self._count_at_work(tenant, -1)
         self._counts.give_back(tenant)
         if self._waiters.count:
             self._serve()
+
+    def _note(self, tenant: Tenant) -> None:
+        self._counts.tenants.note(tenant)
+        background.note_mail()
 
     def _take(self, tenant: Tenant) -> Slot | None:
         before = self._counts.take(tenant, self._maximum)
         if before is None:
             return None
+        self._count_at_work(tenant, 1)
         delay = self._delay(before)
         self._admitted += 1
         self._throttled += delay > 0
@@ -610,11 +637,19 @@ class FairQueue:
         return self._max_delay * over / (self._maximum - self._threshold + 1)
 
     def _may_have_slot(self, tenant: Tenant) -> bool:
-        """Whether a tenant may have the next slot, or has its share of them already."""
+        """Whether a tenant may have the next slot, or has its share of them, or of the processors, already."""
         if not self._counts.tenants.are_several:
             return True
         has = self._counts.slots_of(tenant)
-        return not has or has < SHARE * max(1, self._maximum - self._counts.in_processing)
+        if has and has >= SHARE * max(1, self._maximum - self._counts.in_processing):
+            return False
+        at_work = self._at_work[tenant]
+        return at_work < self._most_at_work or at_work - self._count_idle(tenant) < self._most_at_work
+
+    def _count_at_work(self, tenant: Tenant, change: int) -> None:
+        self._at_work[tenant] += change
+        if not self._at_work[tenant]:
+            del self._at_work[tenant]
 
     def _serve(self) -> None:
         """Give free slots to the messages whose turn it is."""
@@ -643,13 +678,19 @@ class FairQueue:
         return now - self._blocked_since >= PATIENCE_SECONDS
 
     def _look_again(self) -> None:
-        """Look again in a while: another process may not take its turn, and has to know that messages wait here."""
+        """Look again in a while: another process may not take its turn, and has to know that messages wait here; and a
+        message may not be at work any more."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._on_timer)
+            seconds = IDLE_SECONDS if self._counts.in_processing < self._maximum else PATIENCE_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._serve()
+
+
+def _none_is_idle(_tenant: Tenant) -> int:
+    return 0
 
 
 class ReadyJob(HasTurn, Protocol):

@@ -64,8 +64,8 @@ class Job(Generic[T]):
     that the analysis of mail would find. A job runs once.
 
     The pool keeps here how far it is: `number` names the job within its worker; `result` is what the caller waits for;
-    `sent` are the snapshots that went to the worker with it, by the stage in which the worker loads them; `answers` is
-    the frame that waits for its turn in the worker.
+    `asked_at` is when it asked what it has no answer to yet; `sent` are the snapshots that went to the worker with it,
+    by the stage in which the worker loads them; `answers` is the frame that waits for its turn in the worker.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Job(Generic[T]):
         self.sent: dict[str, SnapshotName] = {}
         self.task: asyncio.Task[None] | None = None
         self.answers = b""
+        self.asked_at: float | None = None
         self._restarts = 0
 
     def arrive(self, order: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -109,7 +110,7 @@ class Job(Generic[T]):
 
     def reset(self) -> None:
         """Go back to waiting; the task that was answering its questions or loading its bytes stops."""
-        self.step = 0
+        self.step, self.asked_at = 0, None
         if self.task is not None:
             self.task.cancel()
             self.task = None

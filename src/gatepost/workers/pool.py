@@ -8,6 +8,7 @@ could be swallowed by a library or hang with it in native code, and deadlines ar
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
-from gatepost.workers.fair_queue import LARGE, ReadyJobs, RecentTenants
+from gatepost.workers.fair_queue import IDLE_SECONDS, LARGE, ReadyJobs, RecentTenants
 from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoisonMemory, PoolCounters, Reason, Snapshot, SnapshotName
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.process import WorkerProcess
@@ -248,6 +249,11 @@ class WorkerPool:
         if self._supervisor is not None:
             await self._supervisor.stop()
 
+    def count_idle(self, tenant: str | None) -> int:
+        """How many messages of a tenant have been waiting for answers for a while, and use no processor."""
+        before = self._loop.time() - IDLE_SECONDS
+        return sum(job.tenant == tenant and (job.asked_at or math.inf) < before for job in self._jobs)
+
     def counters(self) -> PoolCounters:
         """Figures for metrics and for the operator."""
         supervisor = self._supervisor
@@ -263,6 +269,11 @@ class WorkerPool:
             workers=supervisor.ready if supervisor else 0,
             sealed=supervisor is not None and not supervisor.leaks,
         )
+
+    @property
+    def processes(self) -> int:
+        """How many workers there are, as a rule."""
+        return self._settings.processes
 
     @property
     def _workers(self) -> Collection[WorkerProcess]:
@@ -341,7 +352,7 @@ class WorkerPool:
     def _handle_ask(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask) -> None:
         if ask.step != job.step + 1 or job.purpose is not JUDGE:
             raise FrameError("a step out of order")
-        job.step = ask.step
+        job.step, job.asked_at = ask.step, self._loop.time()
         job.task = self._loop.create_task(self._answer_questions(job, worker, ask))
 
     async def _answer_questions(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask) -> None:
@@ -352,7 +363,7 @@ class WorkerPool:
             _log.exception("questions unanswered", ggrid=job.ggrid)
             self._settle(job, job.end("what it asked for could not be looked up"))
             return
-        job.task = None
+        job.task = job.asked_at = None
         frame = protocol.pack_frame(Frame.ANSWERS, job.number, protocol.StepAnswers(ask.step, answers))
         worker.keep_answers(job, frame)
         self._give_turns(worker)
