@@ -59,7 +59,7 @@ def _describe_fault(fault: Exception) -> str | None:
 
 
 def _describe_client_error(fault: Exception) -> str | None:
-    from gatepost.client.exchange import ClientError
+    from gatepost.client.calls import ClientError
 
     return f"The request failed: {fault}." if isinstance(fault, ClientError) else None
 

@@ -34,7 +34,7 @@ from gatepost.cli.api_client import ListService
 from gatepost.cli.look_back import describe_look_back, print_look_back
 from gatepost.cli.printing import Output, console, print_json, print_table, print_text
 from gatepost.client import Client
-from gatepost.client.exchange import ApiError
+from gatepost.client.calls import ApiError
 from gatepost.lists import catalogue
 from gatepost.service.data_folder import StartError
 from gatepost.store.look_backs import LookBack

@@ -36,7 +36,7 @@ from gatepost.cli.sealed_analysis import (
     open_analyser,
 )
 from gatepost.client import Client
-from gatepost.client.exchange import ApiError
+from gatepost.client.calls import ApiError
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Answers, Dns, Question, Questions
