@@ -24,7 +24,7 @@ def main() -> None:
     usual = gc.get_threshold()
     if not _SERVICES & set(sys.argv[1:2]):
         gc.set_threshold(*_RARE_COLLECTION)
-    from gatepost.cli.app import COMMANDS
+    from gatepost.cli.commands import COMMANDS
 
     try:
         COMMANDS.run(sys.argv[1:])
