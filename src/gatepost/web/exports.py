@@ -15,9 +15,7 @@ from starlette.responses import Response
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import csv_line
 from gatepost.background_work import background
-from gatepost.store.audit import AuditPage
-from gatepost.store.messages import MessagePage
-from gatepost.store.quarantine import HeldPage
+from gatepost.store.paging import Page
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import download_response
 from gatepost.web.request import SignedInRequest
@@ -29,7 +27,6 @@ UNKNOWN_FORMAT = Failure(INVALID_REQUEST, "format: choose csv or json")
 PIECE = 50
 
 R = TypeVar("R")
-Page = TypeVar("Page", MessagePage, HeldPage, AuditPage)
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -49,7 +46,7 @@ async def export_search(
     request: SignedInRequest,
     export: Export,
     scope: str | None,
-    read: Callable[[str | None], Awaitable[Page]],
+    read: Callable[[str | None], Awaitable[Page[Any]]],
     arrange: Callable[[Sequence[Any]], Sequence[Any]] = list,
 ) -> Response | Failure:
     """Send the rows of a search in the format that the address names, and put that on record. `read` returns the page

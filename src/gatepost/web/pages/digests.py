@@ -240,7 +240,7 @@ async def _find(context: WebContext, uid: str, item: str) -> OpenedLink | None:
         return None
     if digest.address not in map(normalize_address, mail.record.envelope.recipients):
         return None
-    having = {each.address for each in await context.store.quarantine.recipient_releases(item)}
+    having = await context.store.quarantine.recipient_releases(item)
     return None if digest.address in having else OpenedLink(digest, preferences, mail)
 
 

@@ -25,7 +25,6 @@ from gatepost.lists.catalogue import (
     MAX_DISPLAY_NAME,
     MAX_SIZE,
     ListDefinition,
-    UnfitList,
     define_custom_list,
 )
 from gatepost.lists.entries import ListRefusal, NormalForm
@@ -238,7 +237,7 @@ BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can 
 async def create_list(context: WebContext, request: SignedInRequest, named: tuple[str | None, str]) -> PageResult:
     """Create a custom list."""
     scope, definition = named[0], _parse_definition(request)
-    if isinstance(definition, UnfitList):
+    if isinstance(definition, ListRefusal):
         fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
         return with_status(await show_lists(context, request, named, fault=fault), 400)
     created = await context.store.lists.create(scope, definition, request.actor)
@@ -250,11 +249,11 @@ async def create_list(context: WebContext, request: SignedInRequest, named: tupl
     return redirect(f"/lists/{scope or GLOBAL}/{created.name}", notice="list-created")
 
 
-def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
+def _parse_definition(request: SignedInRequest) -> ListDefinition | ListRefusal:
     form = request.form
     size = form.text("max-size", 20).replace(",", "")
     if size and not (size.isascii() and size.isdigit()):
-        return UnfitList("max_size", "must be a whole number")
+        return ListRefusal("must be a whole number", "max_size")
     return define_custom_list(
         form.text("name"),
         form.text("kind"),

@@ -214,7 +214,7 @@ async def show_message(
         record=record,
         report=report,
         held=found.held,
-        having=await context.store.quarantine.recipient_releases(record.ggrid) if found.held else (),
+        having=[*(await context.store.quarantine.recipient_releases(record.ggrid)).values()] if found.held else (),
         is_held=found.is_held,
         headline=headline(report),
         sender=shown_sender(report, record.envelope.sender),

@@ -32,7 +32,7 @@ from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
 from gatepost.logs import Logger
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
-from gatepost.store.sessions import Attempt, WebSession, address_source, browser_source
+from gatepost.store.sessions import SignInAttempt, WebSession, address_source, browser_source
 from gatepost.store.users import PROVIDER, Credentials, User
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
@@ -130,7 +130,7 @@ async def sign_in(context: WebContext, request: Request) -> PageResult:
     origin = await _find_origin(context, request, found)
     if refused := await wait_for_turn(context, request, origin):
         return refused
-    attempt: Attempt | None = None
+    attempt: SignInAttempt | None = None
     async with context.passwords.queue(request.is_disconnected) as place:
         if place == "full" and not origin.browser:
             context.guesses.give_back(origin.address)
@@ -228,7 +228,7 @@ def _refuse(
     form: Form,
     found: Credentials | None,
     origin: Origin,
-    attempt: Attempt | None,
+    attempt: SignInAttempt | None,
     shown: Shown = "password",
     second: SecondFactors | None = None,
 ) -> Response:
@@ -242,7 +242,7 @@ def _refuse(
     return page
 
 
-async def _record_failure(context: WebContext, user: User, address: str, attempt: Attempt, shown: Shown) -> None:
+async def _record_failure(context: WebContext, user: User, address: str, attempt: SignInAttempt, shown: Shown) -> None:
     """Put a wrong password, code or key on the audit trail, and the lock that it set."""
     by, locked = Actor("user", user.name, user.uid), max([until for _, until in attempt.counted], default=0)
     try:
@@ -255,7 +255,7 @@ async def _record_failure(context: WebContext, user: User, address: str, attempt
 
 
 def _describe_refusal(
-    found: Credentials | None, address: str, attempt: Attempt | None, shown: Shown
+    found: Credentials | None, address: str, attempt: SignInAttempt | None, shown: Shown
 ) -> UserSignInFailed:
     user = found.user if found else None
     if user and user.disabled:
@@ -322,7 +322,7 @@ async def _start_session(
     found: Credentials,
     form: Form,
     origin: Origin,
-    attempt: Attempt,
+    attempt: SignInAttempt,
     *,
     strong: bool,
     proof: str = "",
