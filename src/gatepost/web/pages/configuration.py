@@ -15,7 +15,13 @@ from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.settings.faults import ConfigError, Fault
-from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent
+from gatepost.store.publishing import (
+    ConfigDraft,
+    DraftContent,
+    Version,
+    VersionContent,
+    digest_content,
+)
 from gatepost.web.configuration import (
     DEPLOYMENT,
     MAX_POLICY,
@@ -24,6 +30,7 @@ from gatepost.web.configuration import (
     Publisher,
     apply_draft,
     build_policies,
+    compare,
     list_policies,
     list_settings,
 )
@@ -141,7 +148,7 @@ async def publish_draft(context: WebContext, request: SignedInRequest, publisher
     faults += running.faults or await asyncio.to_thread(publisher.find_faults, content)
     if faults:
         return await _render(context, request, publisher, fault="the draft has faults, which are named below")
-    digest = publisher.digest(content)
+    digest = digest_content(content)
     if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return redirect("/configuration", notice="draft-changed")
     await context.store.publishing.discard_draft(draft.revision, request.actor)
@@ -154,7 +161,7 @@ async def show_rollback(context: WebContext, request: SignedInRequest) -> PageRe
     if publisher is None or version is None:
         return NO_VERSION
     running = await find_running(context, publisher)
-    differences = await asyncio.to_thread(publisher.compare, running.content, version.content)
+    differences = await asyncio.to_thread(compare, running.content, version.content)
     return await context.page(
         request,
         "rollback.html",
@@ -198,7 +205,7 @@ async def _render(
     differences: list[Difference] = []
     if draft and not running.faults:
         faults += await asyncio.to_thread(publisher.find_faults, content)
-        differences = list(await asyncio.to_thread(publisher.compare, running.content, content))
+        differences = list(await asyncio.to_thread(compare, running.content, content))
     rows = list_settings(running.content, typed, faults)
     placed = {sentence for row in rows for sentence in row.faults}
     moment = context.now()
