@@ -26,6 +26,7 @@ SMALL_TABLES = {
 REASONS = {
     "api_keys._SELECT_ALL": "administrators of the deployment list all keys",
     "campaigns._LATEST": "the newest marks, by their number, for a process that starts",
+    "copy._COLUMNS": "the schema of an empty database",
     "digests._COUNTS": "the page of digests counts those of a scope",
     "flow_counts._GREYLIST_SIZE": "the count ends at a limit",
     "learning._POOLS": "the page of pools; reports of a scope are bounded",
@@ -37,8 +38,7 @@ REASONS = {
     "privacy._LISTS": "an administrator looks for an address",
     "privacy._SIGHTINGS": "an administrator looks for an address",
     "quarantine.SELECT": "the beginning of statements",
-    "quarantine._SIZE": "the size of the quarantine, from an index, for its limit and the health of a node",
-    "quarantine._TOTALS": "the size of the quarantine, from an index, for metrics",
+    "quarantine._TOTALS": "the size of the quarantine, from an index, for its limit, health and metrics",
     "second_factors._ANY_ENCRYPTED": "the first one ends it, at the start",
     "second_factors._CLEAR": "an administrator gives up all seeds whose key is lost",
     "second_factors._LAST_USES": "administrators list users",

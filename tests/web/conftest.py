@@ -171,7 +171,7 @@ class Core:
             return NotSent(self.refuses)
         self.given.append((order.ggrid, order.recipient, order.by.kind))
         made, _ = await self.store.quarantine.mark_released_to(order.ggrid, order.recipient, order.by, new_id())
-        return Released(order.ggrid, made.time, made.by, (made.address,))
+        return Released(order.ggrid, made.time, made.by, made.recipients)
 
     store: Store
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from argon2 import PasswordHasher, extract_parameters
+from tests.store_reading import read_attempts
 
 from gatepost import logs
 from gatepost.abby import authenticator
@@ -77,9 +78,7 @@ def browser_of(answer: httpx.Response) -> str:
 
 def states(site: Any, name: str) -> dict[str, int]:
     uid = site.run(site.store.users.credentials(name)).user.uid
-    return {
-        state.source.partition(":")[0]: state.failures for state in site.run(site.store.sessions.attempt_states(uid))
-    }
+    return {source.partition(":")[0]: count for source, (count, _) in site.run(read_attempts(site.store, uid)).items()}
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Copies and backups of a storage, whichever engine it has: SQLite to PostgreSQL, or back into a file.
 
 The source is read as of one moment while its service goes on. The target changes in one transaction: a copy that fails
-leaves it as it was. Only the engines that the two addresses name are loaded. `TABLES` has every table with its columns,
-the same on both engines; the files in `schema` make them, and a test compares.
+leaves it as it was. Only the engines that the two addresses name are loaded. Which tables and
+columns there are is read from the schema.
 
 A backup is one SQLite file, made while the service runs. A backup of SQLite is its pages; one of PostgreSQL is a copy
 of its rows. Either can be restored into either engine, also by a later version, which first brings a copy of the file
@@ -18,125 +18,43 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import apsw
 
-from gatepost.store import check_postgres, message_index, message_records, quarantine, sqlite_file_of, traffic
+from gatepost.store import check_postgres, sqlite_file_of
 from gatepost.store.engine import Row, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.sqlite import APPLICATION_ID, explain_errors, open_file, open_reader
-
-# Every table but `meta`, which says which schema this is, in an order in which rows can be copied: a table stands after
-# those that its rows refer to.
-TABLES: dict[str, tuple[str, ...]] = {
-    "tenants": ("uid", "name", "created", "history_days", "quarantine_days"),
-    "tenant_domains": ("domain", "tenant"),
-    "departed": ("tenant",),
-    "scopes": ("scope", "directory", "unkeyed", "unkeyed_bytes", "counted_version"),
-    "lists": (
-        *("id", "scope", "name", "kind", "category"),
-        *("display_name", "description", "max_size", "custom", "size"),
-    ),
-    "list_prefixes": ("list_id", "prefix", "entries"),
-    "entries": (
-        *("list_id", "key", "shown", "comment", "created", "modified", "modified_by", "expires"),
-        *("hits", "last_hit"),
-    ),
-    "feeds": ("name", "holder", "locked_until", "next_run", "detail"),
-    "feed_definitions": ("name", "settings", "paused", "modified", "modified_by"),
-    "look_backs": (
-        *("id", "list_id", "time", "actor", "entries"),
-        *("days", "considered", "reached", "found", "hits"),
-    ),
-    "look_back_queue": ("id", "list_id", "time", "actor", "keys", "taken_until"),
-    "rule_sets": ("scope", "version", "rules"),
-    "config_versions": ("number", "time", "actor", "reason", "origin", "digest", "content"),
-    "rollout": (
-        *("wanted", "restart", "holder", "held_until"),
-        *("failed", "failed_node", "failed_reason", "failed_time", "id"),
-    ),
-    "config_draft": ("revision", "base", "content", "modified", "modified_by", "id"),
-    "dismissed_items": ("name", "time"),
-    "probe": ("time", "id"),
-    "nodes": ("name", "id", "seen", "detail"),
-    "api_keys": (
-        *("id", "hash", "name", "tenant", "read_only"),
-        *("created", "expires", "revoked", "last_used", "last_address"),
-    ),
-    "token_uses": ("name", "last_used", "address"),
-    "audit": (
-        *("id", "time", "actor_kind", "actor_name", "actor_id"),
-        *("action", "scope", "list", "count", "sample", "changes"),
-    ),
-    "messages": ("id", *message_records.COLUMNS),
-    "held": quarantine.COLUMNS,
-    "held_recipients": ("ggrid", "address", "domain"),
-    "recipient_releases": ("ggrid", "address", "released", "released_by"),
-    "recipient_requests": (
-        *("id", "kind", "ggrid", "scope", "address", "said", "created"),
-        *("state", "decided", "decided_by", "note"),
-    ),
-    "recipient_entries": ("scope", "address", "sender", "says", "created"),
-    "digest_settings": ("scope", "settings", "modified", "modified_by"),
-    "digest_runs": (
-        *("scope", "holder", "locked_until", "next_run", "planned_until"),
-        *("after_kept", "after_ggrid", "detail"),
-    ),
-    "digests": ("id", "scope", "address", "since", "until", "attempts", "next_try", "fault", "sent", "expires"),
-    "digest_uses": ("digest", "item", "used"),
-    "digest_keys": ("number", "secret", "created"),
-    "alert_definitions": ("name", "settings", "modified", "modified_by"),
-    "undecided": ("id", "digest", "time"),
-    "users": (
-        *("uid", "name", "folded", "role", "tenant", "created", "disabled", "password"),
-        *("totp_secret", "totp_step", "last_sign_in", "zone", "must_change", "external"),
-    ),
-    "sign_in_attempts": ("user_uid", "source", "failures", "last", "locked_until"),
-    "known_browsers": ("user_uid", "digest", "seen"),
-    "sessions": (
-        *("digest", "id", "user_uid", "created", "seen", "expires"),
-        *("address", "agent", "csrf", "strong", "provider_session", "challenge", "challenge_until"),
-    ),
-    "recovery_codes": ("user_uid", "digest"),
-    "security_keys": (
-        *("id", "user_uid", "credential", "rp_id", "public_key", "counter"),
-        *("name", "transports", "created", "last_used"),
-    ),
-    "saved_searches": ("id", "user_uid", "page", "name", "query", "created"),
-    "bulk_actions": ("id", "user_uid", "action", "items", "results", "created", "finished", "lease"),
-    "message_search": message_index.COLUMNS,
-    "message_recipients": message_index.RECIPIENT_COLUMNS,
-    "deliveries": message_records.DELIVERY_COLUMNS,
-    "unsearched": ("upto",),
-    "traffic": traffic.COLUMNS,
-    "sightings": ("scope", "key", "first", "last", "days", "delivered", "held"),
-    "flow_counts": ("key", "start", "count", "expires", "label"),
-    "greylist": ("key", "first", "passed", "expires"),
-    "campaign_marks": ("id", "scope", "ggrid", "says", "signature", "created"),
-    "training_reports": (
-        *("id", "scope", "reporter", "message", "unwanted", "source"),
-        *("mailbox", "domain", "features", "created"),
-    ),
-    "learnt_models": ("id", "scope", "state", "created", "figures", "look_back", "data"),
-    "learning_runs": ("scope", "holder", "locked_until", "next_run", "finished", "outcome"),
-    "campaign_bursts": ("process", "campaign", "signature", "copies", "recipients", "updated"),
-}
-# Tables whose ids are no numbers.
-_NAMED = ("api_keys", "security_keys", "saved_searches", "bulk_actions", "recipient_requests", "digests")
-# Tables of PostgreSQL whose ids are counted by a sequence.
-NUMBERED = tuple(table for table, columns in TABLES.items() if columns[0] == "id" and table not in _NAMED)
+from gatepost.store.upgrading import schema_files
 
 BATCH = 2_000
 # How many pages are copied before progress is reported.
 PAGES = 2_000
 
+_COLUMNS = """SELECT tables.name, columns.name FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite_%' AND tables.name <> 'meta'"""
+_NUMBERED = """SELECT table_name FROM information_schema.columns WHERE table_schema = current_schema()
+AND column_name = 'id' AND is_identity = 'YES'"""
 _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max(id), 0) + 1, false) FROM {0}"
 
 # Called with how many rows (or pages) are done, of how many.
 Progress: TypeAlias = Callable[[int, int], None]
+
+
+@cache
+def list_tables() -> dict[str, tuple[str, ...]]:
+    """Every table with its columns, which are the same on both engines, but `meta`, which says which schema this is."""
+    with closing(apsw.Connection(":memory:")) as connection:
+        for _, statements in schema_files():
+            connection.execute(statements)
+        found: dict[str, tuple[str, ...]] = {}
+        for table, column in connection.execute(_COLUMNS):
+            found[table] = (*found.get(table, ()), column)
+    return found
 
 
 async def copy(source_url: str, target_url: str, data: Path, progress: Progress, *, force: bool = False) -> int:
@@ -146,9 +64,9 @@ async def copy(source_url: str, target_url: str, data: Path, progress: Progress,
             if not force:
                 raise StorageError("The target is not empty; empty it, or say --force to replace what is in it.")
             await target.clear()
-        total = sum([await source.count(table) for table in TABLES])
+        total = sum([await source.count(table) for table in list_tables()])
         done = 0
-        for table in TABLES:
+        for table in list_tables():
             async for rows in source.rows(table):
                 await target.load(table, rows)
                 done += len(rows)
@@ -166,7 +84,7 @@ class _SqliteTables:
         return int(self._connection.execute(f"SELECT count(*) FROM {table}").get)  # noqa: S608
 
     async def rows(self, table: str) -> AsyncIterator[Sequence[Row]]:
-        cursor = self._connection.execute(f"SELECT {', '.join(TABLES[table])} FROM {table}")  # noqa: S608
+        cursor = self._connection.execute(f"SELECT {', '.join(list_tables()[table])} FROM {table}")  # noqa: S608
         while rows := list(islice(cursor, BATCH)):
             yield rows
 
@@ -178,13 +96,13 @@ class _SqliteTables:
         triggers = self._connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:
             self._connection.execute(f"DROP TRIGGER {name}")
-        for table in TABLES:
+        for table in list_tables():
             self._connection.execute(f"DELETE FROM {table}")  # noqa: S608
         for _, statement in triggers:
             self._connection.execute(str(statement))
 
     async def load(self, table: str, rows: Sequence[Row]) -> None:
-        columns = TABLES[table]
+        columns = list_tables()[table]
         placeholders = ", ".join("?" * len(columns))
         self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows)  # noqa: S608
 
@@ -199,7 +117,7 @@ class _PostgresTables:
         return int(await self._connection.fetchval(f"SELECT count(*) FROM {table}"))  # noqa: S608
 
     async def rows(self, table: str) -> AsyncIterator[Sequence[Row]]:
-        cursor = await self._connection.cursor(f"SELECT {', '.join(TABLES[table])} FROM {table}")  # noqa: S608
+        cursor = await self._connection.cursor(f"SELECT {', '.join(list_tables()[table])} FROM {table}")  # noqa: S608
         while rows := await cursor.fetch(BATCH):
             yield [tuple(row) for row in rows]
 
@@ -207,18 +125,20 @@ class _PostgresTables:
         return bool(await self._connection.fetchval(f"SELECT EXISTS (SELECT 1 FROM {table})"))  # noqa: S608
 
     async def clear(self) -> None:
-        await self._connection.execute(f"TRUNCATE {', '.join(TABLES)}")
+        await self._connection.execute(f"TRUNCATE {', '.join(list_tables())}")
 
     async def load(self, table: str, rows: Sequence[Row]) -> None:
-        await self._connection.copy_records_to_table(table, records=map(_storable_row, rows), columns=TABLES[table])
+        await self._connection.copy_records_to_table(
+            table, records=map(_storable_row, rows), columns=list_tables()[table]
+        )
 
 
-# Rows of a table come in batches, with the columns of `TABLES`.
+# Rows of a table come in batches, with the columns of `list_tables`.
 _Tables: TypeAlias = _SqliteTables | _PostgresTables
 
 
 async def _is_filled(tables: _Tables) -> bool:
-    return any([await tables.has_rows(table) for table in TABLES])
+    return any([await tables.has_rows(table) for table in list_tables()])
 
 
 @asynccontextmanager
@@ -253,7 +173,7 @@ async def _open_target(url: str, data: Path) -> AsyncIterator[_Tables]:
     upgrade_schema(check_postgres(url))
     async with connect(url) as database, database.transaction():
         yield _PostgresTables(database)
-        for table in NUMBERED:
+        for (table,) in await database.fetch(_NUMBERED):
             await database.execute(_SET_SEQUENCE.format(table))
 
 

@@ -10,14 +10,14 @@ from gatepost.ids import canonical
 from gatepost.store.engine import Read, Work, storable
 from gatepost.store.message_index import Evidence, Term, fits_record, fold, has_evidence
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.paging import END, MAX_WORDS, Condition, PageQuery, contains_all, key_range
+from gatepost.store.paging import END, MAX_WORDS, PageQuery, SqlCondition, contains_all, key_range
 
 # What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
 MAX_ADDRESS = 500
 
 _AT_OR_BEFORE = "SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1"
 # Once for each message, however many of its recipients have the domain.
-_FIRST_OF_DOMAIN = Condition(
+_FIRST_OF_DOMAIN = SqlCondition(
     """NOT EXISTS (SELECT 1 FROM held_recipients AS other
     WHERE other.ggrid = r.ggrid AND other.domain = r.domain AND other.address < r.address)""",
     (),
@@ -25,7 +25,7 @@ _FIRST_OF_DOMAIN = Condition(
 _RECIPIENTS_AND_HELD = "held_recipients AS r CROSS JOIN held AS h"
 # Each row is read from three places.
 _JOINED_REACH = 0.2
-_JOINED = Condition("h.ggrid = r.ggrid", ())
+_JOINED = SqlCondition("h.ggrid = r.ggrid", ())
 
 
 class HeldFilter(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def _plan(wanted: HeldFilter, start: tuple[object, ...], end: tuple[object, ...]
 
 
 def _plan_by_recipient(
-    recipient: str, start: tuple[object, ...], end: tuple[object, ...], tests: dict[str, Condition]
+    recipient: str, start: tuple[object, ...], end: tuple[object, ...], tests: dict[str, SqlCondition]
 ) -> PageQuery:
     column = "r.address" if _is_address(recipient) else "r.domain"
     lead = {column: _normalize_pattern(recipient)}
@@ -138,28 +138,28 @@ def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]
     return min((rows[0][0], uid if rows[0][1] == uid else f"{rows[0][1]}~"), latest)
 
 
-def _tests(wanted: HeldFilter) -> dict[str, Condition]:
+def _tests(wanted: HeldFilter) -> dict[str, SqlCondition]:
     """The condition on each column."""
-    tests: dict[str, Condition] = {}
+    tests: dict[str, SqlCondition] = {}
     if wanted.tenant is not None:
-        tests["tenant"] = Condition("tenant = {}", (storable(wanted.tenant.lower()),))
+        tests["tenant"] = SqlCondition("tenant = {}", (storable(wanted.tenant.lower()),))
     if wanted.verdict is not None:
-        tests["verdict"] = Condition("verdict = {}", (storable(wanted.verdict),))
+        tests["verdict"] = SqlCondition("verdict = {}", (storable(wanted.verdict),))
     if wanted.score is not None:
-        tests["score"] = Condition("score >= {}", (wanted.score,))
+        tests["score"] = SqlCondition("score >= {}", (wanted.score,))
     if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
         tests["subject"] = contains_all("subject", words)
     if wanted.sender is not None:
         column = "sender" if _is_address(wanted.sender) else "sender_domain"
-        tests[column] = Condition(f"{column} = {{}}", (_normalize_pattern(wanted.sender),))
+        tests[column] = SqlCondition(f"{column} = {{}}", (_normalize_pattern(wanted.sender),))
     return tests
 
 
-def _state_tests(wanted: HeldFilter) -> dict[str, Condition]:
+def _state_tests(wanted: HeldFilter) -> dict[str, SqlCondition]:
     """The conditions on state and time, where no index is in their order."""
     since = 0 if wanted.since is None else wanted.since
     times = (since, END[0] if wanted.until is None else wanted.until)
-    return {"gone": Condition("gone = {}", (wanted.gone,)), "kept": Condition("kept >= {} AND kept < {}", times)}
+    return {"gone": SqlCondition("gone = {}", (wanted.gone,)), "kept": SqlCondition("kept >= {} AND kept < {}", times)}
 
 
 def _is_address(text: str) -> bool:

@@ -36,8 +36,8 @@ from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.report import Report
 from gatepost.store import traffic
-from gatepost.store.engine import Bulk, Read, Row, Work, Write, insert_rows, storable
-from gatepost.store.paging import MAX_WORDS, Condition
+from gatepost.store.engine import Read, Row, Work, Write, delete_many, insert_many, insert_rows, storable
+from gatepost.store.paging import MAX_WORDS, SqlCondition
 
 MAX_VALUES = 50
 # Senders of one message, and words of a display name, that can be searched for.
@@ -64,28 +64,10 @@ COLUMNS = (
 )
 RECIPIENT_COLUMNS = ("address", "completed", "id")
 _TYPES = ("bigint", "bigint", *("text",) * (len(COLUMNS) - 2))
-_UNNEST = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_TYPES, 1))
-_INSERT = Bulk(
-    f"INSERT OR IGNORE INTO message_search ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",  # noqa: S608
-    f"INSERT INTO message_search ({', '.join(COLUMNS)}) SELECT * FROM unnest({_UNNEST}) ON CONFLICT DO NOTHING",  # noqa: S608
-)
-_INSERT_RECIPIENTS = Bulk(
-    "INSERT OR IGNORE INTO message_recipients (address, completed, id) VALUES (?, ?, ?)",
-    """INSERT INTO message_recipients (address, completed, id)
-    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT DO NOTHING""",
-)
-_DELETE = Bulk(
-    "DELETE FROM message_search WHERE completed = ? AND id = ?",
-    """DELETE FROM message_search USING unnest($1::bigint[], $2::bigint[]) AS gone (completed, id)
-    WHERE message_search.completed = gone.completed AND message_search.id = gone.id""",
-)
-_DELETE_RECIPIENTS = Bulk(
-    "DELETE FROM message_recipients WHERE address = ? AND completed = ? AND id = ?",
-    """DELETE FROM message_recipients
-    USING unnest($1::text[], $2::bigint[], $3::bigint[]) AS gone (address, completed, id)
-    WHERE message_recipients.address = gone.address AND message_recipients.completed = gone.completed
-    AND message_recipients.id = gone.id""",
-)
+_INSERT = insert_many("message_search", ", ".join(map(" ".join, zip(COLUMNS, _TYPES, strict=True))))
+_INSERT_RECIPIENTS = insert_many("message_recipients", "address text, completed bigint, id bigint")
+_DELETE = delete_many("message_search", "completed bigint, id bigint")
+_DELETE_RECIPIENTS = delete_many("message_recipients", "address text, completed bigint, id bigint")
 _UNINDEXED = "SELECT upto FROM unsearched FOR UPDATE"
 _OLD_MESSAGES = """SELECT id, created, completed, tenant, verdict, decision, sender, recipients, subject, tags, size
 FROM messages WHERE id <= $1 ORDER BY id DESC LIMIT $2 FOR UPDATE"""
@@ -137,23 +119,23 @@ def index_evidence(envelope: Envelope, report: Report, queue_id: str = "") -> st
     return " ".join(digests)
 
 
-def match_digests(evidence: Evidence) -> Condition | None:
+def match_digests(evidence: Evidence) -> SqlCondition | None:
     """The condition on the narrow rows of messages; None where no evidence matters."""
     digests = [_digest(kind, value) for kind, value in evidence.wanted]
     if not digests:
         return None
     found = " AND ".join(["strpos(evidence, {}) > 0"] * len(digests))
-    return Condition(f"(evidence IS NULL OR ({found}))", tuple(digests))
+    return SqlCondition(f"(evidence IS NULL OR ({found}))", tuple(digests))
 
 
-def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> Condition:
+def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> SqlCondition:
     """The condition on narrow rows that have one of these values, or all words of the display name."""
     words = [_digest(*each) for each in values if each[0] == "word"]
     others = [_digest(*each) for each in values if each[0] != "word"]
     parts = ["strpos(evidence, {}) > 0"] * len(others)
     if words:
         parts.append("(" + " AND ".join(["strpos(evidence, {}) > 0"] * len(words)) + ")")
-    return Condition(f"({' OR '.join(parts)})", (*others, *words))
+    return SqlCondition(f"({' OR '.join(parts)})", (*others, *words))
 
 
 def has_any_evidence(
@@ -338,7 +320,7 @@ def is_ip_address(text: str) -> bool:
 TESTED = ("sender", "subject", "recipients", "tags", "evidence")
 
 
-def match_rows(term: Term, *, exact: bool = False) -> Condition:
+def match_rows(term: Term, *, exact: bool = False) -> SqlCondition:
     """The condition on narrow rows; with `exact`, rows whose evidence is only in the record do not count."""
     parts: list[str] = []
     values: list[str] = []
@@ -358,7 +340,7 @@ def match_rows(term: Term, *, exact: bool = False) -> Condition:
     if term.words:
         parts.append("(" + " AND ".join(["strpos(subject, {}) > 0"] * len(term.words)) + ")")
         values += term.words
-    return Condition(f"({' OR '.join(parts)})" if parts else "1 = 0", tuple(values))
+    return SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", tuple(values))
 
 
 def fits_record(term: Term, envelope: Envelope, report: Report, queue_id: str = "") -> bool:

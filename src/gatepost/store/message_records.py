@@ -21,7 +21,7 @@ import msgspec
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import message_index, traffic
-from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, in_sqlite, storable
+from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, delete_many, in_sqlite, storable
 from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_evidence, index_texts
 from gatepost.store.record_packing import Detail, pack, pack_header, unpack
 from gatepost.store.traffic import BINS, CountedMessage
@@ -316,11 +316,7 @@ _INSERT_DELIVERIES = Bulk(
     AS d (ggrid, time, queue_id, next_hop, code, reply, node, released)
     JOIN messages ON messages.ggrid = d.ggrid ON CONFLICT DO NOTHING""",  # noqa: S608
 )
-_DELETE_DELIVERIES = Bulk(
-    "DELETE FROM deliveries WHERE completed = ? AND id = ?",
-    """DELETE FROM deliveries USING unnest($1::bigint[], $2::bigint[]) AS gone (completed, id)
-    WHERE deliveries.completed = gone.completed AND deliveries.id = gone.id""",
-)
+_DELETE_DELIVERIES = delete_many("deliveries", "completed bigint, id bigint")
 _SELECT_DELIVERIES = """SELECT messages.ggrid, time, next_hop, code, reply, queue_id, node, released
 FROM messages JOIN deliveries ON deliveries.completed = messages.completed AND deliveries.id = messages.id
 WHERE ggrid = $1 ORDER BY time LIMIT $2"""

@@ -69,9 +69,10 @@ from gatepost.store.paging import (
     END,
     MAX_COUNTED,
     MAX_WORDS,
-    Condition,
     MessageCount,
+    Page,
     PageQuery,
+    SqlCondition,
     contains_all,
     count_any,
     find_any,
@@ -124,7 +125,7 @@ _MESSAGES_AND_INDEX = "messages AS r CROSS JOIN message_search AS s"
 _MESSAGES_REACH = 0.1
 # Indexes of something that a message can have several of, and the same with the narrow rows of the messages.
 _WITH_INDEX = {_RECIPIENTS: _RECIPIENTS_AND_INDEX, _DELIVERIES: _DELIVERIES_AND_INDEX}
-_JOINED = Condition("s.completed = r.completed AND s.id = r.id", ())
+_JOINED = SqlCondition("s.completed = r.completed AND s.id = r.id", ())
 
 # Actions of the audit trail that belong to the way of a message. Who looked at it is the audit trail's own subject.
 ACTIONS: Final = (
@@ -182,15 +183,9 @@ class _AddressPattern(msgspec.Struct, frozen=True):
     text: str
 
 
-class MessageSummary(msgspec.Struct, frozen=True):
+class MessageSummary(MessageLine, frozen=True):
     """A result in one line. Long texts and long lists of recipients are cut."""
 
-    ggrid: str
-    completed: int
-    tenant: str | None
-    sender: str
-    recipients: tuple[str, ...]
-    subject: str
     verdict: Verdict
     decision: Decision
     score: int
@@ -207,16 +202,7 @@ class ShownHead(msgspec.Struct, frozen=True):
     is_trial: bool = False
 
 
-class MessagePage(msgspec.Struct, frozen=True):
-    """Results, newest first. `next` is the cursor of the next page; `reached` is the time back to which messages were
-    read where the budget ended before the page was full."""
-
-    rows: tuple[MessageSummary, ...]
-    next: str | None = None
-    reached: int | None = None
-
-
-class Attempt(msgspec.Struct, frozen=True):
+class DeliveryAttempt(msgspec.Struct, frozen=True):
     """Another analysis of the same message: the client sent it again, or a copy of it. `code` is the next hop's reply,
     None where none is on record; `is_same` says that every byte is the same."""
 
@@ -235,7 +221,7 @@ class MessageTimeline(msgspec.Struct, frozen=True):
     held: HeldMessage | None = None
     deliveries: tuple[Delivery, ...] = ()
     actions: tuple[AuditRecord, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[DeliveryAttempt, ...] = ()
     is_cut: bool = False
 
 
@@ -288,7 +274,7 @@ class Messages(Operations):
         return decompress(rows[0][0]) if rows and rows[0][0] is not None else None
 
     @large_query
-    def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[MessagePage]:
+    def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[Page[MessageSummary]]:
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if term and term.ggrid:
@@ -303,7 +289,7 @@ class Messages(Operations):
         keys = yield from find_any(plan_search(wanted, before, term), min(limit, EXAMINED) if is_examined else limit)
         # A message is there twice where a next hop gave it the same id twice.
         ids = yield from _select_by_record(tuple({row[1]: None for row in keys.rows}), wanted.evidence, term)
-        return MessagePage((yield from _read_summaries(ids)), keys.cursor, keys.reached)
+        return Page((yield from _read_summaries(ids)), keys.cursor, keys.reached)
 
     @query
     def heads(self, ggrids: Sequence[str]) -> Work[dict[str, ShownHead]]:
@@ -379,11 +365,11 @@ def _delete_except(
     return len(deleted), (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
 
 
-def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePage]:
+def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[Page[MessageSummary]]:
     """A page of at most one result. Other conditions are ignored but for the tenant: an id names the message."""
     rows = yield Read(_SELECT_GGRID, (storable((wanted.ggrid or "").strip().lower()),))
     found = (_summary(row) for row in rows) if before is None else ()
-    return MessagePage(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
+    return Page(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
 
 
 def _prefix_of(wanted: MessageFilter, term: Term | None) -> str | None:
@@ -397,25 +383,25 @@ def _without_text(wanted: MessageFilter) -> MessageFilter:
 
 def _find_by_prefix(
     wanted: MessageFilter, term: Term | None, before: str | None, limit: int
-) -> Work[MessagePage | None]:
+) -> Work[Page[MessageSummary] | None]:
     """A page of the messages whose ids begin so; None where there are none and the text may mean something else."""
     prefix, is_only = _prefix_of(wanted, term), wanted.ggrid is not None
     if prefix is None:
-        return MessagePage(())
+        return Page(())
     last = ""
     if before:
         _, uid = parse_time_cursor(before, None)
         rows = yield Read(_SELECT_GGRID_OF, (uid,))
         last = rows[0][0] if rows else ""
         if not last.startswith(prefix):
-            return MessagePage(()) if is_only else None
+            return Page(()) if is_only else None
     keys = yield from find_page(plan_by_prefix(_without_text(wanted), prefix, last), min(limit, EXAMINED))
     if not (keys.rows or keys.next or is_only or last):
         return None
     ids = yield from _select_by_record(tuple(row[2] for row in keys.rows), wanted.evidence, None)
     following = ".".join(map(str, keys.next[1:])) if keys.next else None
     reached = keys.next[1] if keys.next and keys.is_spent else None
-    return MessagePage((yield from _read_summaries(ids)), following, reached)
+    return Page((yield from _read_summaries(ids)), following, reached)
 
 
 def _read_summaries(ids: tuple[int, ...]) -> Work[tuple[MessageSummary, ...]]:
@@ -507,7 +493,7 @@ def plan_search(
 def _plan(wanted: MessageFilter, before: str | None, *, exact: bool = False) -> PageQuery:
     tests = _tests(wanted)
     if exact and "evidence" in tests:
-        tests["evidence"] = Condition(f"evidence IS NOT NULL AND {tests['evidence'].sql}", tests["evidence"].values)
+        tests["evidence"] = SqlCondition(f"evidence IS NOT NULL AND {tests['evidence'].sql}", tests["evidence"].values)
     recipient = _parse_address(wanted.recipient)
     sender = _parse_address(wanted.sender)
     if wanted.next_hop_id:
@@ -528,13 +514,13 @@ def plan_by_prefix(wanted: MessageFilter, prefix: str, before: str) -> PageQuery
     tested = [f"s.{column}" for column in tests]
     if wanted.since is not None or wanted.until is not None:
         since, until = wanted.since or 0, END[0] if wanted.until is None else wanted.until
-        tests["completed"] = Condition("completed >= {} AND completed < {}", (since, until))
-    within = [Condition("r.ggrid >= {} AND r.ggrid < {}", (prefix, before or f"{prefix}~")), _JOINED]
+        tests["completed"] = SqlCondition("completed >= {} AND completed < {}", (since, until))
+    within = [SqlCondition("r.ggrid >= {} AND r.ggrid < {}", (prefix, before or f"{prefix}~")), _JOINED]
     order = ("r.ggrid", "r.completed", "r.id")
     return PageQuery(_MESSAGES_AND_INDEX, order, within, tuple(tests.values()), tested, reach=_MESSAGES_REACH)
 
 
-def _choose_lead(sender: _AddressPattern | None, tests: dict[str, Condition]) -> dict[str, object]:
+def _choose_lead(sender: _AddressPattern | None, tests: dict[str, SqlCondition]) -> dict[str, object]:
     """The condition that an index serves; it is taken out of `tests`."""
     if sender and sender.kind != "part":
         tests.pop("sender_domain", None)
@@ -545,13 +531,13 @@ def _choose_lead(sender: _AddressPattern | None, tests: dict[str, Condition]) ->
 
 def _within(
     lead: dict[str, object], order: tuple[str, ...], wanted: MessageFilter, before: str | None
-) -> list[Condition]:
+) -> list[SqlCondition]:
     start = () if wanted.since is None else (wanted.since,)
     return key_range(lead, order, start, parse_time_cursor(before, wanted.until))
 
 
 def _plan_by_key(
-    source: str, lead: dict[str, object], wanted: MessageFilter, before: str | None, tests: dict[str, Condition]
+    source: str, lead: dict[str, object], wanted: MessageFilter, before: str | None, tests: dict[str, SqlCondition]
 ) -> PageQuery:
     """The plan where a table leads from one value to the messages that have it."""
     order = ("r.completed", "r.id")
@@ -562,15 +548,15 @@ def _plan_by_key(
     return PageQuery(_WITH_INDEX[source], order, [*within, _JOINED], tuple(tests.values()), tested, tuple(lead))
 
 
-def _tests(wanted: MessageFilter) -> dict[str, Condition]:
+def _tests(wanted: MessageFilter) -> dict[str, SqlCondition]:
     """The condition on each column."""
-    tests: dict[str, Condition] = {}
+    tests: dict[str, SqlCondition] = {}
     if wanted.tenant is not None:
-        tests["tenant"] = Condition("tenant = {}", (storable(wanted.tenant.lower()),))
+        tests["tenant"] = SqlCondition("tenant = {}", (storable(wanted.tenant.lower()),))
     if wanted.verdict is not None:
-        tests["verdict"] = Condition("verdict = {}", (storable(wanted.verdict),))
+        tests["verdict"] = SqlCondition("verdict = {}", (storable(wanted.verdict),))
     if wanted.decision is not None:
-        tests["decision"] = Condition("decision = {}", (storable(wanted.decision),))
+        tests["decision"] = SqlCondition("decision = {}", (storable(wanted.decision),))
     if wanted.tag is not None:
         end = "" if wanted.tag.endswith(":") else "\n"
         tests["tags"] = contains_all("tags", [f"\n{storable(wanted.tag)}{end}"])
@@ -588,12 +574,12 @@ def _tests(wanted: MessageFilter) -> dict[str, Condition]:
     return tests
 
 
-def _sender_tests(sender: _AddressPattern) -> dict[str, Condition]:
+def _sender_tests(sender: _AddressPattern) -> dict[str, SqlCondition]:
     if sender.kind == "part":
         return {"sender": contains_all("sender", [sender.text])}
     if sender.kind == "domain":
-        return {"sender_domain": Condition("sender_domain = {}", (sender.text,))}
-    return {"sender": Condition("sender = {}", (sender.text,))}
+        return {"sender_domain": SqlCondition("sender_domain = {}", (sender.text,))}
+    return {"sender": SqlCondition("sender = {}", (sender.text,))}
 
 
 def _parse_address(text: str | None) -> _AddressPattern | None:
@@ -615,7 +601,7 @@ def _find_actions(record: MessageRecord, scope: str) -> Work[tuple[list[AuditRec
     order = ("time", "id")
     within = key_range({"scope": scope}, order, (record.created,), ())
     names = ", ".join(["{}"] * len(ACTIONS))
-    tests = [Condition(f"action IN ({names})", ACTIONS), Condition("strpos(sample, {}) > 0", (record.ggrid,))]
+    tests = [SqlCondition(f"action IN ({names})", ACTIONS), SqlCondition("strpos(sample, {}) > 0", (record.ggrid,))]
     plan = PageQuery(
         "audit", order, within, tests, ("action", "sample"), ("scope",), descending=False, reach=ACTIONS_REACH
     )
@@ -625,7 +611,7 @@ def _find_actions(record: MessageRecord, scope: str) -> Work[tuple[list[AuditRec
     return [parse_audit(row) for row in rows], keys.next is not None
 
 
-def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[Attempt, ...], bool]]:
+def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[DeliveryAttempt, ...], bool]]:
     """Other analyses of the same message to its first recipient, oldest first, and whether there may be more."""
     envelope, message_id = record.envelope, record.report.message_id
     if not message_id or not envelope.recipients:
@@ -642,7 +628,7 @@ def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[Attempt, ...], boo
     ids = tuple(row[1] for row in keys.rows)
     rows = (yield Read(_SELECT_ATTEMPTS, (Many(ids),))) if ids else ()
     attempts = (
-        Attempt(ggrid, created, completed, decision, code, sha256 == record.sha256)
+        DeliveryAttempt(ggrid, created, completed, decision, code, sha256 == record.sha256)
         for ggrid, created, completed, decision, sha256, packed, code in rows
         # Digests say only nearly that a record has this Message-ID.
         if ggrid != record.ggrid and _heads.decode(decompress(packed)).report.message_id == message_id

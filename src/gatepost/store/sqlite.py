@@ -12,8 +12,8 @@ be one statement. Those that are light, which are records of messages, have comm
 the changes of lists beside it. Where a service runs as several processes, a process of its own writes for all of them:
 see `writer_process`.
 
-The event loop only ever waits, except for single rows that are always in memory (`SqliteEngine.glance`). A stream has a
-connection of its own, because it is one statement from its first batch to its last.
+The event loop only ever waits, except for single rows that are always in memory (`SqliteEngine.query_inline`). A stream
+has a connection of its own, because it is one statement from its first batch to its last.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from array import array
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -43,6 +43,7 @@ from gatepost.store.engine import (
     Read,
     Rollback,
     Row,
+    Script,
     Step,
     StoreCounters,
     Work,
@@ -50,14 +51,7 @@ from gatepost.store.engine import (
     in_sqlite,
 )
 from gatepost.store.errors import StorageError
-from gatepost.store.upgrading import (
-    USABLE_FROM,
-    SchemaState,
-    has_current_forms,
-    renew_normal_forms,
-    schema_files,
-    usable_from,
-)
+from gatepost.store.upgrading import SchemaState, read_state, schema_files, upgrade
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -86,7 +80,10 @@ def open_file(path: Path) -> apsw.Connection:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = apsw.Connection(str(path))
         connection.set_busy_timeout(BUSY_MILLISECONDS)
-        _check_owner(connection, path)
+        # Refused before anything in it is changed.
+        owner, tables = _read_owner(connection)
+        if owner != APPLICATION_ID and (owner or tables):
+            raise StorageError(_OTHER_PROGRAM.format(path))
         _enter_wal(connection)
         connection.execute(_PRAGMAS)
         _upgrade(connection, path)
@@ -123,46 +120,24 @@ def explain_errors(path: Path) -> Iterator[None]:
 
 def read_schema_state(path: Path) -> SchemaState:
     """How far a file is from the schema of this program."""
-    newest, after = schema_files()[-1][0], usable_from(schema_files())
     if not path.exists():
-        return SchemaState(0, newest, 0)
-    with explain_errors(path):
-        connection = open_reader(path)
-        try:
-            tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-            if tables and connection.pragma("application_id") != APPLICATION_ID:
-                raise StorageError(_OTHER_PROGRAM.format(path))
-            present = schema_version(connection)
-            needed = _read_usable_from(connection) if present else 0
-            size = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
-            has_old = 0 < present <= newest and not run_work(connection, has_current_forms())
-        finally:
-            connection.close()
-    return SchemaState(present, newest, size, has_old, needed, after)
+        return SchemaState(0, schema_files()[-1][0], 0)
+    with explain_errors(path), closing(open_reader(path)) as connection:
+        owner, tables = _read_owner(connection)
+        if tables and owner != APPLICATION_ID:
+            raise StorageError(_OTHER_PROGRAM.format(path))
+        size = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
+        return run_work(connection, read_state("sqlite", is_empty=not owner, size=size))
 
 
-def schema_version(connection: apsw.Connection) -> int:
-    """The number of the last schema file applied; 0 for an empty file."""
-    if not connection.pragma("application_id"):
-        return 0
-    return int(connection.execute("SELECT value FROM meta WHERE key = 'schema'").get)
-
-
-def _read_usable_from(connection: apsw.Connection) -> int:
-    """The lowest schema number that a program has to know; where nothing says that, it is that of the storage."""
-    found = connection.execute(USABLE_FROM).get
-    return int(found) if found else schema_version(connection)
-
-
-def _check_owner(connection: apsw.Connection, path: Path) -> None:
-    """Refuse a database of another program before anything in it is changed."""
+def _read_owner(connection: apsw.Connection) -> tuple[int, int]:
+    """The program whose file it is, 0 for none, and how many tables and indexes it has."""
     # In one transaction: between two reads another process could have made it a file of Gatepost.
     connection.execute("BEGIN")
     owner = connection.pragma("application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     connection.execute("COMMIT")
-    if owner != APPLICATION_ID and (owner or tables):
-        raise StorageError(_OTHER_PROGRAM.format(path))
+    return owner, tables
 
 
 def _enter_wal(connection: apsw.Connection) -> None:
@@ -182,30 +157,23 @@ def _enter_wal(connection: apsw.Connection) -> None:
 
 
 def _upgrade(connection: apsw.Connection, path: Path) -> None:
-    known = schema_files()
-    newest = known[-1][0]
-    if schema_version(connection) == newest and run_work(connection, has_current_forms()):
+    state = run_work(connection, read_state("sqlite", is_empty=_is_empty(connection)))
+    if state.present == state.newest and not state.has_old_entries:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        present = schema_version(connection)
-        if present > newest:
-            if _read_usable_from(connection) <= newest and run_work(connection, has_current_forms()):
-                return
-            raise StorageError(
-                f"{path} was written by a newer Gatepost (schema {present}, this one knows {newest}); upgrade Gatepost."
-            )
-        for number, statements in known:
-            if number > present:
-                connection.execute(statements)
-        run_work(connection, renew_normal_forms())
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (str(newest),))
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('usable_from', ?)", (str(usable_from(known)),))
-        connection.pragma("application_id", APPLICATION_ID)
+        is_empty = _is_empty(connection)
+        run_work(connection, upgrade("sqlite", str(path), is_empty=is_empty))
+        if is_empty:
+            connection.pragma("application_id", APPLICATION_ID)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _is_empty(connection: apsw.Connection) -> bool:
+    return not connection.pragma("application_id")
 
 
 def run_work(connection: apsw.Connection, work: Work[T]) -> T:
@@ -222,6 +190,8 @@ def run_work(connection: apsw.Connection, work: Work[T]) -> T:
 def _run_step(connection: apsw.Connection, step: Step) -> Any:
     if isinstance(step, Read):
         return connection.execute(in_sqlite(step.statement), bind(step.parameters)).fetchall()
+    if isinstance(step, Script):
+        return connection.execute(step.statements)
     before = connection.total_changes()
     if isinstance(step, Bulk):
         connection.executemany(step.sqlite, step.rows)
@@ -471,7 +441,6 @@ class SqliteEngine(Engine):
         self._connections: list[apsw.Connection] = []
         self._of_thread = threading.local()
         self._of_event_loop: apsw.Connection | None = None
-        self._closed = False
 
     async def close(self) -> None:
         """Finish what is under way and close the file."""
@@ -508,7 +477,7 @@ class SqliteEngine(Engine):
         """Do work in a reader thread."""
         return await self._read(lambda connection: run_work(connection, work()))
 
-    async def glance(self, work: Callable[[], Work[T]]) -> T:
+    async def query_inline(self, work: Callable[[], Work[T]]) -> T:
         """Read in the event loop: a row that every message asks for is in memory, and waking a thread costs more.
 
         Where the file is locked for a moment, which readers of a WAL hardly ever see, a reader thread waits instead.
@@ -564,10 +533,6 @@ class SqliteEngine(Engine):
         self._check_open()
         run = asyncio.get_running_loop().run_in_executor
         return await run(threads or self._readers, self._read_in_thread, read)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StorageError("The storage is closed.")
 
     def _read_in_thread(self, read: Callable[[apsw.Connection], T]) -> T:
         with explain_errors(self._path):

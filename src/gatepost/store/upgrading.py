@@ -17,11 +17,14 @@ from string import ascii_uppercase
 
 import msgspec
 
-from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, now, storable
+from gatepost.store.engine import Many, Read, Row, Script, Work, Write, insert_many, now, storable
+from gatepost.store.errors import StorageError
 
 # How a schema file begins that only adds to what is there.
 ADDITIVE = "-- Additive:"
-USABLE_FROM = "SELECT value FROM meta WHERE key = 'usable_from'"
+_META = "SELECT value FROM meta WHERE key = $1"
+_SET_META = """INSERT INTO meta (key, value) VALUES ($1, $2)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
 
 class SchemaState(msgspec.Struct, frozen=True):
@@ -64,6 +67,40 @@ def usable_from(known: tuple[tuple[int, str], ...]) -> int:
     return max(number for number, statements in known if not statements.startswith(ADDITIVE))
 
 
+def read_state(engine: str, *, is_empty: bool, size: int = 0) -> Work[SchemaState]:
+    """How far a storage is from the schema of this program; `is_empty` where it has no tables yet."""
+    known = schema_files(engine)
+    newest, after = known[-1][0], usable_from(known)
+    if is_empty:
+        return SchemaState(0, newest, size, needed_after=after)
+    present = int((yield Read(_META, ("schema",)))[0][0])
+    said = yield Read(_META, ("usable_from",))
+    # Where nothing says what a program has to know, it is the schema of the storage.
+    needed = int(said[0][0]) if said else present
+    has_old_entries = present <= newest and not (yield from has_current_forms())
+    return SchemaState(present, newest, size, has_old_entries, needed, after)
+
+
+def upgrade(engine: str, shown: str, *, is_empty: bool) -> Work[None]:
+    """Bring a storage to the schema of this program, under a lock of the caller. Raises `StorageError`, which names the
+    storage as `shown`, where a newer program has made it one that this program cannot use."""
+    state = yield from read_state(engine, is_empty=is_empty)
+    if state.present > state.newest:
+        if state.is_newer or not (yield from has_current_forms()):
+            raise StorageError(
+                f"{shown} was written by a newer Gatepost (schema {state.present}, this one knows {state.newest}); "
+                "upgrade Gatepost."
+            )
+        return
+    for number, statements in schema_files(engine):
+        if number > state.present:
+            yield Script(statements)
+    yield from renew_normal_forms()
+    if state.present < state.newest:
+        yield Write(_SET_META, ("schema", str(state.newest)))
+        yield Write(_SET_META, ("usable_from", str(state.needed_after)))
+
+
 # 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name. 3: phrases and names of people
 # without capitals that come of letters in other forms.
 NORMAL_FORMS = 3
@@ -78,25 +115,22 @@ _SUSPECT: dict[str, tuple[str, ...]] = {
     "sender": ("<", "[", "(", "{"),
 }
 
-_FORMS = "SELECT value FROM meta WHERE key = 'normal_forms'"
-_SET_FORMS = """INSERT INTO meta (key, value) VALUES ('normal_forms', $1)
-ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 _LISTS = "SELECT id, scope, name, kind FROM lists WHERE kind = ANY($1) AND scope <> '-' ORDER BY id FOR UPDATE"
 _COLUMNS = "key, shown, comment, created, modified, modified_by, expires, hits, last_hit"
 _SELECT = f"SELECT {_COLUMNS} FROM entries WHERE list_id = $1 AND "  # noqa: S608
 _SELECT_KEYS = _SELECT + "key = ANY($2)"
 _DELETE = "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2)"
-_INSERT = f"INSERT INTO entries (list_id, {_COLUMNS}) "
-_INSERT_ONE = _INSERT + "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ARRAYS = """unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-$8::bigint[], $9::bigint[], $10::bigint[])"""
-_INSERT_ALL = f"{_INSERT} SELECT * FROM {_ARRAYS}"  # noqa: S608
+_INSERT = insert_many(
+    "entries",
+    "list_id bigint, key text, shown text, comment text, created bigint, modified bigint, modified_by text,"
+    " expires bigint, hits bigint, last_hit bigint",
+)
 _CHANGE_SIZE = "UPDATE lists SET size = size + $2 WHERE id = $1"
 
 
 def has_current_forms() -> Work[bool]:
     """Whether the entries of a storage have the normal forms of this program."""
-    known = yield Read(_FORMS)
+    known = yield Read(_META, ("normal_forms",))
     return bool(known) and int(known[0][0]) >= NORMAL_FORMS
 
 
@@ -114,7 +148,7 @@ def renew_normal_forms() -> Work[int]:
             yield from write_audit(now(), SYSTEM, "entries.normalise", scope, name, len(renewed), sorted(renewed))
         changed += len(renewed)
     yield from forget_sums()
-    yield Write(_SET_FORMS, (str(NORMAL_FORMS),))
+    yield Write(_SET_META, ("normal_forms", str(NORMAL_FORMS)))
     return changed
 
 
@@ -159,7 +193,7 @@ def _move(list_id: int, rows: Sequence[Row], forms: dict[str, tuple[str, str | N
     merged = [(list_id, key, shown, *_merge(rows, moment)) for (key, shown), rows in sorted(same.items(), key=_by_key)]
     gone = tuple(row[0] for row in (*there, *rows))
     deleted = yield Write(_DELETE, (list_id, Many(gone)))
-    added = yield Bulk(_INSERT_ONE, _INSERT_ALL, merged)
+    added = yield _INSERT.of(merged)
     yield Write(_CHANGE_SIZE, (list_id, added - deleted))
 
 

@@ -140,7 +140,7 @@ def test_a_next_hop_that_refuses_and_a_release_under_way(use: Use, next_hop: Any
         ggrid = await deployment.hold()
         next_hop.answers = {"RCPT": "451 later"}
         assert isinstance(await deployment.release(ggrid, "bob@y.example"), NotSent)
-        assert await deployment.store.quarantine.recipient_releases(ggrid) == ()
+        assert await deployment.store.quarantine.recipient_releases(ggrid) == {}
         next_hop.answers = {}
         moment = now()
         assert await deployment.store.quarantine.claim(ggrid, "other", moment, moment + 60_000)
