@@ -21,6 +21,7 @@ from gatepost.web.configuration import (
     DEPLOYMENT,
     MAX_POLICY,
     MAX_VALUE,
+    Difference,
     Publisher,
     apply_draft,
     build_policies,
