@@ -2,6 +2,7 @@
 
 import json
 import random
+import secrets
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
