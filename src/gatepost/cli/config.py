@@ -13,9 +13,9 @@ from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
 if TYPE_CHECKING:
-    from gatepost.service.publishing import Difference
     from gatepost.store.publishing import NodeRecord, Rollout, Version, VersionInfo
     from gatepost.store.store import Store
+    from gatepost.web.configuration import Difference
 
 group = Group("The configuration files.")
 
@@ -73,7 +73,8 @@ def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
 @group.command("publish")
 def publish(*, reason: ReasonOption, wait: WaitOption = False, place: Deployment, output: Output) -> None:
     """Check the files and publish them, with policies, rules and models, as the next version for all nodes."""
-    from gatepost.service.publishing import digest_content, read_content
+    from gatepost.service.publishing import read_content
+    from gatepost.store.publishing import digest_content
 
     async def run(store: "Store") -> "VersionInfo":
         history = await store.publishing.history(1)
@@ -115,8 +116,9 @@ def diff(
     output: Output,
 ) -> None:
     """Compare two versions, or one with the one before it; without a number, the files with the last version."""
-    from gatepost.service.publishing import compare, read_content
+    from gatepost.service.publishing import read_content
     from gatepost.store.publishing import VersionContent
+    from gatepost.web.configuration import compare
 
     empty = VersionContent({}, {})
 
