@@ -10,6 +10,7 @@ from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import ABBY_FILE, GUARD_FILE, Deployment, find_actor, render_time
 from gatepost.cli.printing import Output, print_json, print_table, print_text
 from gatepost.service.data_folder import StartError
+from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.store.publishing import NodeRecord, Rollout, Version, VersionInfo
@@ -204,8 +205,6 @@ async def _wait_for(store: "Store", number: int) -> str:
     import asyncio
     import time
 
-    from gatepost.times import now
-
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         rollout = await store.publishing.rollout()
@@ -247,8 +246,6 @@ def nodes(
 
 
 def _render_node(node: "NodeRecord", rollout: "Rollout") -> tuple[str, ...]:
-    from gatepost.times import now
-
     detail = node.detail
     version = f"{detail.version}" if detail.version == rollout.wanted else f"{detail.version} -> {rollout.wanted}"
     slots = f"{detail.in_processing} of {detail.slots}"
@@ -266,8 +263,6 @@ def _describe_failure(rollout: "Rollout") -> dict[str, Any] | None:
 
 
 def _describe_node(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
-    from gatepost.times import now
-
     detail = node.detail
     return {
         "id": node.id,
