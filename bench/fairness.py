@@ -5,8 +5,9 @@ With `BENCH_FAIRNESS_RATE=0` it sends as fast as it is answered: then B fills th
 machine for each doubles its times. A's flood comes from a process of its own at a lower priority (clients are other
 machines, as a rule): scans over 24 connections, which are more than there are slots, additions to `blocked-phrases`,
 each of which makes a new snapshot for the workers, exports of a long list, searches of messages, trials of a policy and
-dry runs of list changes. B's p99 at most doubles, and no callback holds the event loop for 20 ms of CPU: that is the
-aim. Memory is compared after one flood, which fills caches, and after all others.
+dry runs of list changes. Beside A's scans alone B's p99 at most doubles, beside everything at once it is at most three
+times that of a quiet service, and no callback holds the event loop for 20 ms of CPU: that is the aim. Memory is
+compared after one flood, which fills caches, and after all others.
 """
 
 import contextlib
@@ -42,7 +43,9 @@ ENTRIES = 20_000
 PASSWORD = "six words for a small test"
 BASE = "/api/public/lists/v1"
 SETTLE_SECONDS = 15.0
-MOST_RATIO, MOST_LOOP_SECONDS = 2.0, 0.020
+MOST_LOOP_SECONDS = 0.020
+ALONE, SCANS_ALONE, EVERYTHING = "alone", "beside A's scans", "beside everything"
+MOST_RATIO = {SCANS_ALONE: 2.0, EVERYTHING: 3.0}
 
 
 @dataclass(frozen=True)
@@ -107,17 +110,18 @@ def _measured(place: Place, other: str, process: psutil.Process) -> str:
     requests = [load.upload(raw, envelope, TOKEN, tenant=other) for raw, envelope in _mail(SCANS)]
     _fill(place)
     load.send(place.url, requests[: SCANS // 2], CONNECTIONS)
-    rounds: dict[str, list[Round]] = {"alone": [], "beside the flood": []}
-    with _flood(place):
+    rounds: dict[str, list[Round]] = {ALONE: [], SCANS_ALONE: [], EVERYTHING: []}
+    with _flood(place, EVERYTHING):
         time.sleep(SETTLE_SECONDS)
     time.sleep(SETTLE_SECONDS)
     before, memory = _figures(place.url), pss(process)
     flooded: Counter[str] = Counter()
     for _ in range(ROUNDS):
-        rounds["alone"].append(_round(place.url, requests))
-        with _flood(place) as counts:
-            rounds["beside the flood"].append(_round(place.url, requests))
-        flooded.update(counts)
+        rounds[ALONE].append(_round(place.url, requests))
+        for flood in MOST_RATIO:
+            with _flood(place, flood) as counts:
+                rounds[flood].append(_round(place.url, requests))
+            flooded.update(counts)
     figures = _figures(place.url)
     time.sleep(SETTLE_SECONDS)
     return _told(rounds, before, figures, flooded, (memory, pss(process)))
@@ -158,11 +162,11 @@ def _fill(place: Place) -> None:
 
 
 @contextlib.contextmanager
-def _flood(place: Place) -> Iterator[dict[str, int]]:
-    """Everything that A can do, from a process of its own; afterwards what it was answered, by kind and status."""
+def _flood(place: Place, flood: str) -> Iterator[dict[str, int]]:
+    """A's scans, or everything that A can do, from a process of its own; afterwards what it was answered, by kind and status."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_flood_until_told, args=(place, theirs))
+    process = context.Process(target=_flood_until_told, args=(place, flood, theirs))
     process.start()
     assert ours.poll(180), "the flood does not begin"
     ours.recv()
@@ -178,7 +182,7 @@ def _flood(place: Place) -> Iterator[dict[str, int]]:
         process.kill()
 
 
-def _flood_until_told(place: Place, told: "multiprocessing.connection.Connection[object, object]") -> None:
+def _flood_until_told(place: Place, flood: str, told: "multiprocessing.connection.Connection[object, object]") -> None:
     os.nice(5)
     over, counts, lock = threading.Event(), Counter[str](), threading.Lock()
 
@@ -191,7 +195,8 @@ def _flood_until_told(place: Place, told: "multiprocessing.connection.Connection
             with lock:
                 counts[f"{name} {status}"] += 1
 
-    works = [(name, act) for name, many, make in _KINDS for act in (make(place) for _ in range(many))]
+    kinds = [kind for kind in _KINDS if flood == EVERYTHING or kind[0] == "scan"]
+    works = [(name, act) for name, many, make in kinds for act in (make(place) for _ in range(many))]
     threads = [threading.Thread(target=repeat, args=work, daemon=True) for work in works]
     for thread in threads:
         thread.start()
@@ -271,8 +276,6 @@ def _told(
     flooded: Counter[str],
     memory: tuple[float, float],
 ) -> str:
-    alone, beside = ([each.p99 for each in rounds[name]] for name in rounds)
-    ratio = median(b / a for a, b in zip(alone, beside, strict=True))
     worst = after.get("gatepost_loop_blocked_worst_seconds", 0.0)
     blocked = after.get("gatepost_loop_blocked_total", 0.0) - before.get("gatepost_loop_blocked_total", 0.0)
     kills = sum(
@@ -285,8 +288,8 @@ def _told(
     counts = ", ".join(f"{count:,} × {what}" for what, count in sorted(flooded.items()))
     loop = "within" if worst <= MOST_LOOP_SECONDS else "NOT within"
     share = (
-        f"B's p99 beside the flood is {ratio:.2f} times that alone (median of {ROUNDS} rounds of {SCANS} scans; "
-        f"{'within' if ratio <= MOST_RATIO else 'NOT within'} {MOST_RATIO:.0f}). Longest callback on the event loop: "
+        f"B's p99 {_ratio(rounds, SCANS_ALONE)} and {_ratio(rounds, EVERYTHING)} "
+        f"(median of {ROUNDS} rounds of {SCANS} scans). Longest callback on the event loop: "
         f"{worst * 1000:.0f} ms of CPU ({loop} {MOST_LOOP_SECONDS * 1000:.0f} ms), {blocked:.0f} over 5 ms; "
         f"{kills:.0f} workers lost."
     )
@@ -296,3 +299,9 @@ def _told(
     )
     flood = f"A's flood, by status: {counts}. Load of the machine at the end: {os.getloadavg()[0]:.1f}."
     return "\n".join((*lines, "", share, "", held, "", flood))
+
+
+def _ratio(rounds: dict[str, list[Round]], flood: str) -> str:
+    ratio = median(beside.p99 / alone.p99 for alone, beside in zip(rounds[ALONE], rounds[flood], strict=True))
+    held = "within" if ratio <= MOST_RATIO[flood] else "NOT within"
+    return f"{flood} is {ratio:.2f} times that alone ({held} {MOST_RATIO[flood]:.0f})"

@@ -70,6 +70,7 @@ async def wait_for(check: Callable[[], Awaitable[bool]]) -> bool:
     return await check()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.variant), "postgresql"])
 def test_what_one_core_learns_the_other_knows(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'g.db'}" if engine == "sqlite" else str(request.getfixturevalue("postgres_url"))

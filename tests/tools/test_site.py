@@ -58,6 +58,7 @@ def read_page(page: Path) -> Fetched:
     return parser
 
 
+@pytest.mark.process
 @pytest.mark.variant
 def test_it_is_built_without_a_warning(built: tuple[Path, str]) -> None:
     site, said = built
