@@ -18,7 +18,6 @@ from gatepost.files.documents.document_text import tidy_text
 from gatepost.files.documents.office_xml import report_field
 from gatepost.files.documents.ole import read_package
 from gatepost.files.documents.script_strings import find_addresses
-from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset, find_charset
 from gatepost.mail.text import strip_rtf
 
@@ -143,13 +142,12 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ELSEWHERE = re.compile(r"\s*(?:https?:|ftp:|file:|\\\\)", re.IGNORECASE)
 
 
-def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the objects of a document as files, its remote templates and fields, and its text."""
-    builder = ContentsBuilder(file, budget)
-    _RtfInspector(file.content, builder).read()
-    if not file.shown:
-        builder.add_text(tidy_text(read_rtf_text(budget.take_text_source(file.content))))
-    return builder.build()
+def inspect(builder: ContentsBuilder) -> None:
+    """Add the objects of a document as files, its remote templates and fields, and its text."""
+    content = builder.file.content
+    _RtfInspector(content, builder).read()
+    if not builder.file.shown:
+        builder.add_text(tidy_text(read_rtf_text(builder.budget.take_text_source(content))))
 
 
 class _RtfInspector:

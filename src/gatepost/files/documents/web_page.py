@@ -18,7 +18,7 @@ import msgspec
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_types import find_last_extensions, identify
-from gatepost.files.values import Contents, File, Trait, UnpackBudget
+from gatepost.files.values import File, Trait
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.message import Defect, Part
@@ -86,15 +86,16 @@ def is_xml_page(content: bytes) -> bool:
     return b"http://www.w3.org/1999/xhtml" in content
 
 
-def inspect_xml(file: File, budget: UnpackBudget) -> Contents:
-    """Return what is in a page that is XML, as if its elements bore no prefix."""
-    plain = _PREFIX.sub(rb"<\1", file.content[:MAX_PAGE])
-    return inspect(msgspec.structs.replace(file, content=plain, type="html"), budget)
+def inspect_xml(builder: ContentsBuilder) -> None:
+    """Add what is in a page that is XML, as if its elements bore no prefix."""
+    plain = _PREFIX.sub(rb"<\1", builder.file.content[:MAX_PAGE])
+    builder.file = msgspec.structs.replace(builder.file, content=plain, type="html")
+    inspect(builder)
 
 
-def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return links, forms and the files in scripts of a page or picture (SVG) that is a file of its own."""
-    builder = ContentsBuilder(file, budget)
+def inspect(builder: ContentsBuilder) -> None:
+    """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own."""
+    file = builder.file
     if len(file.content) > MAX_PAGE:
         builder.add_unread("size")
     raw = file.content[:MAX_PAGE]
@@ -106,7 +107,6 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         _inspect_scripts(text, builder)
     if not file.shown:  # what the reader of the message has seen in a page, the walk knows
         _inspect_page(file, builder)
-    return builder.build()
 
 
 def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
