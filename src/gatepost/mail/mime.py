@@ -429,20 +429,7 @@ _find_delimiter = native.find_delimiter if native else find_delimiter
 class MimeNode:
     """One entity while the tree is built: where its body lies in its source."""
 
-    __slots__ = (
-        "children",
-        "depth",
-        "end",
-        "ended",
-        "entity",
-        "junk",
-        "outside",
-        "part",
-        "path",
-        "source",
-        "start",
-        "unread",
-    )
+    __slots__ = tuple("children depth end ended entity junk outside part path source start unread".split())
 
     def __init__(self, source: bytes, path: str, depth: int, entity: Entity, section: HeaderSection) -> None:
         self.source = source
@@ -466,18 +453,7 @@ class MimeNode:
 class MimeTree:
     """The entities of one source in order. `odd` says that another program might see other ones."""
 
-    __slots__ = (
-        "_boundaries",
-        "_budget",
-        "_closed",
-        "_is_after_end",
-        "_names",
-        "_stack",
-        "header_bytes",
-        "nodes",
-        "odd",
-        "source",
-    )
+    __slots__ = tuple("_boundaries _budget _closed _is_after_end _names _stack header_bytes nodes odd source".split())
 
     def __init__(self, source: bytes, path: str, depth: int, budget: ReadBudget) -> None:
         self.source = source

@@ -20,29 +20,10 @@ _SERVICE_FIELDS = frozenset(
     "x-hubspot-correlation-id x-iterable-message-id x-pvtl x-emarsys-identify x-mailup-campaign x-binding "
     "x-report-abuse-to x-elqpod x-et-messageid x-cio-campaign".split()
 )
-_FAREWELLS = (
-    "unsubscribe",
-    "opt out",
-    "opt-out",
-    "manage preferences",
-    "email preferences",
-    "abmelden",
-    "abbestellen",
-    "austragen",
-    "désabonner",
-    "désinscri",
-    "se desabonner",
-    "cancelar suscripción",
-    "darse de baja",
-    "cancelar inscrição",
-    "descadastrar",
-    "cancellati",
-    "disiscri",
-    "afmelden",
-    "uitschrijven",
-    "отписаться",
-    "配信停止",
-    "退订",
+_FAREWELLS = tuple(
+    "unsubscribe;opt out;opt-out;manage preferences;email preferences;abmelden;abbestellen;austragen;désabonner;"
+    "désinscri;se desabonner;cancelar suscripción;darse de baja;cancelar inscrição;descadastrar;cancellati;"
+    "disiscri;afmelden;uitschrijven;отписаться;配信停止;退订".split(";")
 )
 
 

@@ -21,14 +21,8 @@ MAX_RECIPIENTS = 20
 _REPLY_SUBJECT = re.compile(
     r"\s{0,5}(?:re|aw|sv|antw|rv|res|odp|ynt|vs|回复|回覆|答复|返信)\s{0,2}(?:\[\d{1,3}\])?\s{0,2}[:：]", re.IGNORECASE
 )
-_REFERENCE_FIELDS = (
-    "in-reply-to",
-    "references",
-    "thread-index",
-    "thread-topic",
-    "x-ms-has-attach",
-    "resent-from",
-    "x-forwarded-message-id",
+_REFERENCE_FIELDS = tuple(
+    "in-reply-to references thread-index thread-topic x-ms-has-attach resent-from x-forwarded-message-id".split()
 )
 _QUOTE_MARKS = (
     *("\n>", "\n|", "-----original message", "-------- original", "\nfrom:", "\nvon:", "\nde:", "\nda:"),
@@ -193,16 +187,8 @@ def _find_brought(reading: Reading, known: set[str] | frozenset[str]) -> str:
 
 
 _REPORT_TYPES = ("multipart/report", "message/")
-_MAIL_SYSTEMS = (
-    "mailer-daemon",
-    "postmaster",
-    "mail delivery",
-    "maildelivery",
-    "mdaemon",
-    "daemon",
-    "mail-daemon",
-    "bounce",
-    "mailsystem",
+_MAIL_SYSTEMS = tuple(
+    "mailer-daemon;postmaster;mail delivery;maildelivery;mdaemon;daemon;mail-daemon;bounce;mailsystem".split(";")
 )
 _SERVER_SAYS = re.compile(
     r"(?<![\d.])[45][0-9]{2}[ -](?:#?[45]\.\d{1,3}\.\d{1,3}|\w)"

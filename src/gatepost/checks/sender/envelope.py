@@ -15,33 +15,10 @@ _SERVER_ACCOUNTS = frozenset("nobody www-data apache httpd www root wwwrun daemo
 _LIST_FIELDS = ("list-id", "list-unsubscribe", "list-post", "mailing-list", "precedence", "resent-from", "sender")
 _REPORT_TYPES = ("multipart/report", "message/delivery-status", "message/disposition-notification", "message/rfc822")
 _STATUS_TYPES = ("multipart/report", "message/delivery-status", "message/global-delivery-status")
-_REPORT_SENDERS = (
-    "mailer-daemon",
-    "postmaster",
-    "mail delivery",
-    "mdaemon",
-    "daemon",
-    "bounce",
-    "listserv",
-    "noreply",
-)
-_REPORT_MARKS = (
-    "undeliver",
-    "delivery",
-    "returned",
-    "failure",
-    "out of office",
-    "automatic",
-    "auto-reply",
-    "autoreply",
-    "read:",
-    "vacation",
-    "abwesen",
-    "absence",
-    "non remis",
-    "unzustellbar",
-    "warning",
-    "rejected",
+_REPORT_SENDERS = tuple("mailer-daemon;postmaster;mail delivery;mdaemon;daemon;bounce;listserv;noreply".split(";"))
+_REPORT_MARKS = tuple(
+    "undeliver;delivery;returned;failure;out of office;automatic;auto-reply;autoreply;read:;vacation;abwesen;"
+    "absence;non remis;unzustellbar;warning;rejected".split(";")
 )
 
 

@@ -81,28 +81,10 @@ _ELEMENT = re.compile(
     r"module|macrosheet|chunk|Cell|script|a)\b((?:[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)",
 )
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']*)')")
-_MARKS = (
-    b"Relationship",
-    b"instrText",
-    b"fldSimple",
-    b"ddeLink",
-    b"onLoad",
-    b"ppaction",
-    b"uto_",
-    b"dde-",
-    b"encryption-data",
-    b"binaryData",
-    b"binData",
-    b"binary-data",
-    b"SupBook",
-    b"HYPERLINK(",
-    b"script:",
-    b"href=",
-    b"NavigateUri=",
-    b":macrosheet",
-    b"<chunk",
-    b"Formula=",
-    b"urn:schemas-microsoft-com:xslt",
+_MARKS = tuple(
+    b"Relationship instrText fldSimple ddeLink onLoad ppaction uto_ dde- encryption-data binaryData binData "
+    b"binary-data SupBook HYPERLINK( script: href= NavigateUri= :macrosheet <chunk Formula= "
+    b"urn:schemas-microsoft-com:xslt".split()
 )
 _FORMULA_LINK = re.compile(r"HYPERLINK\(\s{0,5}(?:&quot;|\")([^&\"<]{4,2000})", re.IGNORECASE)
 _JOINED = re.compile(r"(?:&quot;|\")\s{0,5}&amp;\s{0,5}(?:&quot;|\")")

@@ -46,15 +46,9 @@ _PICTURE = re.compile(
     rb"data:image/[\w.+-]{1,40}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s]{300,}+)", re.IGNORECASE
 )
 # The ways in which a browser makes a file of bytes, and saves or opens it.
-_SAVES = (
-    "createobjecturl",
-    "mssaveoropenblob",
-    "mssaveblob",
-    "new file(",
-    ".download",
-    "setattribute('download",
-    'setattribute("download',
-    "blob:",
+_SAVES = tuple(
+    "createobjecturl;mssaveoropenblob;mssaveblob;new file(;.download;setattribute('download;"
+    'setattribute("download;blob:'.split(";")
 )
 _MAKES = ("new blob", "new file(", "uint8array", "mssave", "data:application")
 _DECODES = ("atob(", "unescape(", "decodeuricomponent(", "fromcharcode", "charcodeat")

@@ -70,20 +70,15 @@ _LABELS = {
     "utf-32le": "utf32le",
     "utf-32be": "utf32be",
 }
-_CODECS = {
-    "windows-1252": "cp1252",
-    "windows-874": "cp874",
-    "macintosh": "mac-roman",
-    "x-mac-cyrillic": "mac-cyrillic",
-    "x-mac-ce": "mac-latin2",
-    "x-mac-greek": "mac-greek",
-    "x-mac-turkish": "mac-turkish",
-    "hz-gb-2312": "hz",
-    "big5": "big5hkscs",
-    "iso-2022-jp": "iso2022_jp_ext",
-    "shift_jis": "cp932",
-    "euc-kr": "cp949",
-}
+# What Python calls a charset, where that is not its label.
+_CODECS = dict(
+    pair.split("=")
+    for pair in (
+        "windows-1252=cp1252 windows-874=cp874 macintosh=mac-roman x-mac-cyrillic=mac-cyrillic x-mac-ce=mac-latin2 "
+        "x-mac-greek=mac-greek x-mac-turkish=mac-turkish hz-gb-2312=hz big5=big5hkscs iso-2022-jp=iso2022_jp_ext "
+        "shift_jis=cp932 euc-kr=cp949"
+    ).split()
+)
 CHARSETS: tuple[str, ...] = tuple(_LABELS)
 _CANONICAL = {label: name for name, labels in _LABELS.items() for label in (name, *labels.split())}
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -134,27 +134,11 @@ _MARKUP = re.compile(
     r"<(?:a|form|input|iframe|meta|script|html|body|div|button|img|svg|object|embed|title|h\d|p)\b", re.IGNORECASE
 )
 
-_GOES = (
-    "location",
-    "location.href",
-    "location.replace",
-    "location.assign",
-    "window.open",
-    ".location",
-    "window.navigate",
-)
+_GOES = tuple("location location.href location.replace location.assign window.open .location window.navigate".split())
 _SHOWS = (".href", ".src", ".action", ".data", ".formaction")
-_WRITES = (
-    "document.write",
-    "document.writeln",
-    ".innerhtml",
-    ".outerhtml",
-    ".srcdoc",
-    ".insertadjacenthtml",
-    "createcontextualfragment",
-    ".parsefromstring",
-    ".append",
-    ".html",
+_WRITES = tuple(
+    "document.write document.writeln .innerhtml .outerhtml .srcdoc .insertadjacenthtml createcontextualfragment "
+    ".parsefromstring .append .html".split()
 )
 _REPLACING = frozenset({"replace", "replaceall"})
 MAX_PATTERN = 8
