@@ -7,7 +7,7 @@ from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf
-from gatepost.auth.authenticate import authenticate
+from gatepost.auth.dmarc import authenticate
 from gatepost.files import pictures
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates

@@ -216,7 +216,7 @@ def check(
 ) -> Callable[[Callable[[Reading], Iterator[Finding]]], Check]:
     """Return a decorator that makes a `Check` of a generator function, whose name is the trick.
 
-    It registers nothing: `checks.registry` lists the checks that run.
+    It registers nothing: `checks.registry` lists the modules whose checks run.
     """
 
     def make(function: Callable[[Reading], Iterator[Finding]]) -> Check:

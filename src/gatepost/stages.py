@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gatepost.auth.authenticate import authenticate
+from gatepost.auth.dmarc import authenticate
 from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases

@@ -29,7 +29,6 @@ from gatepost.auth.signature import (
     read_arc_seal,
     read_field_tags,
 )
-from gatepost.mail.message import Field
 from gatepost.questions import Asking, DnsAnswer
 
 INSTANCES_MAX = 50
@@ -57,26 +56,14 @@ class _Broken(msgspec.Struct, frozen=True):
     reason: str
 
 
-def validate(
-    raw: bytes,
-    header_end: int,
-    fields: tuple[Field, ...],
-    now: float,
-    *,
-    rules: SignatureRules = TODAY,
-    signed_message: SignedMessage | None = None,
-) -> Asking[Arc]:
-    """Validate the chain of a message, whose body starts at `header_end`.
-
-    A `signed_message` of the same message may be shared with DKIM, so that the body is hashed once for both.
-    """
-    signed_message = signed_message or SignedMessage(raw, header_end, fields)
+def validate(signed_message: SignedMessage, now: float, rules: SignatureRules = TODAY) -> Asking[Arc]:
+    """Validate the chain of a message."""
     if not any(signed_message.places(name) for name in (RESULTS, MESSAGE, SEAL)):
         return Arc()
     chain = _read_chain(signed_message, rules)
     if isinstance(chain, _Broken):
         return Arc("fail", reason=chain.reason)
-    newest = _read_newest_message(signed_message, chain[-1].message, now, rules)
+    newest = read_arc_message(read_field_tags(signed_message.fields[chain[-1].message].raw) or {}, now, rules)
     if isinstance(newest, Refusal):
         return _make_result("fail", newest.reason, chain)
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
@@ -144,13 +131,6 @@ def _check_claims(chain: list[_ArcSet]) -> list[_ArcSet] | _Broken:
     if claims != ["none"] + ["pass"] * (len(chain) - 1):
         return _Broken("the seals do not claim an unbroken chain")
     return chain
-
-
-def _read_newest_message(
-    signed_message: SignedMessage, place: int, now: float, rules: SignatureRules
-) -> Signature | Refusal:
-    tags = read_field_tags(signed_message.fields[place].raw)
-    return read_arc_message(tags or {}, now, rules)
 
 
 def _verify_chain(

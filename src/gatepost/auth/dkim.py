@@ -32,7 +32,6 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from gatepost.auth import signature
 from gatepost.auth.results import Dkim, Result
 from gatepost.auth.signature import TODAY, Refusal, Signature, SignatureRules, SignedMessage, read_dkim, read_field_tags
-from gatepost.mail.message import Field
 from gatepost.questions import Asking, Dns, DnsAnswer
 
 LEAST_BITS = 512
@@ -178,24 +177,12 @@ class _Claim(msgspec.Struct, frozen=True):
     signature: Signature | Refusal
 
 
-def verify(
-    raw: bytes,
-    header_end: int,
-    fields: tuple[Field, ...],
-    now: float,
-    *,
-    rules: SignatureRules = TODAY,
-    signed_message: SignedMessage | None = None,
-) -> Asking[tuple[Dkim, ...]]:
-    """Verify the signatures of a message, whose body starts at `header_end`: one result each, in their order.
-
-    A `signed_message` of the same message may be shared with ARC, so that the body is hashed once for both.
-    """
-    signed_message = signed_message or SignedMessage(raw, header_end, fields)
+def verify(signed_message: SignedMessage, now: float, rules: SignatureRules = TODAY) -> Asking[tuple[Dkim, ...]]:
+    """Verify the signatures of a message: one result each, in their order."""
     places = signed_message.places("dkim-signature")
     if not places:
         return ()
-    claims = [_read_claim(fields, place, now, rules) for place in places[:READ_MAX]]
+    claims = [_read_claim(signed_message, place, now, rules) for place in places[:READ_MAX]]
     chosen = _choose_claims(claims, signed_message)
     answers = yield from ask_keys(_name_key(claim.signature) for claim in chosen)
     places_chosen = {claim.place for claim in chosen}
@@ -205,8 +192,8 @@ def verify(
     return tuple(results)
 
 
-def _read_claim(fields: tuple[Field, ...], place: int, now: float, rules: SignatureRules) -> _Claim:
-    tags = read_field_tags(fields[place].raw)
+def _read_claim(signed_message: SignedMessage, place: int, now: float, rules: SignatureRules) -> _Claim:
+    tags = read_field_tags(signed_message.fields[place].raw)
     if tags is None:
         return _Claim(place, Refusal("neutral", "the signature is malformed"))
     return _Claim(place, read_dkim(tags, now, rules))

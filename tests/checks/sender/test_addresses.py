@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, randomness, reply_to
+from gatepost.checks.sender.mailboxes import freemail_pose, from_field, random_name, randomness, reply_to
 from gatepost.findings import Reading
 from gatepost.kinds import (
     SENDER_FREEMAIL_POSE,
