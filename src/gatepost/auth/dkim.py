@@ -116,7 +116,7 @@ def _read_record(record: str, kind: str, hashing: str) -> DkimKey | NoKey:
     public = load_public_key(kind, signature.remove_blanks(tags["p"]))
     if isinstance(public, str):
         return NoKey("permerror", public)
-    flags = _split_words(tags.get("t", ""))
+    flags = signature.split_words(tags.get("t", ""))
     bits = public.key_size if isinstance(public, RSAPublicKey) else None
     return DkimKey(public, bits, "s" in flags, "y" in flags)
 
@@ -129,15 +129,11 @@ def _find_misfit(tags: dict[str, str], kind: str, hashing: str) -> str:
         return "the key is revoked"
     if tags.get("k", "rsa") != kind:
         return "the key is of another type than the signature"
-    if "h" in tags and hashing not in _split_words(tags["h"]):
+    if "h" in tags and hashing not in signature.split_words(tags["h"]):
         return "the key is not for this hash algorithm"
-    if "s" in tags and not {"*", "email"} & _split_words(tags["s"]):
+    if "s" in tags and not {"*", "email"} & signature.split_words(tags["s"]):
         return "the key is not for mail"
     return ""
-
-
-def _split_words(value: str) -> set[str]:
-    return {word.strip() for word in value.split(":")}
 
 
 @lru_cache(maxsize=256)
@@ -209,11 +205,12 @@ def _choose_claims(claims: list[_Claim], signed_message: SignedMessage) -> list[
     if len(readable) <= VERIFIED_MAX:
         return readable
     authors = b" ".join(signed_message.relaxed(place) for place in signed_message.places("from")[:4]).lower()
-    return sorted(readable, key=lambda claim: not _is_author(claim.signature.domain.encode(), authors))[:VERIFIED_MAX]
 
+    def is_author(claim: _Claim) -> bool:
+        domain = claim.signature.domain.encode()
+        return b"@" + domain in authors or b"." + domain in authors
 
-def _is_author(domain: bytes, authors: bytes) -> bool:
-    return b"@" + domain in authors or b"." + domain in authors
+    return sorted(readable, key=is_author, reverse=True)[:VERIFIED_MAX]
 
 
 def _verify_claim(

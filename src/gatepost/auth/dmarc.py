@@ -81,7 +81,7 @@ def parse_record(text: str) -> DmarcRecord:
         strict_spf=tags.get("aspf", "").lower() == "s",
         psd="y" if psd == "y" else "n" if psd == "n" else "u",
         testing=tags.get("t", "").lower() == "y",
-        applies=not faulty or _wants_reports(tags.get("rua", "")),
+        applies=not faulty or any(_URI.fullmatch(uri.strip(_BLANK)) for uri in tags.get("rua", "").split(",")),
     )
 
 
@@ -94,10 +94,6 @@ def _parse_tags(text: str) -> dict[str, str]:
         if equals and name not in tags:
             tags[name] = value.strip(_BLANK)
     return tags
-
-
-def _wants_reports(rua: str) -> bool:
-    return any(_URI.fullmatch(uri.strip(_BLANK)) for uri in rua.split(","))
 
 
 MAX_WALK = 8

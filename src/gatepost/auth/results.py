@@ -133,7 +133,8 @@ def find_forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
     return tuple(
         index
         for index, field in enumerate(fields)
-        if field.name.strip() == NAME and (_claims(field.value, ours) or _claims(_unfold(field.raw), ours))
+        if field.name.strip() == NAME
+        and (_claims(field.value, ours) or _claims(field.raw.partition(b":")[2].decode("utf-8", "replace"), ours))
     )
 
 
@@ -178,10 +179,6 @@ def read_authserv_id(value: str) -> str:
         return ""
     text = found[0]
     return (re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text).lower()
-
-
-def _unfold(raw: bytes) -> str:
-    return raw.partition(b":")[2].decode("utf-8", "replace")
 
 
 def _skip_comments(value: str) -> int:

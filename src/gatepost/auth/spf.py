@@ -248,7 +248,9 @@ def _parse_network(name: Literal["ip4", "ip6"], result: Qualified, text: str) ->
     address, slash, length = text.partition("/")
     most = 32 if name == "ip4" else 128
     try:
-        number = int(IPv4Address(address)) if name == "ip4" else _parse_ip6(address)
+        if "%" in address:  # a zone of IPv6, which is none of the syntax here
+            raise AddressValueError(address)
+        number = int(IPv4Address(address) if name == "ip4" else IPv6Address(address))
     except AddressValueError:
         raise SpfRecordError(f"bad address {address[:40]}") from None
     if slash and (not length.isdigit() or len(length) > 3 or int(length) > most or length != str(int(length))):
@@ -257,12 +259,6 @@ def _parse_network(name: Literal["ip4", "ip6"], result: Qualified, text: str) ->
     if name == "ip4":
         return Mechanism("ip4", result, network=number, length4=bits)
     return Mechanism("ip6", result, network=number, length6=bits)
-
-
-def _parse_ip6(address: str) -> int:
-    if "%" in address:
-        raise AddressValueError(address)
-    return int(IPv6Address(address))
 
 
 def _parse_domain(name: str, text: str) -> Macro:

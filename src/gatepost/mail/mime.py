@@ -82,11 +82,6 @@ def parse_parameters(text: str) -> Parameters:
     return _parse_cached(text) if len(text) <= _MOST_KNOWN else _parse_parameters(text)
 
 
-@lru_cache(1024)
-def _parse_cached(text: str) -> Parameters:
-    return _parse_parameters(text)
-
-
 def _parse_parameters(text: str) -> Parameters:
     strict = _STRICT.match(text)
     if strict is not None:
@@ -102,6 +97,9 @@ def _parse_parameters(text: str) -> Parameters:
         main, rest = re.split(r"[\s,;]", plain.strip(), maxsplit=1)[0], plain
     pairs = tuple((key.strip("'\"").lower(), _unquote(value)) for key, value in _LOOSE.findall(rest)[:_MOST_PAIRS])
     return Parameters(main.strip(" \t\r\"',").lower(), pairs, text, True, True)
+
+
+_parse_cached = lru_cache(1024)(_parse_parameters)
 
 
 def _unquote(value: str) -> str:
@@ -259,7 +257,8 @@ def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: s
         if name == "content-type":
             types.append(unfold(field))
         elif name == "content-transfer-encoding":
-            encodings.append(_strip_comment(field.value).lower())
+            value = field.value
+            encodings.append((_COMMENT.sub("", value).strip() if "(" in value else value).lower())
         elif name == "content-disposition":
             dispositions.append(unfold(field))
             if b"\0" in field.raw:  # programs in C end a name there
@@ -310,10 +309,6 @@ def _describe(
         found,
         odd or not known,
     )
-
-
-def _strip_comment(value: str) -> str:
-    return _COMMENT.sub("", value).strip() if "(" in value else value
 
 
 def _normalise_type(main: str, default: str) -> str:

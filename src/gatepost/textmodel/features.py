@@ -180,7 +180,6 @@ def _strip_addresses(line: str) -> str:
 MAX_LINKS = 60
 
 _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
-_STEPS = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:

@@ -96,11 +96,7 @@ def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> M
     known = {word: row for row, word in enumerate(words)}
     keys = [_collect_pairs(known, message) for message in messages]
     pairs = np.array(sorted(_select_used(keys, families)), np.int64)
-    return Model(words, pairs, _make_zeros(len(words) + len(pairs)), np.zeros(3, np.float32))
-
-
-def _make_zeros(rows: int) -> Floats:
-    return np.zeros((rows, 3), np.float32)
+    return Model(words, pairs, np.zeros((len(words) + len(pairs), 3), np.float32), np.zeros(3, np.float32))
 
 
 def _collect_words(message: Features) -> set[str]:

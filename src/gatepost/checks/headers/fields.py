@@ -102,15 +102,11 @@ def message_id(reading: Reading) -> Iterator[Finding]:
     if not _IDENTIFIER_FORM.match(value[:1000]) and not _IDENTIFIER_FORM.match(_SPACES.sub("", value[:1000])):
         yield kinds.HEADER_BAD_MESSAGE_ID.at("Message-ID", value=value)
     found = _PROVIDER_IDENTIFIER.match(value[:400])
-    if found and not reading.is_discussion and reading.authentication.host and not _may_be_genuine_identifier(reading):
+    if not found or reading.is_discussion or not reading.authentication.host or reading.authentication.arc.instances:
+        return
+    # A list or forwarder may have taken a signature away.
+    if "dkim-signature" not in reading.fields and "list-id" not in reading.fields:
         yield kinds.HEADER_BORROWED_MESSAGE_ID.at("Message-ID", provider=found[1])
-
-
-def _may_be_genuine_identifier(reading: Reading) -> bool:
-    """Return whether there is a signature, or a list or forwarder that may have taken one away."""
-    return (
-        "dkim-signature" in reading.fields or "list-id" in reading.fields or bool(reading.authentication.arc.instances)
-    )
 
 
 MAX_RECIPIENTS = 50

@@ -274,9 +274,9 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
     if not reading.web_links or reading.is_discussion:
         return
     text = "\n".join(link.url for link in reading.web_links)
-    needles = [
-        needle for address in _list_recipient_addresses(reading) for needle in _spell_address(address) if needle in text
-    ]
+    named = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
+    addresses = {each.strip("<>").casefold() for each in named[: 2 * MAX_RECIPIENTS] if "@" in each}
+    needles = [needle for address in addresses for needle in _spell_address(address) if needle in text]
     for link in reading.web_links if needles else ():
         if not any(needle in link.url for needle in needles):
             continue
@@ -290,11 +290,6 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
             if redirect and org_domain(redirect.host) not in reading.sender_domains:
                 yield kinds.URL_PERSONAL_REDIRECT.at(redirect.where, about=redirect.url, host=redirect.host)
             return
-
-
-def _list_recipient_addresses(reading: Reading) -> set[str]:
-    addresses = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
-    return {text.strip("<>").casefold() for text in addresses[: 2 * MAX_RECIPIENTS] if "@" in text}
 
 
 def _spell_address(address: str) -> Iterator[str]:

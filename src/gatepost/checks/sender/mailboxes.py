@@ -74,17 +74,13 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
             return
         if org_domain(domain) not in owners:
             yield kinds.SENDER_REPLY_TO_MISMATCH.at("Reply-To", answers=reply, sender=message.senders[0])
-            strength = _CHEAP_REPLY * measure_ending(domain) + _RANDOM_REPLY * _has_random_label(domain)
+            is_random = not is_tenant(domain) and any(map(randomness, domain.split(".")))
+            strength = _CHEAP_REPLY * measure_ending(domain) + _RANDOM_REPLY * is_random
             if strength >= _LEAST_REPLY:
                 yield kinds.SENDER_THROWAWAY_REPLY_TO.at(
                     "Reply-To", strength=min(1.0, round(strength, 2)), answers=reply
                 )
             return
-
-
-def _has_random_label(domain: str) -> bool:
-    """Return whether some label of a domain looks made up, below the registered name as well."""
-    return not is_tenant(domain) and any(randomness(label) for label in domain.split("."))
 
 
 def _is_same_person(reply: Address, sender: Address) -> bool:
@@ -159,21 +155,15 @@ def random_name(reading: Reading) -> Iterator[Finding]:
     for sender in reading.message.senders[:1]:
         if strength := _measure_host(normal_domain(sender.domain)):
             yield kinds.SENDER_RANDOM_DOMAIN.at("From", strength=strength, domain=sender.domain)
-        if strength := _measure_mailbox(sender.local[:64].partition("+")[0]):
+        mailbox = sender.local[:64].partition("+")[0]
+        # Mailboxes with separators are tickets, bounces and aliases: machines of honest owners name those.
+        if mailbox.isalnum() and (strength := randomness(mailbox)):
             yield kinds.SENDER_RANDOM_MAILBOX.at("From", strength=strength, mailbox=sender)
     for host, link in reading.sites.items():
         if strength := _measure_host(host):
             strength = round(strength * measure_mention(reading), 2)
             yield kinds.URL_RANDOM_HOST.at(link.where, strength=strength, about=link.url, host=host)
             return
-
-
-def _measure_mailbox(name: str) -> float:
-    """Return how random a mailbox name is, 0 to 1.
-
-    Mailboxes with separators are tickets, bounces and aliases: machines of honest owners name those.
-    """
-    return randomness(name) if name.isalnum() else 0.0
 
 
 @lru_cache(8192)

@@ -163,13 +163,9 @@ MAX_HOP_TEXT = 600
 _PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "x-forwarded-for", "sender")
 
 
-def _load_providers() -> dict[str, tuple[str, ...]]:
-    """Return the hosts of its provider for each domain of free mail."""
-    providers = tomllib.loads(files("gatepost.checks").joinpath("data", "providers.toml").read_text("utf-8"))
-    return {domain: tuple(each["hosts"]) for each in providers.values() for domain in each["mail"]}
-
-
-_PROVIDER_HOSTS = _load_providers()
+_PROVIDERS = tomllib.loads(files("gatepost.checks").joinpath("data", "providers.toml").read_text("utf-8"))
+# The hosts of its provider for each domain of free mail.
+_PROVIDER_HOSTS = {domain: tuple(each["hosts"]) for each in _PROVIDERS.values() for domain in each["mail"]}
 
 
 @check(kinds.SENDER_PROVIDER_ABSENT)

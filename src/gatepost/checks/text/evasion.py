@@ -199,7 +199,8 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     if any(len(text) > _MUCH_TEXT for text in texts) or any(map(_is_letter, texts)):
         return
     size = max(map(_count_letters, texts), default=0)
-    if size <= _LITTLE_TEXT and _has_picture(reading):
+    pictures = (part for part in message.parts if part.content_type.startswith("image/"))
+    if size <= _LITTLE_TEXT and (any(link.source == "image" for link in message.links) or any(pictures)):
         strength = 1.0 if size <= _LITTLE_TEXT / 2 else _PICTURE_WITH_TEXT
         yield kinds.TEXT_IMAGE_ONLY.at(
             "text", strength=strength * _weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
@@ -213,12 +214,6 @@ def image_only(reading: Reading) -> Iterator[Finding]:
 def _weigh_newsletter(reading: Reading) -> float:
     """Return the factor for mail that offers to unsubscribe (RFC 2369): it is more likely a newsletter."""
     return _CAN_UNSUBSCRIBE if "list-unsubscribe" in reading.fields else 1.0
-
-
-def _has_picture(reading: Reading) -> bool:
-    if any(link.source == "image" for link in reading.message.links):
-        return True
-    return any(part.content_type.startswith("image/") for part in reading.message.parts)
 
 
 def _is_letter(text: str) -> bool:

@@ -22,6 +22,7 @@ LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UN
 WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "most")
 
 _OWN_SITE_MARKS = frozenset({"#own-links all", "#own-links some"})
+# Marks of a conversation: the mail is a reply, or a list passed it on.
 _TALK_MARKS = frozenset({"#answers", "#list"})
 _MAIL_SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon", "mdaemon"})
 
@@ -84,13 +85,8 @@ def _weigh(reading: Reading, seen: Features) -> _Opinion | None:
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
     if strength < LEAST:
         return None
-    is_proven = score.logit >= PROVEN and trust == 1.0 and not _is_conversation(seen)
+    is_proven = score.logit >= PROVEN and trust == 1.0 and _TALK_MARKS.isdisjoint(seen.marks)
     return _Opinion(score, strength, models.reasons(hits), is_proven)
-
-
-def _is_conversation(seen: Features) -> bool:
-    """Return whether the mail is part of a conversation: it is a reply, or a list passed it on."""
-    return not _TALK_MARKS.isdisjoint(seen.marks)
 
 
 def _measure_trust(seen: Features, reading: Reading) -> float:
@@ -128,7 +124,7 @@ def learnt_model(reading: Reading) -> Iterator[Finding]:
     logit, speaking = reading.once(_ask_learnt)
     if not speaking or _is_bounce(reading):
         return
-    by = " and ".join(map(_describe_learnt, speaking))
+    by = " and ".join(f"{each.reports:,} reports of the {each.scope} (model {each.version})" for each in speaking)
     strength = min(1.0, max(0.0, (logit - LEARNT_SPEAKS) / (LEARNT_SAYS_ALL - LEARNT_SPEAKS)))
     if strength >= LEARNT_LEAST:
         yield kinds.TEXT_LEARNT_UNWANTED.at(
@@ -151,10 +147,6 @@ def find_lowering(reading: Reading) -> float:
 
 def _ask_learnt(reading: Reading) -> tuple[float, tuple[LearntModel, ...]]:
     return reading.learnt.score(reading.row) if reading.learnt.models else (0.0, ())
-
-
-def _describe_learnt(model: LearntModel) -> str:
-    return f"{model.reports:,} reports of the {model.scope} (model {model.version})"
 
 
 MANY_RECIPIENTS = 20

@@ -14,30 +14,9 @@ _NOTE = 500
 # In two halves, so that this file itself can be mailed.
 GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*" + "GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 _GTUBE_TEXTS = 8
-(
-    _SCALE,
-    _IN_SUBJECT,
-    _OTHER_WARE,
-    _PER_PITCH,
-    _PER_URGENCY,
-    _MOST_HELP,
-    _EXPECTED,
-    _ROOM,
-    _DISCUSSION,
-    _LEAST,
-) = coefficients(
-    kinds.TEXT_SPAM_VOCABULARY,
-    "scale",
-    "in_subject",
-    "other_ware",
-    "per_pitch",
-    "per_urgency",
-    "most_help",
-    "expected",
-    "room",
-    "discussion",
-    "least",
-)
+_NAMES = "scale in_subject other_ware per_pitch per_urgency most_help expected room discussion least".split()
+_SCALE, _IN_SUBJECT, _OTHER_WARE, _PER_PITCH, _PER_URGENCY, *_OTHERS = coefficients(kinds.TEXT_SPAM_VOCABULARY, *_NAMES)
+_MOST_HELP, _EXPECTED, _ROOM, _DISCUSSION, _LEAST = _OTHERS
 (_PER_EXCUSE,) = coefficients(kinds.TEXT_SPAM_EXCUSE, "per_phrase")
 
 

@@ -87,7 +87,8 @@ def inspect(builder: ContentsBuilder) -> None:
         builder.add_trait("installer", "MSI")
     streams = [entry for entry in document.entries if entry.kind == STREAM]
     # Only these are read: a saved message has a dozen other streams for each of its recipients.
-    wanted = [(entry, read) for entry in streams if (read := _find_reader(entry))]
+    readers = ((entry, _unpack_storage if _PACKED.match(entry.name) else _READERS.get(entry.name)) for entry in streams)
+    wanted = [(entry, read) for entry, read in readers if read]
     if len(wanted) > MAX_STREAMS:
         builder.add_unread("count")
     for entry, read in wanted[:MAX_STREAMS]:
@@ -164,10 +165,6 @@ def _is_encrypted_word(content: bytes) -> bool:
     return content[:2] == b"\xec\xa5" and len(content) > 11 and bool(content[11] & 1)
 
 
-def _report_encrypted(_: bytes, builder: ContentsBuilder) -> None:
-    builder.add_trait("encrypted", "Office")
-
-
 def _inspect_word(content: bytes, builder: ContentsBuilder) -> None:
     """Inspect the text with its fields; a flag in the header (MS-DOC section 2.5.2) says whether it is encrypted."""
     if _is_encrypted_word(content):  # it takes a second stream to open it: see `_decrypt_word`
@@ -217,7 +214,7 @@ def _inspect_link(content: bytes, builder: ContentsBuilder) -> None:
 
 
 _READERS: dict[str, Callable[[bytes, ContentsBuilder], None]] = {
-    "ENCRYPTEDSUMMARY": _report_encrypted,
+    "ENCRYPTEDSUMMARY": lambda _, builder: builder.add_trait("encrypted", "Office"),
     "WORDDOCUMENT": _inspect_word,
     "WORKBOOK": spreadsheets.inspect_workbook,
     "BOOK": spreadsheets.inspect_workbook,
@@ -230,7 +227,3 @@ _READERS: dict[str, Callable[[bytes, ContentsBuilder], None]] = {
     "\x01OLE": _inspect_link,
     "\x03LINKINFO": _inspect_link,
 }
-
-
-def _find_reader(entry: CompoundEntry) -> Callable[[bytes, ContentsBuilder], None] | None:
-    return _unpack_storage if _PACKED.match(entry.name) else _READERS.get(entry.name)

@@ -289,12 +289,8 @@ def _write_message(saved: SavedMessage) -> bytes:
     parts += [_write_file(name, content) for name, content in saved.files]
     kind = "mixed" if saved.files else "alternative"
     head = f'{header}\nMIME-Version: 1.0\nContent-Type: multipart/{kind}; boundary="{_BOUNDARY}"\n\n'
-    return head.encode("utf-8", "replace") + _join_parts(parts)
-
-
-def _join_parts(parts: Iterable[bytes]) -> bytes:
     mark = f"--{_BOUNDARY}".encode()
-    return b"".join(mark + b"\n" + part + b"\n" for part in parts) + mark + b"--\n"
+    return head.encode("utf-8", "replace") + b"".join(mark + b"\n" + part + b"\n" for part in parts) + mark + b"--\n"
 
 
 def _write_file(name: str, content: bytes) -> bytes:

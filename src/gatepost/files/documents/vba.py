@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gatepost.files.archives.decompress import copy_run
 from gatepost.files.documents.compound import STREAM, CompoundEntry, CompoundFile
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands, join_basic_strings
@@ -198,16 +199,6 @@ def _decompress_chunk(data: bytes, place: int, end: int, out: bytearray) -> None
             distance = (token >> 16 - bits) + 1
             if distance > have:
                 return
-            _copy_back(out, distance, (token & 0xFFFF >> bits) + 3)
+            copy_run(out, len(out) - distance, (token & 0xFFFF >> bits) + 3)
             if len(out) - first > CHUNK:
                 return
-
-
-def _copy_back(out: bytearray, distance: int, length: int) -> None:
-    """Copy from `distance` back; the copy may overlap itself."""
-    start = len(out) - distance
-    if distance >= length:
-        out += out[start : start + length]
-    else:
-        pattern = bytes(out[start:])
-        out += (pattern * (length // distance + 1))[:length]

@@ -313,18 +313,13 @@ class ScriptReader:
                 size += len(value)
             elif value is None and not pieces:
                 return None
-            elif value is None:
-                self._skip_unknown()
+            elif value is None and self._place < len(self._tokens) and self._tokens[self._place].kind in "nd":
+                self._place += 1  # a name or number whose value is unknown: the rest of the sum is still read
             if self._peek(0) != "+":
                 break
             self._place += 1
         value = "".join(pieces)[:MAX_VALUE]
         return value if self._spend(len(value)) else None
-
-    def _skip_unknown(self) -> None:
-        """Go past a name or number whose value is unknown, so that the rest of a sum is still read."""
-        if self._place < len(self._tokens) and self._tokens[self._place].kind in "nd":
-            self._place += 1
 
     def _read_term(self, depth: int) -> str | None:
         if self._place >= len(self._tokens):

@@ -184,14 +184,9 @@ def _unescape_match(match: re.Match[str]) -> str:
     return chr(number) if 0 < number < 0xD800 or 0xDFFF < number < 0x110000 else "\ufffd"
 
 
-@lru_cache(4096)
-def _parse_declarations(text: str) -> Style:
-    return _parse(text)
-
-
 def parse_style(text: str) -> Style:
     """Return the style that a list of declarations gives; later ones win, `!important` ones win over others."""
-    return _parse_declarations(text) if len(text) <= 400 else _parse(text)
+    return _parse_short(text) if len(text) <= 400 else _parse(text)
 
 
 def _parse(text: str) -> Style:
@@ -207,6 +202,9 @@ def _parse(text: str) -> Style:
         else:
             found[name.strip()] = value.strip()
     return _build_style(found | important, text if "(" in text and _ACTIVE.search(text) else "")
+
+
+_parse_short = lru_cache(4096)(_parse)
 
 
 def _build_style(values: dict[str, str], active: str) -> Style:
