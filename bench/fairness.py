@@ -163,7 +163,8 @@ def _fill(place: Place) -> None:
 
 @contextlib.contextmanager
 def _flood(place: Place, flood: str) -> Iterator[dict[str, int]]:
-    """A's scans, or everything that A can do, from a process of its own; afterwards what it was answered, by kind and status."""
+    """A's scans, or everything that A can do, from a process of its own; afterwards what was answered, by kind and
+    status."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_flood_until_told, args=(place, flood, theirs))

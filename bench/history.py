@@ -30,11 +30,11 @@ from bench.corpus import NotPresentError, mail
 from bench.equal import judge
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store import message_records, open_store, sqlite_file
+from gatepost.store import message_records, open_store, sqlite
 from gatepost.store.copy import copy
 from gatepost.store.message_index import COLUMNS as SEARCHED
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessageFilter
 from gatepost.store.record_packing import HEAD_BYTES, cut_header
 from gatepost.store.store import Store
 from gatepost.store.traffic import BUCKET_MILLISECONDS
@@ -86,7 +86,7 @@ def _measure_history(folder: Path) -> str:
 
 def _store_seed(data: Path) -> None:
     asyncio.run(open_store("sqlite:gatepost.db", data).close())
-    connection = sqlite_file.open_file(data / "gatepost.db")
+    connection = sqlite.open_file(data / "gatepost.db")
     now = int(time.time() * 1000)
     # The oldest of them; the copies are younger.
     first = (now - STEP * COPIES) // BUCKET_MILLISECONDS * BUCKET_MILLISECONDS
@@ -290,7 +290,7 @@ def _without_headers(records: Sequence[MessageRecord]) -> list[MessageRecord]:
 def _size_in_sqlite(folder: Path, records: Sequence[MessageRecord]) -> float:
     folder.mkdir()
     asyncio.run(open_store("sqlite:gatepost.db", folder).close())
-    connection = sqlite_file.open_file(folder / "gatepost.db")
+    connection = sqlite.open_file(folder / "gatepost.db")
 
     def size() -> int:
         return int(connection.pragma("page_count")) * int(connection.pragma("page_size"))

@@ -30,7 +30,7 @@ from bench.lists import CALL, SELECT, TURN, UPSERT, UPSERT_ALL, batches, made, p
 from bench.ports import free_port
 from bench.scanning import TOKEN, await_port, configure, cpu, pss
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import open_store, sqlite_file
+from gatepost.store import open_store, sqlite
 from gatepost.store.audit import CLI
 from gatepost.store.lists import BATCH, NewEntry
 
@@ -77,7 +77,7 @@ def service(folder: Path, storage: str = "") -> Iterator[tuple[psutil.Process, s
 
 
 def _sqlite(folder: Path) -> list[str]:
-    raw = sqlite_file.open_file(folder / "raw.db")
+    raw = sqlite.open_file(folder / "raw.db")
 
     def add(calls: list[list[str]]) -> None:
         for keys in calls:
@@ -87,7 +87,7 @@ def _sqlite(folder: Path) -> list[str]:
 
     def stream() -> None:
         encode = msgspec.json.Encoder().encode
-        connection = sqlite_file.open_reader(folder / "raw.db")
+        connection = sqlite.open_reader(folder / "raw.db")
         cursor = connection.execute(SELECT)
         while found := list(islice(cursor, BATCH)):
             b"\n".join(map(encode, found))

@@ -27,7 +27,7 @@ from gatepost.lists.addresses import list_sender_keys
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.entries import list_network_keys
 from gatepost.lists.links import list_url_keys
-from gatepost.store import open_store, sqlite_file
+from gatepost.store import open_store, sqlite
 from gatepost.store.audit import Actor
 from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.store.store import Store
@@ -78,7 +78,7 @@ def batches(count: int, seed: int = 7) -> Iterator[list[str]]:
 
 
 async def _sqlite(folder: Path) -> list[str]:
-    raw = sqlite_file.open_file(folder / "raw.db")
+    raw = sqlite.open_file(folder / "raw.db")
     ours, shared = (open_store(f"sqlite:{name}.db", folder) for name in ("ours", "shared"))
 
     async def raw_add(calls: list[list[str]]) -> None:

@@ -133,8 +133,7 @@ def pass_through(port: int, next_hop: int) -> None:
     from gatepost.scanning.spool import Spool
     from gatepost.smtp.client import Tenancy
     from gatepost.smtp.intake import Intake
-    from gatepost.smtp.relay import Relay
-    from gatepost.smtp.routing import Routing
+    from gatepost.smtp.routing import Relay, Routing
     from gatepost.smtp.services import MessageHandler, Services
 
     class Yes:

@@ -36,7 +36,7 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.report import Line, Report
-from gatepost.store import message_records, open_store, sqlite_file
+from gatepost.store import message_records, open_store, sqlite
 from gatepost.store.audit import CLI
 from gatepost.store.copy import copy
 from gatepost.store.lists import NewEntry
@@ -80,7 +80,7 @@ def _stored(data: Path) -> str:
     """Fill the storage; the ggrid of a message that is held."""
     started = time.perf_counter()
     asyncio.run(open_store("sqlite:gatepost.db", data).close())
-    connection = sqlite_file.open_file(data / "gatepost.db")
+    connection = sqlite.open_file(data / "gatepost.db")
     made = records(MESSAGES)
     last: MessageRecord | None = None
     while some := list(islice(made, TRANSACTION)):

@@ -13,7 +13,7 @@ from gatepost.api.openapi import LISTS_API, SCANNING, Interface, document
 from gatepost.checks.registry import CHECKS
 from gatepost.lists.catalogue import LISTS
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
+from gatepost.settings.values import Section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = render_pages()

@@ -30,7 +30,7 @@ def replaced_for_all(source: str) -> Iterator[int]:
 
 def test_it_finds_both_forms() -> None:
     source = """
-monkeypatch.setattr("gatepost.feeds.source.time.sleep", f)
+monkeypatch.setattr("gatepost.feeds.run.time.sleep", f)
 monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", f)
 monkeypatch.setattr(os, "fsync", f)
 monkeypatch.setattr("gatepost.times.now", f)

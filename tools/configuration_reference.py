@@ -9,8 +9,16 @@ from pydantic.fields import FieldInfo
 from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.settings.events import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section, find_section, is_local, needs_restart
-from gatepost.settings.values import Bytes, Days, FileBytes, Milliseconds
+from gatepost.settings.values import (
+    Bytes,
+    Days,
+    FileBytes,
+    Milliseconds,
+    Section,
+    find_section,
+    is_local,
+    needs_restart,
+)
 
 
 def render_cell(text: str) -> str:

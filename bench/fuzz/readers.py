@@ -27,7 +27,7 @@ from gatepost.mail.message import Envelope, Field, Message, Part
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import find_content_field, read
 from gatepost.mail.text import TextReader
-from gatepost.milter.protocol import (
+from gatepost.milter.session import (
     Command,
     Frame,
     FrameError,
@@ -39,8 +39,8 @@ from gatepost.milter.protocol import (
     parse_macros,
     parse_options,
     parse_texts,
+    read_path,
 )
-from gatepost.milter.session import read_path
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.scanning.edits import Edit, apply_edits, order_edits
 from gatepost.scanning.request import first_received_id

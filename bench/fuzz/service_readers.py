@@ -12,12 +12,22 @@ from joserfc.jwk import ECKey
 from bench.fuzz.readers import NOW, Run, decode_text
 from gatepost.abby import lists, message_bodies
 from gatepost.abby.scan import read_parameters
-from gatepost.feeds.indicators import TaxiiPage, read_bundle, read_event, read_misp, read_taxii
-from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
+from gatepost.feeds.formats import (
+    FeedFault,
+    FeedItems,
+    TaxiiPage,
+    read_bundle,
+    read_csv,
+    read_event,
+    read_json_lines,
+    read_misp,
+    read_plain,
+    read_taxii,
+)
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.feeds import FeedSettings
-from gatepost.settings.sign_in import OpenidConnectSettings
+from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.files.compound_files import make_compound
 from tests.idle_guard import IdleGuard
+from tests.store_reading import list_reports
 
 from gatepost.abby.app import ApiServices, create_app, create_services
 from gatepost.abby.cores import Cores, Down, LocalCore
@@ -470,8 +471,8 @@ def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
         }
         (mark,) = await api.store.campaigns.marks(0)
         assert (mark.tenant, mark.says, mark.signature) == (tenant, "unwanted", report.signature)
-        (said,) = await api.store.feedback.reports()
-        assert (said.ggrid, said.says, said.by) == (record.ggrid, "should have been held", "token:soar")
+        (said,) = await list_reports(api.store)
+        assert (*said.sample, said.actor.label) == (record.ggrid, "should have been held", "token:soar")
         assert (await api.call("POST", path, {"shouldHaveBeen": "delivered"})).status_code == 200
         assert [each.says for each in await api.store.campaigns.marks(mark.id)] == ["wanted"]
 
@@ -494,7 +495,7 @@ def test_what_is_no_report_is_refused(use: Use, body: Any, code: str) -> None:
     async def scenario(api: Api) -> None:
         answer = await api.call("POST", f"/v1/messages/{new_id()}/report", body)
         assert answer.json()["error"] == code
-        assert await api.store.feedback.reports() == ()
+        assert await list_reports(api.store) == []
 
     use(scenario)
 

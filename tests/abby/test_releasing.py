@@ -22,8 +22,7 @@ from gatepost.scanning.held_mail import Busy, DeleteOrder, HeldMailOrder, NotHel
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
-from gatepost.smtp.relay import Relay
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Relay, Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.message_records import MessageRecord

@@ -19,8 +19,7 @@ from bench.ports import free_port
 
 from gatepost.service.certificates import sign_certificate
 from gatepost.smtp.next_hop import Credentials, NextHopError, authenticate
-from gatepost.smtp.relay import HopTls, Relay, Tls
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import HopTls, Relay, Routing, Tls
 
 MISSING = "Dovecot is not installed" if not shutil.which("dovecot") else "it needs root" if os.geteuid() else None
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"not run: {MISSING}")

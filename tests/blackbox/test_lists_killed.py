@@ -21,7 +21,8 @@ from gatepost.client import Client
 from gatepost.client.exchange import ClientError, Retries
 from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store
-from gatepost.store.audit import AuditFilter, AuditPage
+from gatepost.store.audit import AuditFilter
+from gatepost.store.paging import Page
 
 CLIENTS = 6
 PER_CALL = 7
@@ -113,7 +114,7 @@ async def _kept(url: str) -> tuple[list[str], int, int]:
     while page.rows:
         total += sum(record.count for record in page.rows if record.action == "entries.add")
         total -= sum(record.count for record in page.rows if record.action == "entries.delete")
-        page = await store.audit.page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
+        page = await store.audit.page(AuditFilter(), page.next, 1_000) if page.next else Page(())
     await store.close()
     return found, size, total
 

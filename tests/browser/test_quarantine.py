@@ -203,6 +203,7 @@ def test_enter_in_a_ticked_box_does_nothing_and_shift_selects_a_range(browser: A
     assert "/work/" not in page.url
 
 
+@pytest.mark.variant
 def test_two_hundred_held_messages_with_the_keyboard_and_no_lost_place(browser: Any, service: Any, virus: Any) -> None:
     """A Monday: some are looked at one by one, and every second one is deleted from its page, which leads to the next;
     then the rest of the search goes at once. The search is kept throughout."""
@@ -252,20 +253,22 @@ def test_filters(browser: Any, service: Any, virus: Any) -> None:
     service.scan(virus("Filtered one"), "filtered@sender.example")
     page = browser.page()
     held = page.get_by_role("link", name="Filtered one")
-    for label, fits, not_this in (
-        ("Envelope sender", "sender.example", "sender.test"),
-        ("From header", "ann@example.org", "nobody@example.org"),
-        ("Recipient", "bob@example.com", "carol@example.com"),
-        ("Subject", "filtered", "unfiltered"),
-        ("From (UTC)", "2026-01-01", "2099-01-01"),
-        ("To (UTC)", "2099-01-01", "2026-01-01"),
-    ):
-        for value, count in ((fits, 1), (not_this, 0)):
-            opened(page, "Filtered one")
-            page.get_by_text("More fields").click()
+    fits = {
+        "Envelope sender": "sender.example",
+        "From header": "ann@example.org",
+        "Recipient": "bob@example.com",
+        "Subject": "filtered",
+        "From (UTC)": "2026-01-01",
+        "To (UTC)": "2099-01-01",
+    }
+    others = ("sender.test", "nobody@example.org", "carol@example.com", "unfiltered", "2099-01-01", "2026-01-01")
+    for fields in (fits, *({label: value} for label, value in zip(fits, others, strict=True))):
+        opened(page, "Filtered one")
+        page.get_by_text("More fields").click()
+        for label, value in fields.items():
             page.get_by_label(label, exact=True).fill(value)
-            page.get_by_role("button", name="Search", exact=True).click()
-            expect(held).to_have_count(count)
+        page.get_by_role("button", name="Search", exact=True).click()
+        expect(held).to_have_count(1 if fields is fits else 0)
     opened(page, "Filtered one")
     page.get_by_text("More fields").click()
     page.get_by_label("Verdict").select_option("spam")

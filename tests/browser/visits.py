@@ -4,7 +4,7 @@ import pytest
 
 VISITS = [
     ("desktop", True),
-    ("phone", False),
+    pytest.param("phone", False, marks=pytest.mark.variant),
     pytest.param("desktop", False, marks=pytest.mark.variant),
     pytest.param("phone", True, marks=pytest.mark.variant),
 ]

@@ -23,7 +23,7 @@ from gatepost.store.audit import CLI
 from gatepost.store.flow_counts import FlowCount
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.personal_data import Person
+from gatepost.store.privacy import Person
 from gatepost.store.store import Store
 from gatepost.textmodel.model import save_feedback
 

@@ -12,11 +12,11 @@ import pytest
 from tests.store.test_schema_state import make_first_schema, newest, run_statements
 
 from gatepost.cli import main
-from gatepost.service import upgrade
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
+from gatepost.service.doctor import examination
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
-from gatepost.store.schema_state import SchemaState
+from gatepost.store.upgrading import SchemaState
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -96,9 +96,9 @@ class TestOnOneMachine:
     ) -> None:
         make_first_schema(storage_url, data)
         size = (data / "gatepost.db").stat().st_size
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, upgrade.ROOM * size - 1))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, examination.ROOM * size - 1))
         assert (check(data).code, check(data).states["space"]) == (1, "fail")
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, upgrade.ROOM * size))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, examination.ROOM * size))
         assert (check(data).code, check(data).states["space"]) == (0, "ok")
 
     def test_old_and_unknown_keys(self, check: Any, data: Path) -> None:
@@ -145,10 +145,10 @@ def test_what_an_upgrade_does_to_nodes_of_the_version_before() -> None:
     added = SchemaState(present=20, newest=22, size=1, needed=20, needed_after=20)
     changed = SchemaState(present=20, newest=22, size=1, needed=20, needed_after=22)
     newer = SchemaState(present=24, newest=22, size=1, needed=20, needed_after=20)
-    rows = [upgrade._check_schema(each, "sqlite:g.db") for each in (added, changed, newer)]
+    rows = [examination._check_schema(each, "sqlite:g.db") for each in (added, changed, newer)]
     assert [row.state for row in rows] == ["ok", "warn", "ok"]
     assert "the upgrade only adds" in rows[0].found
     assert "go on" in rows[0].advice
     assert "cannot open it afterwards" in rows[1].advice
     assert "a newer version has added to it; nothing to upgrade" in rows[2].found
-    assert [upgrade._advise_backup(each).state for each in (added, changed)] == ["ok", "warn"]
+    assert [examination._advise_backup(each).state for each in (added, changed)] == ["ok", "warn"]

@@ -19,8 +19,7 @@ from gatepost.report import Report
 from gatepost.service.schedules import DigestSchedule
 from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
-from gatepost.smtp.relay import Relay
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Relay, Routing
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.digests import DigestPreferences, DigestRecord

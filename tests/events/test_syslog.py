@@ -14,8 +14,8 @@ import pytest
 from tests.events.receivers import eventually, listen_on_loopback, make_events
 
 from gatepost.events import output as output_module
+from gatepost.events.output import SyslogOutput, format_syslog
 from gatepost.events.schema import EncodedEvent, HealthChanged, UserSignInFailed, bound, encode_event
-from gatepost.events.syslog import SyslogOutput, format_syslog
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.events import SyslogSettings
 

@@ -8,16 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.feeds.indicators import (
+from gatepost.feeds.formats import (
+    FeedFault,
+    FeedItems,
     TaxiiPage,
     date_header,
     parse_pattern,
     read_bundle,
+    read_csv,
     read_event,
+    read_json_lines,
     read_misp,
+    read_plain,
     read_taxii,
 )
-from gatepost.feeds.items import FeedFault, FeedItems, read_csv, read_json_lines, read_plain
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.settings.feeds import FeedSettings
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.own_names import replace_in
 
-from gatepost.feeds import source
-from gatepost.feeds.items import FeedFault
-from gatepost.feeds.source import Fetched, open_client
+from gatepost.feeds import run
+from gatepost.feeds.formats import FeedFault
+from gatepost.feeds.run import Fetched, open_client
 from gatepost.settings.feeds import FeedSettings, is_private_host, is_public_address
 
 Feed = Callable[..., FeedSettings]
@@ -116,7 +116,7 @@ def test_a_redirect_to_what_is_no_url(served: Any, feed: Feed) -> None:
 def test_endless_redirects_end(served: Any, feed: Feed) -> None:
     served.say("/list", "", 302, Location="/list")
     assert "more than 5 times" in str(refusal(feed()))
-    assert len(served.requests) == source.MAX_REDIRECTS + 1
+    assert len(served.requests) == run.MAX_REDIRECTS + 1
 
 
 def test_a_name_that_leads_into_a_private_network(monkeypatch: pytest.MonkeyPatch, served: Any, feed: Feed) -> None:
@@ -126,7 +126,7 @@ def test_a_name_that_leads_into_a_private_network(monkeypatch: pytest.MonkeyPatc
     async def resolve(_host: str, port: int, **_: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
 
-    replace_in(monkeypatch, source, "asyncio", get_running_loop=lambda: SimpleNamespace(getaddrinfo=resolve))
+    replace_in(monkeypatch, run, "asyncio", get_running_loop=lambda: SimpleNamespace(getaddrinfo=resolve))
     named = feed(url=served.url("/list", host="feed.example"))
     assert "private network" in str(refusal(named))
     assert not served.requests

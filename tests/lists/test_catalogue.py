@@ -12,12 +12,11 @@ from gatepost.lists.catalogue import (
     MAX_SIZE,
     SMALL,
     ListDefinition,
-    UnfitList,
     define_custom_list,
     find_usual_list,
     list_categories,
 )
-from gatepost.lists.entries import Category
+from gatepost.lists.entries import Category, ListRefusal
 
 MEANINGS = {
     "sender": {"block": "blocked-senders", "allow": "allowed-senders", "policy": "blocked-senders"},
@@ -34,7 +33,7 @@ MEANINGS = {
 
 def make(
     kind: str = "url", category: str = "block", name: str = "mine", size: int | None = None, shown: str = ""
-) -> ListDefinition | UnfitList:
+) -> ListDefinition | ListRefusal:
     return define_custom_list(name, kind, category, shown, "", size)
 
 
@@ -51,7 +50,7 @@ def test_what_can_be_made_does_something(kind: str, category: str) -> None:
         is_large = category in ("block", "allow") and made.keyed
         assert made.max_size == (LARGE if is_large else SMALL)
     else:
-        assert isinstance(made, UnfitList)
+        assert isinstance(made, ListRefusal)
         assert made.field == "category"
         assert made.reason.startswith(f"must be {' or '.join(MEANINGS[kind])} for entries of kind {kind}: {category} ")
 
@@ -63,7 +62,7 @@ def test_categories_of_a_kind() -> None:
 
 def test_domains_to_block_are_told_where_they_belong() -> None:
     made = make("domain", "block")
-    assert isinstance(made, UnfitList)
+    assert isinstance(made, ListRefusal)
     assert "to block mail or links from domains, make one of kind sender or url" in made.reason
 
 
@@ -79,6 +78,6 @@ def test_domains_to_block_are_told_where_they_belong() -> None:
         (make(shown="x" * 101), "display_name"),
     ],
 )
-def test_what_is_no_list(made: ListDefinition | UnfitList, field: str) -> None:
-    assert isinstance(made, UnfitList)
+def test_what_is_no_list(made: ListDefinition | ListRefusal, field: str) -> None:
+    assert isinstance(made, ListRefusal)
     assert made.field == field

@@ -25,7 +25,7 @@ from gatepost.service.plan import Plan, bind_ports
 from gatepost.service.running import run_plan
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, Configuration, load
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section, find_section, needs_restart
+from gatepost.settings.values import Section, find_section, needs_restart
 
 TENANT = "0198a000-0000-7000-8000-000000000001"
 GUARD_YML = """

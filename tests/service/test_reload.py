@@ -49,7 +49,7 @@ staticApiTokens: [{{name: test, token: "{token}"}}, {{name: other, token: "{othe
 
 
 class Node:
-    """A running `gatepost serve`, with what a service manager would hear of it."""
+    """A running `gatepost serve`, with what a service manager would be told of it."""
 
     def __init__(self, folder: Path, fronts: int) -> None:
         self.folder, self.data, self.output = folder, folder / "data", folder / "output"
@@ -59,12 +59,17 @@ class Node:
         self.write()
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.manager.bind(str(folder / "notify"))
-        self.manager.settimeout(60)
+        self.manager.settimeout(240)
         environment = os.environ | {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "2000000"}
         command = [sys.executable, "-m", "gatepost", "serve", "--config", str(folder), "--data", str(self.data)]
         with self.output.open("wb") as sink:
             self.popen = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
-        self.hear("READY=1")
+        try:
+            self.await_notice("READY=1")
+        except TimeoutError:
+            self.popen.kill()
+            self.popen.wait()
+            raise
 
     def write(self, token: str = TOKENS[0], policy: str = "", slots: int = 6) -> None:
         for name, text in ((GUARD_FILE, GUARD_YML), (ABBY_FILE, ABBY_YML)):
@@ -82,7 +87,7 @@ class Node:
         (self.folder / ABBY_FILE).with_name("own.pem").write_bytes(pem)
         return x509.load_pem_x509_certificate(pem).serial_number
 
-    def hear(self, words: str) -> list[str]:
+    def await_notice(self, words: str) -> list[str]:
         """Wait until the service manager is told this; returns everything that it was told before."""
         told: list[str] = []
         while True:
@@ -93,7 +98,7 @@ class Node:
 
     def reload(self) -> list[str]:
         self.popen.send_signal(signal.SIGHUP)
-        return self.hear("READY=1")
+        return self.await_notice("READY=1")
 
     def until(self, words: str, count: int = 1) -> None:
         deadline = time.monotonic() + 180
@@ -245,13 +250,13 @@ def test_counters_never_fall_over_a_reload(node: Node) -> None:
 
 
 def test_the_watchdog_is_fed_and_a_stop_waits_for_no_idle_tls_client(node: Node) -> None:
-    node.hear("WATCHDOG=1")
+    node.await_notice("WATCHDOG=1")
     context = ssl._create_unverified_context()
     with socket.create_connection(("127.0.0.1", node.ports["abby"])) as raw, context.wrap_socket(raw) as idle:
         idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200" in idle.recv(4096)
         node.popen.terminate()
-        told = node.hear("STOPPING=1")
+        told = node.await_notice("STOPPING=1")
         # The client neither reads nor closes; were it waited for, this would be 30 seconds.
         assert node.popen.wait(20) == 0
     assert "WATCHDOG=1" in told or told == ["STOPPING=1"]

@@ -20,7 +20,7 @@ from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard
 from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import MAX_MESSAGE
-from gatepost.settings.section import is_local, needs_restart
+from gatepost.settings.values import is_local, needs_restart
 from gatepost.smtp.commands import SmtpLimits
 
 UID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"

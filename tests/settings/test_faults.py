@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
+from gatepost.settings.values import Section
 
 MODELS: list[type[Section]] = [GuardSettings, AbbySettings, *Section.__subclasses__()]
 KEYS = sorted({str(field.alias) for model in MODELS for field in model.model_fields.values()})

@@ -6,7 +6,7 @@ import pytest
 
 from gatepost.service.core import _build_milter_limits
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.doctor.machine import check_ports
+from gatepost.service.doctor.examination import check_ports
 from gatepost.service.doctor.rows import ExaminedFiles
 from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
 from gatepost.settings.faults import ConfigError

@@ -16,7 +16,7 @@ from typing import get_args
 
 import gatepost
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section
+from gatepost.settings.values import Section
 
 ROOT = Path(gatepost.__file__).parent
 # Keys that nothing reads after the files were accepted, with the reason.

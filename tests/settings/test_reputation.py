@@ -9,8 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from gatepost.settings.in_force import differing_settings
-from gatepost.settings.keys import GuardSettings
-from gatepost.settings.reputation import ReputationSettings, ZoneSettings, parse_codes
+from gatepost.settings.keys import GuardSettings, ReputationSettings, ZoneSettings, parse_codes
 
 LISTED = {"codes": ["127.0.0.2"], "means": "listed"}
 ZONE: dict[str, Any] = {"name": "block", "zone": "bl.example.org", "asks": "ip", "answers": [LISTED]}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import (
+from gatepost.settings.values import (
     Section,
     at_start,
     find_section,

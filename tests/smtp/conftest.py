@@ -22,8 +22,7 @@ from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
-from gatepost.smtp.relay import HopTls, Relay, SeenFeatures
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import HopTls, Relay, Routing, SeenFeatures
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 

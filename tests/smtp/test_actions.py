@@ -6,8 +6,7 @@ import pytest
 
 from gatepost.policy.rules import MessageAction
 from gatepost.scanning.edits import Edit
-from gatepost.smtp.relay import HopTls, Relay
-from gatepost.smtp.routing import DEFAULT, Route, RouteRule, Routing
+from gatepost.smtp.routing import DEFAULT, HopTls, Relay, Route, RouteRule, Routing
 
 MESSAGE = b"Subject: x\r\nX-Gatepost-Id: forged\r\n\r\ny\r\n"
 COPY = MessageAction("copy", to="copy@audit.example")

@@ -9,8 +9,8 @@ import pytest
 from gatepost.smtp import delivery_log
 from gatepost.smtp.delivery_log import DeliveryLog, find_queue_id, render_reply
 from gatepost.smtp.replies import SmtpReply
-from gatepost.store.deliveries import MAX_REPLY, Delivery
 from gatepost.store.errors import StorageError
+from gatepost.store.message_records import MAX_REPLY, Delivery
 
 MESSAGE = (
     b"Received: from border (border [192.0.2.9])\r\n\tby border with ESMTP id 4BoRdEr1\r\n\tfor <b@y.example>; Mon\r\n"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gatepost.smtp.next_hop import NextHopError
-from gatepost.smtp.relay import Relay, parse_next_hop
+from gatepost.smtp.routing import Relay, parse_next_hop
 
 MESSAGE = b"Subject: x\r\n\r\n.dot\r\ny\r\n"
 STUFFED = MESSAGE.replace(b"\r\n.", b"\r\n..") + b".\r\n"
@@ -172,7 +172,7 @@ def test_connections_are_kept_and_checked(deployment: Any, hop: Any, run: Any, m
             await client.say(STUFFED)
             await client.say("NOOP")
             gate.guard.decision = "deliver"
-            monkeypatch.setattr("gatepost.smtp.relay.UNCHECKED_SECONDS", 0.0)
+            monkeypatch.setattr("gatepost.smtp.routing.UNCHECKED_SECONDS", 0.0)
             await client.up_to_data()
             assert next_hop.lines.count("RSET") == 1
             assert next_hop.lines.count("NOOP") == 1

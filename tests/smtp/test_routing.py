@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from gatepost.smtp import relay
+from gatepost.smtp import routing
 from gatepost.smtp.next_hop import NextHopError
-from gatepost.smtp.relay import MAX_FEATURES, HopAddress, Relay, SeenFeatures, parse_next_hop
-from gatepost.smtp.routing import Route, RouteRule, Routing
+from gatepost.smtp.routing import (
+    MAX_FEATURES,
+    HopAddress,
+    Relay,
+    Route,
+    RouteRule,
+    Routing,
+    SeenFeatures,
+    parse_next_hop,
+)
 
 MESSAGE = b"Subject: x\r\n\r\ny\r\n.\r\n"
 ALPHA, BETA = "0198c5a2-7c11-7d3e-9f00-00000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa02"
@@ -194,7 +202,7 @@ def test_what_was_last_seen_outlives_a_restart(deployment: Any, hop: Any, run: A
 
 
 def test_the_file_of_what_was_seen_is_bounded_and_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "MAX_HOPS", 5)
+    monkeypatch.setattr(routing, "MAX_HOPS", 5)
     file = tmp_path / "seen.json"
     seen = SeenFeatures(file)
     for raw in (b"", b"{", b'{"a": 1}', b"\xff"):

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import open_store, sqlite_file
+from gatepost.store import open_store, sqlite, upgrading
 from gatepost.store.audit import CLI
 from gatepost.store.copy import backup, restore
 from gatepost.store.errors import StorageError
@@ -108,21 +108,22 @@ def test_a_backup_is_complete_while_others_write(tmp_path: Path, monkeypatch: py
 
 def test_an_old_backup_is_brought_to_this_schema(tmp_path: Path) -> None:
     old = apsw.Connection(str(tmp_path / "old"))
-    old.execute(sqlite_file.schema_files()[0][1])
-    old.pragma("application_id", sqlite_file.APPLICATION_ID)
+    old.execute(upgrading.schema_files()[0][1])
+    old.pragma("application_id", sqlite.APPLICATION_ID)
     old.execute("INSERT INTO meta VALUES ('schema', '1'); INSERT INTO tenants VALUES ('u', 'n', 5)")
     old.close()
     before = (tmp_path / "old").read_bytes()
     restore("sqlite:g.db", tmp_path, tmp_path / "old", _quiet)
-    connection = sqlite_file.open_file(tmp_path / "g.db")
-    assert sqlite_file.schema_version(connection) == sqlite_file.schema_files()[-1][0]
+    connection = sqlite.open_file(tmp_path / "g.db")
+    newest = upgrading.schema_files()[-1][0]
+    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(newest)
     assert connection.execute("SELECT name FROM tenants").get == "n"
     connection.close()
     assert (tmp_path / "old").read_bytes() == before, "the backup itself is not touched"
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
-    sqlite_file.open_file(tmp_path / "g.db").close()
+    sqlite.open_file(tmp_path / "g.db").close()
     (tmp_path / "b").write_text("mine")
     with pytest.raises(StorageError, match="exists"):
         backup("sqlite:g.db", tmp_path, tmp_path / "b", _quiet)

@@ -2,24 +2,23 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-import apsw
+import asyncpg
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
-from gatepost.store import open_store, sqlite_file
+from gatepost.store import open_store, sqlite
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor, AuditFilter
-from gatepost.store.copy import copy
+from gatepost.store.copy import copy, list_tables
 from gatepost.store.errors import StorageError
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import NewEntry
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessageFilter
 from gatepost.store.store import Store
-from gatepost.store.tables import TABLES
 from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
 
@@ -154,17 +153,34 @@ def test_addresses_that_lead_nowhere(tmp_path: Path) -> None:
     assert not (tmp_path / "absent.db").exists()
 
 
-def test_every_table_and_column_is_copied(tmp_path: Path) -> None:
-    connection = sqlite_file.open_file(tmp_path / "g.db")
-    found = {
-        table: {column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
-        for (table,) in connection.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'meta'"
+def test_every_table_and_column_is_copied(storage_url: str, tmp_path: Path) -> None:
+    asyncio.run(open_store(storage_url, tmp_path).close())
+    found: dict[str, set[str]] = {}
+    for table, column in asyncio.run(_list_columns(storage_url)):
+        found.setdefault(table, set()).add(column)
+    assert {table: set(columns) for table, columns in list_tables().items()} == found
+
+
+async def _list_columns(url: str) -> list[tuple[str, str]]:
+    """Tables and columns as the engine itself names them."""
+    if url.startswith("sqlite"):
+        with closing(sqlite.open_file(Path(url.removeprefix("sqlite:")))) as file:
+            tables = [name for (name,) in file.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+            return [
+                (table, column)
+                for table in tables
+                if table != "meta" and not table.startswith("sqlite_")
+                for (column,) in file.execute("SELECT name FROM pragma_table_info(?)", (table,))
+            ]
+    connection = await asyncpg.connect(url)
+    try:
+        rows = await connection.fetch(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema = current_schema() AND table_name <> 'meta'"
         )
-    }
-    assert {table: set(columns) for table, columns in TABLES.items()} == found
-    connection.close()
-    assert isinstance(connection, apsw.Connection)
+        return [(row[0], row[1]) for row in rows]
+    finally:
+        await connection.close()
 
 
 def _quiet(_done: int, _total: int) -> None:

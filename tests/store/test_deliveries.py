@@ -8,11 +8,10 @@ from gatepost.abby.messages import describe_timeline
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.store.audit import CLI, Actor
-from gatepost.store.deliveries import MAX_REPLY, Delivery
 from gatepost.store.message_index import Evidence
-from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_records import MessageRecord
-from gatepost.store.personal_data import Person
+from gatepost.store.message_records import MAX_REPLY, Delivery, MessageRecord
+from gatepost.store.messages import MessageFilter
+from gatepost.store.privacy import Person
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

@@ -12,8 +12,9 @@ from pathlib import Path
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import list_network_keys
 from gatepost.store import open_store
-from gatepost.store.audit import Actor, AuditFilter, AuditPage
+from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.lists import ListEntry, NewEntry
+from gatepost.store.paging import Page
 from gatepost.store.store import Store
 
 ANN = Actor("key", "ann")
@@ -140,7 +141,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged_and_leaves_nothing_half(stor
         while page.rows:
             for record in page.rows:
                 counts[record.action] += record.count
-            page = await store.audit.page(AuditFilter(), page.next, 1_000) if page.next else AuditPage(())
+            page = await store.audit.page(AuditFilter(), page.next, 1_000) if page.next else Page(())
         assert counts["entries.add"] - counts["entries.delete"] == len(entries), "the trail has exactly what was kept"
         await store.close()
 

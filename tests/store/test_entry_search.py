@@ -8,7 +8,8 @@ import pytest
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import paging
 from gatepost.store.audit import CLI
-from gatepost.store.lists import EntryPage, NewEntry, _next_text
+from gatepost.store.lists import NewEntry, _next_text
+from gatepost.store.paging import Page
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -84,8 +85,8 @@ def test_scopes_are_apart(use: Use) -> None:
         assert isinstance(tenant, Tenant)
         await store.lists.add(tenant.uid, URLS, [NewEntry("mine", "mine")], CLI)
         assert [entry.key for entry in (await store.lists.page(tenant.uid.upper(), URLS.name)).rows] == ["mine"]
-        assert await store.lists.page(None, URLS.name) == EntryPage(())
-        assert await store.lists.page(None, "no such list") == EntryPage(())
+        assert await store.lists.page(None, URLS.name) == Page(())
+        assert await store.lists.page(None, "no such list") == Page(())
 
     use(scenario)
 

@@ -36,7 +36,7 @@ def test_what_is_held_comes_back_whole(use: Use, new_record: NewRecord) -> None:
         mail = await store.quarantine.find(record.ggrid.upper())
         assert mail
         assert (mail.record, mail.state, mail.release) == (record, "held", None)
-        assert await store.quarantine.size() == record.size
+        assert (await store.quarantine.totals())[1] == record.size
         assert await store.quarantine.totals() == (1, record.size)
         for stranger in (new_id(), "\0", ""):
             assert await store.quarantine.find(stranger) is None
@@ -164,7 +164,7 @@ def test_a_release_is_added_once_to_record_and_audit_trail(use: Use, new_record:
         assert [m.record.ggrid for m in (await store.quarantine.search(HeldFilter(released=True))).rows] == [
             record.ggrid
         ]
-        assert await store.quarantine.size() == 0
+        assert (await store.quarantine.totals())[1] == 0
         assert await store.quarantine.totals() == (0, 0)
         assert await store.quarantine.needed_among([record.ggrid]) == frozenset()
 

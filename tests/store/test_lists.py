@@ -12,7 +12,6 @@ from gatepost.lists.catalogue import (
     LISTS,
     SMALL,
     ListDefinition,
-    UnfitList,
     define_custom_list,
     list_categories,
     make_custom_list,
@@ -169,7 +168,7 @@ def test_a_list_that_travels_to_workers_stays_small(use: Use) -> None:
         assert found
         assert found.max_size == SMALL
         relays = make_custom_list("relays", "network", "trust", "", "", SMALL + 1)
-        assert isinstance(define_custom_list("relays", "network", "trust", "", "", SMALL + 1), UnfitList)
+        assert isinstance(define_custom_list("relays", "network", "trust", "", "", SMALL + 1), ListRefusal)
         made = await store.lists.create(None, relays, ANN)
         assert isinstance(made, ListDefinition)
         assert made.max_size == SMALL

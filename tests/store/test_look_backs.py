@@ -11,7 +11,7 @@ from gatepost.store.learning import ModelLookBack
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import MAX_HITS, MAX_KEPT, LookBack
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.sqlite_file import open_file
+from gatepost.store.sqlite import open_file
 from gatepost.store.store import Store
 from gatepost.times import now
 

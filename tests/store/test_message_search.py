@@ -10,9 +10,9 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import paging
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessagePage
+from gatepost.store.messages import MessageFilter, MessageSummary
+from gatepost.store.paging import Page
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -36,7 +36,7 @@ def mail(
     return msgspec.structs.replace(base, ggrid=new_id(), completed=completed, envelope=envelope, report=report)
 
 
-async def all_pages(store: Store, wanted: MessageFilter, limit: int) -> tuple[list[str], list[MessagePage]]:
+async def all_pages(store: Store, wanted: MessageFilter, limit: int) -> tuple[list[str], list[Page[MessageSummary]]]:
     pages = [await store.messages.search(wanted, None, limit)]
     while pages[-1].next is not None:
         pages.append(await store.messages.search(wanted, pages[-1].next, limit))
@@ -282,7 +282,7 @@ def test_what_is_purged_is_not_found(use: Use, new_record: NewRecord) -> None:
         for wanted in (MessageFilter(recipient="p99@y.example"), MessageFilter(sender="x.example"), MessageFilter()):
             assert [row.completed for row in (await store.messages.search(wanted)).rows] == [4, 3]
         assert await store.messages.purge(100) == 2
-        assert (await store.messages.search(MessageFilter(recipient="p1@y.example"))) == MessagePage(())
+        assert (await store.messages.search(MessageFilter(recipient="p1@y.example"))) == Page(())
 
     use(scenario)
 

@@ -12,8 +12,8 @@ from gatepost.report import FileSeen
 from gatepost.store import paging
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence, parse_term
-from gatepost.store.message_plans import MAX_COUNTED, MessageFilter
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessageFilter
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -156,8 +156,8 @@ def test_pages_of_several_meanings_have_every_message_once(
 
 def test_counting_ends(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     base = new_record()
+    assert paging.MAX_COUNTED == 10_000
     monkeypatch.setattr("gatepost.store.messages.MAX_COUNTED", 5)
-    assert MAX_COUNTED == 10_000
 
     async def scenario(store: Store) -> None:
         for number in range(9):

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import normal_forms, open_store
+from gatepost.store import open_store, upgrading
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
@@ -99,7 +99,7 @@ def test_what_is_refused_today_stays_readable_and_deletable(storage_url: str, tm
 
 
 def test_many_entries_are_renewed_in_batches(storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normal_forms, "BATCH", 7)
+    monkeypatch.setattr(upgrading, "BATCH", 7)
     old = [f"a.example/{number:03d}%7{digit}" for number in range(40) for digit in "eE"]
 
     async def add() -> None:

@@ -16,10 +16,9 @@ from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import Write
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.personal_data import Person, new_pseudonym
-from gatepost.store.privacy import FoundEntry
+from gatepost.store.messages import MessageFilter
+from gatepost.store.privacy import FoundEntry, Person, new_pseudonym
 from gatepost.store.sightings import SightingBatch
 from gatepost.store.store import Store
 

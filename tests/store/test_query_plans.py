@@ -15,7 +15,7 @@ import pytest
 
 from gatepost import store
 from gatepost.store.engine import in_sqlite
-from gatepost.store.sqlite_file import open_file
+from gatepost.store.sqlite import open_file
 
 # One row for each tenant, node, feed, model or alert, or fewer; administrators of the deployment make them.
 SMALL_TABLES = {
@@ -26,6 +26,7 @@ SMALL_TABLES = {
 REASONS = {
     "api_keys._SELECT_ALL": "administrators of the deployment list all keys",
     "campaigns._LATEST": "the newest marks, by their number, for a process that starts",
+    "copy._COLUMNS": "the schema of an empty database",
     "digests._COUNTS": "the page of digests counts those of a scope",
     "flow_counts._GREYLIST_SIZE": "the count ends at a limit",
     "learning._POOLS": "the page of pools; reports of a scope are bounded",
@@ -33,13 +34,11 @@ REASONS = {
     "look_backs._FIRST": "the next entry in the order of their numbers, one process at a time",
     "look_backs._WAITING": "a metric; the queue of a scope is bounded",
     "messages._SELECT": "the beginning of statements",
-    "normal_forms._LISTS": "once after an upgrade",
     "privacy._LIMITS": "an administrator looks for an address",
     "privacy._LISTS": "an administrator looks for an address",
     "privacy._SIGHTINGS": "an administrator looks for an address",
     "quarantine.SELECT": "the beginning of statements",
-    "quarantine._SIZE": "the size of the quarantine, from an index, for its limit and the health of a node",
-    "quarantine._TOTALS": "the size of the quarantine, from an index, for metrics",
+    "quarantine._TOTALS": "the size of the quarantine, from an index, for its limit, health and metrics",
     "second_factors._ANY_ENCRYPTED": "the first one ends it, at the start",
     "second_factors._CLEAR": "an administrator gives up all seeds whose key is lost",
     "second_factors._LAST_USES": "administrators list users",
@@ -47,6 +46,7 @@ REASONS = {
     "sessions._OF_PROVIDER": "a provider ends its session, with a token that it has signed",
     "sessions._SELECT": "the beginning of statements",
     "sightings._SIZES": "the purge of sightings, from an index",
+    "upgrading._LISTS": "once after an upgrade",
     "users._SELECT_ALL": "administrators of the deployment list all users",
 }
 _STATEMENT = re.compile(r"\s*(?:SELECT|UPDATE|DELETE|INSERT|WITH)\b")

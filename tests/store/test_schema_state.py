@@ -8,10 +8,10 @@ import apsw
 import asyncpg
 import pytest
 
-from gatepost.store import open_store
+from gatepost.store import open_store, read_schema_state
 from gatepost.store.errors import StorageError
-from gatepost.store.schema_state import SchemaState, read_schema_state
-from gatepost.store.sqlite_file import ADDITIVE, APPLICATION_ID, schema_files, usable_from
+from gatepost.store.sqlite import APPLICATION_ID
+from gatepost.store.upgrading import ADDITIVE, SchemaState, schema_files, usable_from
 
 
 def engine(url: str) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gatepost.ids import new_id
 from gatepost.sender_history import ALL_MAIL, Facet, facet_key
-from gatepost.store import open_store, sqlite_file
+from gatepost.store import open_store, sqlite, upgrading
 from gatepost.store.sightings import Sighting, SightingBatch
 from gatepost.store.store import Store
 
@@ -147,7 +147,7 @@ def test_guards_that_write_at_the_same_time_lose_nothing(postgres_url: str, tmp_
 _KILLED = """
 import asyncio, os, sys
 from pathlib import Path
-from gatepost.store import open_store
+from gatepost.store import open_store, upgrading
 from gatepost.store.sightings import SightingBatch
 
 async def run() -> None:
@@ -212,7 +212,7 @@ def test_counts_never_decrease(tmp_path: Path, batches: list[SightingBatch]) -> 
 
 
 def _previous(engine: str) -> list[str]:
-    return [statements for number, statements in sqlite_file.schema_files(engine) if number < 4]
+    return [statements for number, statements in upgrading.schema_files(engine) if number < 4]
 
 
 async def _previous_postgres(url: str) -> None:
@@ -228,7 +228,7 @@ def _previous_sqlite(path: Path) -> None:
     connection = apsw.Connection(str(path))
     for statements in _previous("sqlite"):
         connection.execute(statements)
-    connection.pragma("application_id", sqlite_file.APPLICATION_ID)
+    connection.pragma("application_id", sqlite.APPLICATION_ID)
     connection.execute("INSERT INTO meta VALUES ('schema', '3')")
     connection.execute("INSERT INTO tenants VALUES ('u', 'name', 5)")
     connection.close()

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.store_reading import read_attempts
 
 from gatepost.store.audit import Actor
 from gatepost.store.sessions import (
     ACCOUNT,
     HOUR,
     MAX_KNOWN_BROWSERS,
-    Attempt,
     Lockout,
+    SignInAttempt,
     address_source,
     browser_source,
     lockout_wait,
@@ -31,10 +32,6 @@ async def made(store: Store, name: str, tenant: str | None = None) -> User:
     return user
 
 
-async def states(store: Store, uid: str) -> dict[str, tuple[int, int]]:
-    return {state.source: (state.failures, state.locked_until) for state in await store.sessions.attempt_states(uid)}
-
-
 @pytest.mark.parametrize(
     ("failures", "wait"), [(1, 0), (4, 0), (5, 30), (6, 60), (7, 120), (11, 1_920), (12, 3_600), (10_000, 3_600)]
 )
@@ -47,11 +44,11 @@ def test_any_number_at_the_same_moment_get_no_more_than_the_limit(use: Use) -> N
         ann = await made(store, "ann")
         taken = await asyncio.gather(*(store.sessions.take_attempt(ann.uid, HERE, 1_000) for _ in range(60)))
         assert sum(attempt is not None for attempt in taken) == 5
-        assert await states(store, ann.uid) == {ACCOUNT: (5, 0), HERE: (5, 31_000)}
+        assert await read_attempts(store, ann.uid) == {ACCOUNT: (5, 0), HERE: (5, 31_000)}
         many = [address_source(f"198.51.100.{number}") for number in range(60)]
         taken = await asyncio.gather(*(store.sessions.take_attempt(ann.uid, source, 1_000) for source in many))
         assert sum(attempt is not None for attempt in taken) == 15
-        assert (await states(store, ann.uid))[ACCOUNT] == (20, 31_000)
+        assert (await read_attempts(store, ann.uid))[ACCOUNT] == (20, 31_000)
 
     use(scenario)
 
@@ -63,10 +60,10 @@ def test_a_running_lock_is_not_extended(use: Use) -> None:
             assert await store.sessions.take_attempt(ann.uid, HERE, 0)
         for moment in (0, 10_000, 29_999):
             assert await store.sessions.take_attempt(ann.uid, HERE, moment) is None
-        assert await states(store, ann.uid) == {ACCOUNT: (5, 0), HERE: (5, 30_000)}
+        assert await read_attempts(store, ann.uid) == {ACCOUNT: (5, 0), HERE: (5, 30_000)}
         assert await store.sessions.take_attempt(ann.uid, THERE, 10_000), "another address is not locked"
         assert await store.sessions.take_attempt(ann.uid, HERE, 30_000)
-        assert (await states(store, ann.uid))[HERE] == (6, 90_000)
+        assert (await read_attempts(store, ann.uid))[HERE] == (6, 90_000)
 
     use(scenario)
 
@@ -77,13 +74,13 @@ def test_an_attempt_that_was_right_is_given_back_with_its_own_lock(use: Use) -> 
         wrong = [await store.sessions.take_attempt(ann.uid, HERE, 0) for _ in range(4)]
         assert all(wrong)
         right = await store.sessions.take_attempt(ann.uid, HERE, 0)
-        assert isinstance(right, Attempt)
+        assert isinstance(right, SignInAttempt)
         await store.sessions.give_back_attempt(right)
-        assert await states(store, ann.uid) == {ACCOUNT: (4, 0), HERE: (4, 0)}
+        assert await read_attempts(store, ann.uid) == {ACCOUNT: (4, 0), HERE: (4, 0)}
         right = await store.sessions.take_attempt(ann.uid, HERE, 0)
-        assert isinstance(right, Attempt)
+        assert isinstance(right, SignInAttempt)
         await store.sessions.finish_attempt(right, 0)
-        assert await states(store, ann.uid) == {ACCOUNT: (4, 0)}
+        assert await read_attempts(store, ann.uid) == {ACCOUNT: (4, 0)}
 
     use(scenario)
 
@@ -92,11 +89,11 @@ def test_a_success_does_not_lift_the_lock_of_others(use: Use) -> None:
     async def scenario(store: Store) -> None:
         ann = await made(store, "ann")
         right = await store.sessions.take_attempt(ann.uid, HERE, 0)
-        assert isinstance(right, Attempt)
+        assert isinstance(right, SignInAttempt)
         for number in range(19):
             assert await store.sessions.take_attempt(ann.uid, address_source(str(number)), 0)
         await store.sessions.finish_attempt(right, 0)
-        assert (await states(store, ann.uid))[ACCOUNT] == (19, 30_000)
+        assert (await read_attempts(store, ann.uid))[ACCOUNT] == (19, 30_000)
 
     use(scenario)
 
@@ -110,7 +107,7 @@ def test_one_address_never_locks_the_account(use: Use) -> None:
         while moment < 72 * HOUR:
             if await store.sessions.take_attempt(ann.uid, HERE, moment):
                 tries += 1
-            now = await states(store, ann.uid)
+            now = await read_attempts(store, ann.uid)
             assert now[ACCOUNT][1] == 0, "the account as a whole is open"
             moment = max(moment, now[HERE][1])
         assert tries < 5 + 8 + 72
@@ -128,7 +125,7 @@ def test_a_known_browser_passes_the_locks_of_others_and_has_one_of_its_own(use: 
         mine = browser_source("digest")
         taken = await asyncio.gather(*(store.sessions.take_attempt(ann.uid, mine, 0) for _ in range(20)))
         assert sum(attempt is not None for attempt in taken) == 5
-        assert (await states(store, ann.uid))[ACCOUNT] == (20, 30_000)
+        assert (await read_attempts(store, ann.uid))[ACCOUNT] == (20, 30_000)
 
     use(scenario)
 
@@ -139,13 +136,14 @@ def test_failures_are_forgotten_one_in_an_hour(use: Use) -> None:
         for _ in range(4):
             await store.sessions.take_attempt(ann.uid, HERE, 0)
         await store.sessions.take_attempt(ann.uid, HERE, HOUR + HOUR // 2)
-        assert (await states(store, ann.uid))[HERE][0] == 4
+        assert (await read_attempts(store, ann.uid))[HERE][0] == 4
         await store.sessions.take_attempt(ann.uid, HERE, 2 * HOUR)
-        assert (await states(store, ann.uid))[HERE][0] == 4, "half hours count too"
+        assert (await read_attempts(store, ann.uid))[HERE][0] == 4, "half hours count too"
         await store.sessions.take_attempt(ann.uid, HERE, 40 * HOUR)
-        assert (await states(store, ann.uid))[HERE][0] == 1
+        assert (await read_attempts(store, ann.uid))[HERE][0] == 1
         await store.sessions.take_attempt(ann.uid, HERE, 1)
-        assert (await states(store, ann.uid))[HERE][0] == 2, "a clock that goes back forgets nothing and adds nothing"
+        counted = await read_attempts(store, ann.uid)
+        assert counted[HERE][0] == 2, "a clock that goes back forgets nothing and adds nothing"
 
     use(scenario)
 
@@ -179,13 +177,13 @@ def test_a_new_password_lifts_locks_and_a_user_leaves_nothing_behind(use: Use) -
                 await store.sessions.take_attempt(user.uid, HERE, 0)
             await store.sessions.remember_browser(user.uid, "d", 1)
         await store.users.set_password(ann.uid, "new", ROOT)
-        assert await states(store, ann.uid) == {}
+        assert await read_attempts(store, ann.uid) == {}
         await store.sessions.take_attempt(ann.uid, HERE, 0)
         await store.sessions.remember_browser(ann.uid, "d", 1)
         await store.users.delete(ann.uid, ROOT)
         await store.tenants.delete(tenant.uid, ROOT)
         for user in (ann, bob):
-            assert await states(store, user.uid) == {}
+            assert await read_attempts(store, user.uid) == {}
             assert not await store.sessions.is_known_browser(user.uid, "d")
 
     use(scenario)

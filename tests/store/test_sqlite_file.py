@@ -5,19 +5,19 @@ from pathlib import Path
 import apsw
 import pytest
 
-from gatepost.store import open_store, sqlite_file
+from gatepost.store import open_store, sqlite, upgrading
 from gatepost.store.errors import StorageError
 
-NEWEST = sqlite_file.schema_files()[-1][0]
+NEWEST = upgrading.schema_files()[-1][0]
 
 
 def test_schema_files_are_numbered_without_gaps() -> None:
-    assert [number for number, _ in sqlite_file.schema_files()] == list(range(1, NEWEST + 1))
+    assert [number for number, _ in upgrading.schema_files()] == list(range(1, NEWEST + 1))
 
 
 def test_a_new_file_has_the_newest_schema_and_survives_a_power_cut(tmp_path: Path) -> None:
-    connection = sqlite_file.open_file(tmp_path / "deep" / "g.db")
-    assert sqlite_file.schema_version(connection) == NEWEST
+    connection = sqlite.open_file(tmp_path / "deep" / "g.db")
+    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(NEWEST)
     assert connection.pragma("journal_mode") == "wal"
     assert connection.pragma("synchronous") == 2, "FULL"
     assert (tmp_path / "deep" / "g.db").stat().st_mode & 0o077 == 0, "only its owner reads it"
@@ -25,22 +25,22 @@ def test_a_new_file_has_the_newest_schema_and_survives_a_power_cut(tmp_path: Pat
 
 
 def test_opening_again_changes_nothing(tmp_path: Path) -> None:
-    sqlite_file.open_file(tmp_path / "g.db").close()
+    sqlite.open_file(tmp_path / "g.db").close()
     before = (tmp_path / "g.db").read_bytes()
-    sqlite_file.open_file(tmp_path / "g.db").close()
+    sqlite.open_file(tmp_path / "g.db").close()
     assert (tmp_path / "g.db").read_bytes() == before
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    sqlite_file.open_file(tmp_path / "g.db").close()
-    reader = sqlite_file.open_reader(tmp_path / "g.db")
+    sqlite.open_file(tmp_path / "g.db").close()
+    reader = sqlite.open_reader(tmp_path / "g.db")
     with pytest.raises(apsw.ReadOnlyError):
         reader.execute("INSERT INTO meta VALUES ('a', 'b')")
     reader.close()
 
 
 def _newer(path: Path) -> None:
-    connection = sqlite_file.open_file(path)
+    connection = sqlite.open_file(path)
     connection.execute("UPDATE meta SET value = ? WHERE key IN ('schema', 'usable_from')", (str(NEWEST + 1),))
     connection.close()
 

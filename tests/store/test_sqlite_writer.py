@@ -7,9 +7,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from gatepost.store import sqlite_file
+from gatepost.store import sqlite
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite_writer import MAX_GROUP, MAX_HEAVY_GROUP, Change, CommitTurns, PendingChange, Writer
+from gatepost.store.sqlite import MAX_GROUP, MAX_HEAVY_GROUP, Change, CommitTurns, PendingChange, Writer
 
 
 def keep(connection: apsw.Connection, keys: Sequence[str]) -> Sequence[str]:
@@ -33,7 +33,7 @@ async def _applied(writer: Writer, *changes: tuple[Change[str, str], str]) -> li
 
 def test_the_disk_is_full(tmp_path: Path) -> None:
     async def run() -> None:
-        writer = Writer(sqlite_file.open_file(tmp_path / "g.db"))
+        writer = Writer(sqlite.open_file(tmp_path / "g.db"))
         faults = await _applied(writer, (fail, "a"), (fail, "b"))
         assert all(isinstance(fault, StorageError) for fault in faults)
         assert await writer.apply(keep, "a") == "a", "nothing of the failed group was kept"
@@ -46,7 +46,7 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
 @pytest.mark.parametrize("culprit", [(keep, "twice"), (short, "odd")])
 def test_only_the_culprit_fails(tmp_path: Path, culprit: tuple[Change[str, str], str]) -> None:
     async def run() -> None:
-        writer = Writer(sqlite_file.open_file(tmp_path / "g.db"))
+        writer = Writer(sqlite.open_file(tmp_path / "g.db"))
         await writer.apply(keep, "twice")
         results = await _applied(writer, (keep, "a"), culprit, (keep, "b"))
         assert results[0] == "a"
@@ -59,7 +59,7 @@ def test_only_the_culprit_fails(tmp_path: Path, culprit: tuple[Change[str, str],
 
 def test_a_caller_that_gave_up_is_no_trouble(tmp_path: Path) -> None:
     async def run() -> None:
-        writer = Writer(sqlite_file.open_file(tmp_path / "g.db"))
+        writer = Writer(sqlite.open_file(tmp_path / "g.db"))
         gone = asyncio.ensure_future(writer.apply(keep, "a"))
         await asyncio.sleep(0)
         gone.cancel()

@@ -13,9 +13,9 @@ from gatepost.store.engine import Many, Read, Work, Write, now
 from gatepost.store.errors import ListFull
 from gatepost.store.list_rows import find_lists
 from gatepost.store.lists import NewEntry
-from gatepost.store.normal_forms import renew_normal_forms
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
+from gatepost.store.upgrading import renew_normal_forms
 
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ANN = Actor("user", "ann")

@@ -12,13 +12,13 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.store import message_index, message_records, open_store, sqlite_file
+from gatepost.store import message_index, message_records, open_store, sqlite, upgrading
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
-from gatepost.store.message_plans import MessageFilter
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessageFilter
 from gatepost.store.tenants import Tenant
 
 TENANTS = [(new_id(), name, 5) for name in ("one", "twice", "twice", "twice")]
@@ -27,8 +27,8 @@ RECORD = MessageRecord(new_id(), 1, 2, Envelope("a@b.example"), 3, "", Report("c
 
 def _previous_sqlite(path: Path) -> None:
     connection = apsw.Connection(str(path))
-    connection.execute(sqlite_file.schema_files()[0][1])
-    connection.pragma("application_id", sqlite_file.APPLICATION_ID)
+    connection.execute(upgrading.schema_files()[0][1])
+    connection.pragma("application_id", sqlite.APPLICATION_ID)
     connection.execute("INSERT INTO meta VALUES ('schema', '1')")
     connection.executemany("INSERT INTO tenants VALUES (?, ?, ?)", TENANTS)
     _insert_sqlite(connection, [RECORD])
@@ -55,7 +55,7 @@ def _insert_sqlite(connection: apsw.Connection, records: list[MessageRecord]) ->
 
 async def _previous_postgres(url: str) -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute(sqlite_file.schema_files("postgres")[0][1])
+    await connection.execute(upgrading.schema_files("postgres")[0][1])
     await connection.execute("INSERT INTO meta VALUES ('schema', '1')")
     await connection.executemany("INSERT INTO tenants VALUES ($1, $2, $3)", TENANTS)
     await _insert_postgres(connection, [RECORD])
@@ -99,12 +99,12 @@ detail, 'held', '', 0 FROM messages"""
 
 def _unsearched(url: str, path: Path, records: list[MessageRecord]) -> None:
     engine = "sqlite" if url.startswith("sqlite:") else "postgres"
-    schema = "".join(statements for number, statements in sqlite_file.schema_files(engine) if number <= UNSEARCHED)
+    schema = "".join(statements for number, statements in upgrading.schema_files(engine) if number <= UNSEARCHED)
     version = f"INSERT INTO meta VALUES ('schema', '{UNSEARCHED}')"
     if engine == "sqlite":
         connection = apsw.Connection(str(path))
         connection.execute(f"{schema}; {version}")
-        connection.pragma("application_id", sqlite_file.APPLICATION_ID)
+        connection.pragma("application_id", sqlite.APPLICATION_ID)
         _insert_sqlite(connection, records)
         connection.execute(HELD)
         connection.close()
@@ -163,8 +163,8 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
 
 
 def test_both_engines_have_the_same_schema_numbers() -> None:
-    assert [number for number, _ in sqlite_file.schema_files()] == [
-        number for number, _ in sqlite_file.schema_files("postgres")
+    assert [number for number, _ in upgrading.schema_files()] == [
+        number for number, _ in upgrading.schema_files("postgres")
     ]
 
 
@@ -175,7 +175,7 @@ async def _execute(url: str, statement: str) -> None:
 
 
 def test_a_newer_schema_is_refused(empty_postgres_url: str, tmp_path: Path) -> None:
-    newest = sqlite_file.schema_files("postgres")[-1][0]
+    newest = upgrading.schema_files("postgres")[-1][0]
     open_store(empty_postgres_url, tmp_path)
     asyncio.run(_execute(empty_postgres_url, f"UPDATE meta SET value = '{newest + 1}' WHERE key <> 'normal_forms'"))
     with pytest.raises(StorageError, match=rf"newer Gatepost \(schema {newest + 1}, this one knows {newest}\)"):

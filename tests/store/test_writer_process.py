@@ -15,8 +15,7 @@ from gatepost.store.api_keys import ApiKey
 from gatepost.store.engine import Rollback
 from gatepost.store.errors import NotFound, StorageError
 from gatepost.store.list_lookup import HitCount
-from gatepost.store.sqlite import SqliteEngine
-from gatepost.store.sqlite_writer import PendingChange
+from gatepost.store.sqlite import PendingChange, SqliteEngine
 from gatepost.store.store import Store
 from gatepost.store.writer_process import RemoteWriter, WriterServer, WriterSocket, _take_frames
 

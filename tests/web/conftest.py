@@ -43,7 +43,7 @@ from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.publishing import NodePublisher
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
-from gatepost.settings.sign_in import OpenidConnectSettings
+from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.message_records import MessageRecord
@@ -171,7 +171,7 @@ class Core:
             return NotSent(self.refuses)
         self.given.append((order.ggrid, order.recipient, order.by.kind))
         made, _ = await self.store.quarantine.mark_released_to(order.ggrid, order.recipient, order.by, new_id())
-        return Released(order.ggrid, made.time, made.by, (made.address,))
+        return Released(order.ggrid, made.time, made.by, made.recipients)
 
     store: Store
 

@@ -18,12 +18,11 @@ from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
 from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.deliveries import Delivery
 from gatepost.store.digests import DigestPreferences
 from gatepost.store.feeds import FeedRecord
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
-from gatepost.store.message_records import MessageRecord
+from gatepost.store.message_records import Delivery, MessageRecord
 from gatepost.store.publishing import DraftContent, NodeDetail, VersionContent
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.store_reading import read_attempts
 
 from gatepost.ids import new_id
 from gatepost.store.audit import AuditFilter
@@ -53,7 +54,7 @@ def test_guessing_the_password_here_locks_the_session(site: Any, visitor: Any) -
         visitor.post("/account/password", {"password": "wrong", "new": NEW, "again": NEW})
     uid = site.run(site.store.users.credentials(visitor.who)).user.uid
     failures = {
-        state.source.partition(":")[0]: state.failures for state in site.run(site.store.sessions.attempt_states(uid))
+        source.partition(":")[0]: count for source, (count, _) in site.run(read_attempts(site.store, uid)).items()
     }
     assert failures == {"account": 0, "session": 5}
     answer = visitor.post("/account/password", {"password": site.password, "new": NEW, "again": NEW})

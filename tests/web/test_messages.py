@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
 
 from gatepost.ids import new_id
@@ -132,8 +133,8 @@ def test_a_report_is_on_record(site: Any, tenant: str, says: str, meant: str) ->
     ggrid = site.message(tenant)
     answer = site.visitor(tenant=tenant).post(f"/messages/{ggrid}/report", {"says": says})
     assert site.went(answer) == f"/messages/{ggrid} reported"
-    last = site.run(site.store.feedback.reports())[-1]
-    assert (last.ggrid, last.says, last.tenant) == (ggrid, meant, tenant)
+    last = site.run(list_reports(site.store))[-1]
+    assert (*last.sample, last.scope) == (ggrid, meant, tenant)
 
 
 def test_a_report_of_nothing_sensible_is_refused(site: Any, tenant: str) -> None:

@@ -15,7 +15,7 @@ from tests.web.conftest import Site
 from tests.web.openid_provider import CLIENT, SECRET
 
 from gatepost.ids import new_id
-from gatepost.settings.sign_in import AccessRuleSettings, OpenidConnectSettings
+from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.tenants import Tenant

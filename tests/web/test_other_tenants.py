@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.store_reading import list_reports
 
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
@@ -80,7 +81,7 @@ def everything(site: Any, theirs: Property) -> Any:
         [each.id for each in run(store.sessions.of_user(theirs.uid, 0))],
         run(store.messages.find(theirs.ggrid)),
         run(store.learning.current_models()).get(theirs.scope),
-        run(store.feedback.reports())[-1:],
+        run(list_reports(store))[-1:],
         run(store.bulk_actions.find(theirs.work, theirs.uid)),
         run(store.users.saved_searches(theirs.uid)),
         run(store.recipients.find_request(theirs.request)),

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
 
 from gatepost.ids import new_id
@@ -220,7 +221,7 @@ def test_deleted_and_reported(site: Any, tenant: str) -> None:
     visitor = site.visitor("analyst", tenant)
     ggrid = site.message(tenant, held=True)
     assert visitor.post("/quarantine", {"action": "report", "ggrid": ggrid}).status_code == 303
-    assert site.run(site.store.feedback.reports())[-1].ggrid == ggrid
+    assert site.run(list_reports(site.store))[-1].sample[0] == ggrid
     assert site.went(visitor.post(f"/messages/{ggrid}/delete")).startswith("/quarantine mail-deleted~1~")
     assert "The core" not in visitor.get(f"/messages/{ggrid}").text
     assert "/quarantine/work/" in visitor.post(f"/messages/{ggrid}/delete").headers["location"], "it says why not"
@@ -246,7 +247,7 @@ def test_what_the_deployment_reports_is_kept_to_learn_from_and_what_a_tenant_rep
     site.visitor("analyst").post("/quarantine", {"action": "report", "ggrid": ours})
     assert (f"ours {tenant}".encode(), True) in site.learnt
     assert not any(raw == f"theirs {tenant}".encode() for raw, _ in site.learnt)
-    assert {each.ggrid for each in site.run(site.store.feedback.reports())} >= {ours, theirs}
+    assert {each.sample[0] for each in site.run(list_reports(site.store))} >= {ours, theirs}
 
 
 @pytest.mark.parametrize("verdict", ["malware", "phishing"])

@@ -10,7 +10,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI
-from gatepost.store.sessions import Attempt
+from gatepost.store.sessions import SignInAttempt
 from gatepost.store.users import Credentials, User
 from gatepost.web import credentials
 from gatepost.web.pages.sign_in import _describe_refusal
@@ -180,10 +180,10 @@ def test_what_is_told_of_a_refusal() -> None:
     found = Credentials(ann, "hash")
     nobody = _describe_refusal(None, "192.0.2.1", None, "password")
     assert (nobody.user, nobody.reason, nobody.locked_until) == (None, "password", None)
-    attempt = Attempt(ann.uid, (("account", 0), ("address:192.0.2.1", 0)))
+    attempt = SignInAttempt(ann.uid, (("account", 0), ("address:192.0.2.1", 0)))
     first = _describe_refusal(found, "192.0.2.1", attempt, "password")
     assert (first.user, first.reason, first.locked_until) == ("ann", "password", None)
-    last = Attempt(ann.uid, (("account", 0), ("address:192.0.2.1", 1_900_000_000_000)))
+    last = SignInAttempt(ann.uid, (("account", 0), ("address:192.0.2.1", 1_900_000_000_000)))
     locking = _describe_refusal(found, "192.0.2.1", last, "code")
     assert (locking.reason, locking.locked_until) == ("code", "2030-03-17T17:46:40.000Z")
     assert _describe_refusal(found, "192.0.2.1", None, "password").reason == "locked"

@@ -11,7 +11,7 @@ import pytest
 from tests.web.conftest import PASSWORD, Site
 
 from gatepost.ids import new_id
-from gatepost.settings.sign_in import SignInSettings
+from gatepost.settings.keys import SignInSettings
 from gatepost.store.audit import CLI
 from gatepost.store.users import User
 from gatepost.web import credentials

@@ -71,13 +71,11 @@ from gatepost.report import FileSeen, Line, Report
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.audit import AuditRecord
-from gatepost.store.deliveries import Delivery
 from gatepost.store.feedback import NO_FEATURES, Correction, TextFeatures
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence
-from gatepost.store.message_plans import MessageFilter
-from gatepost.store.message_records import MessageRecord, Release
-from gatepost.store.messages import Attempt, MessageSummary, MessageTimeline
+from gatepost.store.message_records import Delivery, MessageRecord, Release
+from gatepost.store.messages import DeliveryAttempt, MessageFilter, MessageSummary, MessageTimeline
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenants
@@ -224,7 +222,7 @@ def _describe_audit(action: AuditRecord) -> TimelineStep:
     return TimelineStep(date_time(action.time), _ACTIONS[action.action], text, by=by)
 
 
-def _describe_attempt(attempt: Attempt, record: MessageRecord) -> TimelineStep:
+def _describe_attempt(attempt: DeliveryAttempt, record: MessageRecord) -> TimelineStep:
     when = "before" if attempt.created < record.created else "again"
     what = "The same message came" if attempt.is_same else "A message with the same Message-ID came"
     reply = f"; the next hop answered {attempt.code}" if attempt.code else ""

@@ -204,13 +204,13 @@ def create(
     output: Output,
 ) -> None:
     """Create a custom list, directly in the storage of the configuration."""
-    from gatepost.lists.catalogue import UnfitList, define_custom_list
+    from gatepost.lists.catalogue import define_custom_list
     from gatepost.lists.entries import ListRefusal
     from gatepost.store.audit import CLI
     from gatepost.store.errors import NameTaken, TooManyLists
 
     definition = define_custom_list(name, kind, category, display_name, description, max_size)
-    if isinstance(definition, UnfitList):
+    if isinstance(definition, ListRefusal):
         option = "NAME" if definition.field == "name" else f"--{definition.field.replace('_', '-')}"
         raise BadParameter(definition.reason, option)
     uid = parse_tenant_uid(tenant)

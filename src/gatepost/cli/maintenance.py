@@ -43,7 +43,7 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
 
     Changes nothing, and works while the old version runs. Exits with 1 if this version could not start.
     """
-    from gatepost.service.upgrade import examine_upgrade
+    from gatepost.service.doctor.examination import examine_upgrade
 
     _show_rows(examine_upgrade(place.config_folder, place.data_folder), output)
 

@@ -16,7 +16,7 @@ from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.mail.message import Envelope
-    from gatepost.policy.layers import Effective, Policies
+    from gatepost.policy.layers import Effective, Origin, Policies
     from gatepost.policy.rules import KindRule, Policy
     from gatepost.questions import Answers, Questions
     from gatepost.rejudge.dry_run import PolicyTrial
@@ -167,9 +167,10 @@ def explain(
     if kind not in known:
         raise BadParameter(f"there is no finding {kind!r}{_near(kind, known)}", "KIND")
     title, rule = title_of(kind, policy), rule_of(kind, policy)
-    values, calculations = _values(effective, kind), _explain_strength(kind, policy)
+    values, calculations = effective.explain(kind), _explain_strength(kind, policy)
     if output.json:
-        print_json({"kind": kind, "title": title, "rule": rule, "strength": calculations, "values": values})
+        described = [{"key": key, "origins": origins} for key, origins in values]
+        print_json({"kind": kind, "title": title, "rule": rule, "strength": calculations, "values": described})
         return
     print(f"{kind}: {title}.")
     if own := policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None:
@@ -242,21 +243,6 @@ def _render_change(change: dict[str, Any]) -> tuple[str, ...]:
     return change["key"], render_value(change["was"]), render_value(change["becomes"]), str(change["line"])
 
 
-def _values(effective: "Effective", kind: str) -> list[dict[str, Any]]:
-    """Every value that decides what a kind does, with all that it was: the one that holds last."""
-    from gatepost.policy.rules import RULE, rule_of
-
-    rule = rule_of(kind, effective.policy)
-    place = ("rules", kind.removeprefix(RULE)) if kind.startswith(RULE) else ("kinds", kind)
-    fields = ("weight", "verdict", "group", "conclusive", *(("decision",) if kind.startswith(RULE) else ()))
-    places: list[tuple[str, str, str]] = [(*place, field) for field in fields]
-    if rule.group:
-        places.append(("groups", rule.group, "cap"))
-    action = [name for name in ("action", "mark", "to") if getattr(effective.policy.verdicts[rule.verdict], name)]
-    places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own", *action)]
-    return [{"key": ".".join(place), "origins": effective.origins(*place)} for place in places]
-
-
 def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: "Policy") -> None:
     """Print how points come about: weight, strength with all of its numbers, cap of the group, threshold."""
 
@@ -289,15 +275,15 @@ def _print_sum(rule: "KindRule", calculations: "Sequence[Calculation]", policy: 
         )
 
 
-def _print_values(values: list[dict[str, Any]]) -> None:
+def _print_values(values: "list[tuple[str, tuple[Origin, ...]]]") -> None:
     from gatepost.policy.layers import render_value
 
     lines = []
-    for value in values:
-        *below, holds = value["origins"]
+    for key, origins in values:
+        *below, holds = origins
         place = f"{holds.level}, {holds.file}:{holds.line}" if holds.file else holds.level
         before = ", ".join(f"{render_value(origin.value)} ({origin.level})" for origin in reversed(below))
-        lines.append((value["key"], render_value(holds.value), place, before))
+        lines.append((key, render_value(holds.value), place, before))
     print()
     print_table(("value", "is", "set by", "instead of"), lines)
 

@@ -12,7 +12,7 @@ from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.cli.privacy_steps import Choices, Show, Tally
-    from gatepost.store.personal_data import Person
+    from gatepost.store.privacy import Person
     from gatepost.store.store import Store
 
 group = Group("What is stored about one address.")
@@ -86,7 +86,7 @@ def erase(
 
     from gatepost.cli.printing import print_json
     from gatepost.cli.privacy_steps import Choices
-    from gatepost.store.personal_data import new_pseudonym
+    from gatepost.store.privacy import new_pseudonym
 
     person = _parse_person(address)
     if not dry_run and not yes:
@@ -119,7 +119,7 @@ def _explain_kept(tallies: "dict[str, Tally]", *, lists: bool, users: bool) -> N
 
 
 def _parse_person(address: str) -> "Person":
-    from gatepost.store.personal_data import Person
+    from gatepost.store.privacy import Person
 
     try:
         return Person(address)

@@ -12,8 +12,7 @@ import msgspec
 from gatepost.abby.messages import describe_message
 from gatepost.store.audit import CLI
 from gatepost.store.errors import LastAdministrator
-from gatepost.store.personal_data import Person
-from gatepost.store.privacy import FoundEntry
+from gatepost.store.privacy import FoundEntry, Person
 from gatepost.store.store import Store
 from gatepost.store.users import User
 from gatepost.textmodel.model import FEEDBACK_FOLDER

@@ -21,10 +21,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gatepost.events.alerts import AlertOutput, SendsMail
-from gatepost.events.output import FileOutput, Output, WaitingEvents, time_left, until
+from gatepost.events.output import FileOutput, Output, SyslogOutput, WaitingEvents, time_left, until
 from gatepost.events.schema import EventFields, encode_event
 from gatepost.events.sources import describe_change
-from gatepost.events.syslog import SyslogOutput
 from gatepost.events.webhook import WebhookOutput
 from gatepost.logs import Logger
 from gatepost.metrics import counter, gauge

@@ -343,34 +343,30 @@ _INSTEAD = {
 }
 
 
-class UnfitList(msgspec.Struct, frozen=True):
-    """The field that is wrong, by its name in `ListDefinition`, and why."""
-
-    field: str
-    reason: str
-
-
 def define_custom_list(
     name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
-) -> ListDefinition | UnfitList:
-    """Return what the list is; without a size it is as large as the usual ones of its category."""
+) -> ListDefinition | ListRefusal:
+    """Return what the list is, or which of these fields is wrong and why; without a size it is as large as the usual
+    ones of its category."""
     if not is_custom_name(name):
-        return UnfitList("name", "must be 1 to 63 lower-case letters, digits and hyphens, and no name of a usual list")
+        return ListRefusal(
+            "must be 1 to 63 lower-case letters, digits and hyphens, and no name of a usual list", "name"
+        )
     if kind not in KINDS:
-        return UnfitList("kind", f"must be one of {', '.join(KINDS)}")
+        return ListRefusal(f"must be one of {', '.join(KINDS)}", "kind")
     stated = next((each for each in CATEGORIES if each == category), None)
     if stated is None:
-        return UnfitList("category", f"must be one of {', '.join(CATEGORIES)}")
+        return ListRefusal(f"must be one of {', '.join(CATEGORIES)}", "category")
     model = _find_model(kind, stated)
     if model is None:
-        return UnfitList("category", explain_unused(kind, stated))
+        return ListRefusal(explain_unused(kind, stated), "category")
     most = _limit_size(model)
     if max_size is not None and not 1 <= max_size <= most:
-        return UnfitList("max_size", f"must be 1 to {most:,}")
+        return ListRefusal(f"must be 1 to {most:,}", "max_size")
     if len(display_name) > MAX_DISPLAY_NAME:
-        return UnfitList("display_name", f"must have at most {MAX_DISPLAY_NAME} characters")
+        return ListRefusal(f"must have at most {MAX_DISPLAY_NAME} characters", "display_name")
     if len(description) > MAX_DESCRIPTION:
-        return UnfitList("description", f"must have at most {MAX_DESCRIPTION:,} characters")
+        return ListRefusal(f"must have at most {MAX_DESCRIPTION:,} characters", "description")
     size = max_size or min(most, LARGE if stated in ("block", "allow") else SMALL)
     return make_custom_list(name, kind, stated, display_name or name, description, size)
 

@@ -44,7 +44,7 @@ class NormalForm(msgspec.Struct, frozen=True):
 class ListRefusal(msgspec.Struct, frozen=True):
     """Why a text is no entry of this kind, or why a list cannot exist, in words for the person who entered it.
 
-    `field` is the field of the API that is at fault.
+    `field` is the field of the API, or of `ListDefinition`, that is at fault.
     """
 
     reason: str

@@ -10,9 +10,18 @@ A mail server shows a message to a filter in pieces: its envelope, its fields on
 together to the raw message again. Mail servers give the lines of a folded field with LF alone; here they end with CRLF,
 as they did on the wire. The body comes as it is. Fields that claim to be ours are noted by their number among those of
 their name, which is how a mail server is told to remove them.
+
+The wire format is that of Sendmail's mail filter protocol ("milter"), versions 2 to 6, as Sendmail and Postfix speak
+it. No RFC describes it; libmilter of Sendmail 8.18 is the reference. A frame has four bytes of length in network order,
+one letter, and data. Texts in the data end with NUL. The mail server sends commands, and expects an answer to each,
+unless both sides agreed at the beginning that some have none.
+
+Everything is bounded: the length of a frame, the number of texts that are read of it, and the macros that are kept.
+What does not fit is a `FrameError`, after which a connection is closed: the next byte could mean anything.
 """
 
 import asyncio
+import enum
 import time
 from collections.abc import Awaitable, Callable
 
@@ -21,18 +30,6 @@ import msgspec
 from gatepost.ids import new_id
 from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
-from gatepost.milter import protocol
-from gatepost.milter.protocol import (
-    Action,
-    Command,
-    Frame,
-    FrameError,
-    FrameReader,
-    Options,
-    Step,
-    pack_insertion,
-    pack_removal,
-)
 from gatepost.names import normal_domain
 from gatepost.periodic import PeriodicWork
 from gatepost.scanning.held_mail import HoldsMail
@@ -48,6 +45,228 @@ from gatepost.smtp.services import MessageHandler, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
 from gatepost.store.errors import StorageError
+
+MIN_VERSION, MAX_VERSION = 2, 6
+# Bodies come in pieces of 64 KiB. A header field is one frame, and Postfix sends up to `header_size_limit` of it.
+MAX_FRAME = 1 << 20
+MAX_MACRO = 512
+# Address and parameters of MAIL and RCPT; what comes behind is not looked at.
+MAX_TEXTS = 32
+MAX_MACROS = 64
+
+_LENGTH = 4
+_OPTIONS = 12
+
+# Macros whose values are used, by the names that both mail servers give them: queue id, authenticated user, client.
+QUEUE_ID, USER, CLIENT_ADDRESS = "i", "{auth_authen}", "{client_addr}"
+MACROS = frozenset({QUEUE_ID, USER, CLIENT_ADDRESS})
+
+
+class FrameError(ValueError):
+    """Bytes that are no frame, or a frame that makes no sense where it came."""
+
+
+class Action(enum.IntFlag):
+    """What a filter may do to a message (SMFIF_…)."""
+
+    ADD_FIELDS = 0x01
+    CHANGE_FIELDS = 0x10
+    QUARANTINE = 0x20
+
+
+class Step(enum.IntFlag):
+    """What is left out of the conversation (SMFIP_…). Those of `UNANSWERED` are sent and have no answer."""
+
+    NO_REPLY_HEADER = 0x80
+    NO_UNKNOWN = 0x100
+    NO_DATA = 0x200
+    NO_REPLY_CONNECT = 0x1000
+    NO_REPLY_HELO = 0x2000
+    NO_REPLY_DATA = 0x10000
+    NO_REPLY_UNKNOWN = 0x20000
+    NO_REPLY_END_OF_HEADER = 0x40000
+    NO_REPLY_BODY = 0x80000
+    LEADING_SPACE = 0x100000
+
+
+class Command(bytes, enum.Enum):
+    """The letters of commands (SMFIC_…)."""
+
+    ABORT = b"A"
+    BODY = b"B"
+    CONNECT = b"C"
+    MACRO = b"D"
+    END_OF_MESSAGE = b"E"
+    HELO = b"H"
+    QUIT_NEW_CONNECTION = b"K"
+    HEADER = b"L"
+    MAIL = b"M"
+    END_OF_HEADER = b"N"
+    OPTIONS = b"O"
+    QUIT = b"Q"
+    RCPT = b"R"
+    DATA = b"T"
+    UNKNOWN = b"U"
+
+
+UNANSWERED = {
+    Command.CONNECT: Step.NO_REPLY_CONNECT,
+    Command.HELO: Step.NO_REPLY_HELO,
+    Command.DATA: Step.NO_REPLY_DATA,
+    Command.UNKNOWN: Step.NO_REPLY_UNKNOWN,
+    Command.HEADER: Step.NO_REPLY_HEADER,
+    Command.END_OF_HEADER: Step.NO_REPLY_END_OF_HEADER,
+    Command.BODY: Step.NO_REPLY_BODY,
+}
+_COMMANDS = {each.value: each for each in Command}
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One command of the mail server."""
+
+    command: Command
+    data: bytes = b""
+
+
+class FrameReader:
+    """Puts the bytes of a connection together to frames. It keeps at most one frame and the piece that was fed last,
+    if `next` is called until it returns None."""
+
+    def __init__(self, most: int = MAX_FRAME) -> None:
+        self._most = most
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes as they came."""
+        self._buffer += data
+
+    def next(self) -> Frame | None:
+        """Return the next frame if it is whole. Raises `FrameError` as soon as its length or its letter is wrong."""
+        buffer = self._buffer
+        if len(buffer) < _LENGTH:
+            return None
+        size = int.from_bytes(buffer[:_LENGTH])
+        if not 1 <= size <= self._most:
+            raise FrameError(f"a frame of {size} bytes")
+        if len(buffer) == _LENGTH:
+            return None
+        command = _COMMANDS.get(bytes(buffer[_LENGTH : _LENGTH + 1]))
+        if command is None:
+            raise FrameError(f"an unknown command ({buffer[_LENGTH]:#04x})")
+        end = _LENGTH + size
+        if len(buffer) < end:
+            return None
+        frame = Frame(command, bytes(buffer[_LENGTH + 1 : end]))
+        del buffer[:end]
+        return frame
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What one side offers, or both have agreed on."""
+
+    version: int = MAX_VERSION
+    actions: int = 0
+    steps: int = 0
+
+    def has(self, flag: Action | Step) -> bool:
+        """Whether an action is allowed, or a step agreed on."""
+        return bool((self.actions if isinstance(flag, Action) else self.steps) & flag)
+
+
+_NEEDED = Action.ADD_FIELDS | Action.CHANGE_FIELDS
+_WANTED_STEPS = Step(sum(UNANSWERED.values())) | Step.NO_UNKNOWN | Step.NO_DATA | Step.LEADING_SPACE
+
+
+def parse_options(data: bytes) -> Options:
+    """Read what the mail server offers (SMFIC_OPTNEG). Raises `FrameError`."""
+    if len(data) < _OPTIONS:
+        raise FrameError("an offer that is too short")
+    return Options(*(int.from_bytes(data[start : start + 4]) for start in range(0, _OPTIONS, 4)))
+
+
+def agree(offered: Options, *, quarantine: bool) -> Options:
+    """Return what is taken of an offer; `quarantine` says that messages are to be held by the mail server if it can.
+    Raises `FrameError` where fields that claim to be ours could not be removed."""
+    if offered.version < MIN_VERSION:
+        raise FrameError(f"version {offered.version} of the protocol")
+    if offered.actions & _NEEDED != _NEEDED:
+        raise FrameError("a mail server that lets no header fields be added and changed")
+    wanted = _NEEDED | (Action.QUARANTINE if quarantine else 0)
+    return Options(min(offered.version, MAX_VERSION), offered.actions & wanted, offered.steps & _WANTED_STEPS)
+
+
+def parse_texts(data: bytes) -> list[bytes]:
+    """Return the texts of a frame, as many as are looked at. Raises `FrameError` where the first one does not end."""
+    *texts, rest = data.split(b"\0", MAX_TEXTS)
+    if not texts or (rest and len(texts) < MAX_TEXTS):
+        raise FrameError("a text that does not end")
+    return texts
+
+
+def parse_field(data: bytes) -> tuple[bytes, bytes]:
+    """Return name and value of a header field (SMFIC_HEADER). Raises `FrameError`."""
+    texts = parse_texts(data)
+    if len(texts) != 2 or not texts[0]:
+        raise FrameError("a header field that is not a name and a value")
+    return texts[0], texts[1]
+
+
+def parse_macros(data: bytes) -> dict[str, str]:
+    """Return the macros (SMFIC_MACRO) that are used here; the first byte is the command that they belong to. What is
+    too long or not printable is left out: it would be no queue id, name or address."""
+    texts = data[1:].split(b"\0", 2 * MAX_MACROS)[: 2 * MAX_MACROS]
+    found = {}
+    for name, value in zip(texts[::2], texts[1::2], strict=False):
+        key, text = name[:32].decode("latin-1"), value[: MAX_MACRO + 1].decode("utf-8", "replace")
+        if key in MACROS and len(text) <= MAX_MACRO and text.isprintable():
+            found[key] = text
+    return found
+
+
+def parse_connect(data: bytes) -> str:
+    """Return the address of the SMTP client (SMFIC_CONNECT) as it is written, "" if it has none: a family other than
+    IPv4 and IPv6. Raises `FrameError`."""
+    _name, end, rest = data.partition(b"\0")
+    if not end or not rest:
+        raise FrameError("a connection without a family of addresses")
+    if rest[:1] not in (b"4", b"6"):
+        return ""
+    return rest[3:].partition(b"\0")[0][:64].decode("ascii", "replace")
+
+
+def pack(letter: bytes, data: bytes = b"") -> bytes:
+    """Return one frame."""
+    return (len(data) + 1).to_bytes(4) + letter + data
+
+
+def pack_options(agreed: Options) -> bytes:
+    """Return the answer to an offer."""
+    numbers = (agreed.version, agreed.actions, agreed.steps)
+    return pack(Command.OPTIONS.value, b"".join(number.to_bytes(4) for number in numbers))
+
+
+CONTINUE, ACCEPT, DISCARD, TEMPORARY_FAILURE, PROGRESS = (pack(letter) for letter in (b"c", b"a", b"d", b"t", b"p"))
+
+
+def pack_reply(code: int, text: bytes) -> bytes:
+    """Return a refusal with the SMTP reply that the client is to get (SMFIR_REPLYCODE)."""
+    return pack(b"y", b"%d " % code + text + b"\0")
+
+
+def pack_quarantine(reason: str) -> bytes:
+    """Return the wish that the mail server holds the message (SMFIR_QUARANTINE)."""
+    return pack(b"q", reason.encode("ascii", "replace") + b"\0")
+
+
+def pack_insertion(name: bytes, value: bytes) -> bytes:
+    """Return the insertion of a field above all others (SMFIR_INSHEADER)."""
+    return pack(b"i", bytes(4) + name + b"\0" + value + b"\0")
+
+
+def pack_removal(name: bytes, number: int) -> bytes:
+    """Return the removal of a field (SMFIR_CHGHEADER without a value): that with this number, from 1, among those of
+    its name."""
+    return pack(b"m", number.to_bytes(4) + name + b"\0\0")
 
 
 def read_path(text: bytes, limits: SmtpLimits) -> str | None:
@@ -262,7 +481,7 @@ class MilterSession:
         except Exception as fault:
             # The mail server never sees what broke; the log does.
             log.error("milter session broke", reference=new_id(), exc_info=fault)
-            self._connection.write(protocol.TEMPORARY_FAILURE)
+            self._connection.write(TEMPORARY_FAILURE)
         finally:
             self._end()
             self._connection.close()
@@ -317,53 +536,53 @@ class MilterSession:
             self._closing = True
             return b""
         if command is Command.MACRO:
-            self._macros |= protocol.parse_macros(frame.data)
+            self._macros |= parse_macros(frame.data)
             return b""
         handler = self._handlers.get(command)
-        answer = await handler(frame) if handler else protocol.CONTINUE
-        unanswered = protocol.UNANSWERED.get(command)
+        answer = await handler(frame) if handler else CONTINUE
+        unanswered = UNANSWERED.get(command)
         return b"" if unanswered and self._agreed.has(unanswered) else answer
 
     def _negotiate(self, frame: Frame) -> bytes:
         if self._agreed is not None:
             raise FrameError("a second offer")
-        self._agreed = protocol.agree(protocol.parse_options(frame.data), quarantine=self._part.in_queue)
-        return protocol.pack_options(self._agreed)
+        self._agreed = agree(parse_options(frame.data), quarantine=self._part.in_queue)
+        return pack_options(self._agreed)
 
     async def _connect(self, frame: Frame) -> bytes:
         self._end()
-        stated = (protocol.parse_connect(frame.data), self._macros.get(protocol.CLIENT_ADDRESS))
+        stated = (parse_connect(frame.data), self._macros.get(CLIENT_ADDRESS))
         address = next(filter(None, map(parse_address, stated)), "")
         self._client, self._helo = identify_client(address, ()), ""
-        return protocol.CONTINUE
+        return CONTINUE
 
     async def _hello(self, frame: Frame) -> bytes:
         self._end()
-        name = protocol.parse_texts(frame.data)[0][:MAX_HELO].decode("utf-8", "replace")
+        name = parse_texts(frame.data)[0][:MAX_HELO].decode("utf-8", "replace")
         self._helo = "".join(char if char.isprintable() else "?" for char in name)
-        return protocol.CONTINUE
+        return CONTINUE
 
     async def _mail(self, frame: Frame) -> bytes:
         # The macros of MAIL come before it, and those of the message before are no longer of use.
         self._end(keep_macros=True)
         part = self._part = self._current()
         services = part.services
-        sender = read_path(protocol.parse_texts(frame.data)[0], services.limits)
+        sender = read_path(parse_texts(frame.data)[0], services.limits)
         if sender is None:
             return _refuse(replies.BAD_SENDER)
         if shortage := services.find_shortage():
             return _refuse(shortage)
         client = self._client
-        if self._macros.get(protocol.USER):
+        if self._macros.get(USER):
             # A user's own machine is no mail server: neither SPF nor lists of hosts have to do with it.
             client = msgspec.structs.replace(client, listed=True)
         self._message = MilterMessage(sender, client, self._helo, services)
         self.idle.clear()
-        return protocol.CONTINUE
+        return CONTINUE
 
     async def _rcpt(self, frame: Frame) -> bytes:
         message, services = self._message, self._part.services
-        address = read_path(protocol.parse_texts(frame.data)[0], services.limits)
+        address = read_path(parse_texts(frame.data)[0], services.limits)
         if message is None or self._in_header or self._in_body:
             raise FrameError("RCPT out of order")
         if not address:
@@ -381,15 +600,15 @@ class MilterSession:
         if not message.fits(tenant, report):
             return _refuse(replies.SEPARATELY)
         message.add_recipient(address, tenant, report)
-        return protocol.CONTINUE
+        return CONTINUE
 
     async def _header(self, frame: Frame) -> bytes:
         message = self._content()
         if self._in_body:
             raise FrameError("a header field behind the header")
-        name, value = protocol.parse_field(frame.data)
+        name, value = parse_field(frame.data)
         message.add_field(name, value, spaced=self._has(Step.LEADING_SPACE))
-        return protocol.CONTINUE
+        return CONTINUE
 
     async def _end_of_header(self, _frame: Frame) -> bytes:
         message = self._content()
@@ -397,14 +616,14 @@ class MilterSession:
             raise FrameError("a second end of the header")
         message.add(b"\r\n")
         self._in_header, self._in_body = False, True
-        return protocol.CONTINUE
+        return CONTINUE
 
     async def _body(self, frame: Frame) -> bytes:
         message = self._content()
         if not self._in_body:
             raise FrameError("a body before the end of the header")
         message.add(frame.data)
-        return protocol.CONTINUE
+        return CONTINUE
 
     async def _end_of_message(self, frame: Frame) -> bytes:
         await self._body(frame)
@@ -435,7 +654,7 @@ class MilterSession:
         part, services = self._part, self._part.services
         if message.refusal:
             return _name_refusal(message.refusal), _refuse(message.refusal)
-        queue_id = self._macros.get(protocol.QUEUE_ID, "")
+        queue_id = self._macros.get(QUEUE_ID, "")
         request = ScanRequest(
             *(new_id(), int(time.time() * 1_000), message.envelope(), "milter"),
             client=self._client.address,
@@ -462,16 +681,16 @@ class MilterSession:
         goes_on = outcome.delivered or outcome.left_in_queue
         changes = message.pack_changes(goes_on, spaced=self._has(Step.LEADING_SPACE)) if goes_on else b""
         if outcome.delivered:
-            return "accept", changes + protocol.ACCEPT
+            return "accept", changes + ACCEPT
         if outcome.left_in_queue:
             reason = f"{outcome.left_in_queue.report.verdict}, reference {outcome.left_in_queue.ggrid}"
-            return "quarantine", changes + protocol.pack_quarantine(reason) + protocol.ACCEPT
+            return "quarantine", changes + pack_quarantine(reason) + ACCEPT
         if answer.positive:
-            return "discard", protocol.DISCARD
+            return "discard", DISCARD
         return _name_refusal(answer), _refuse(answer)
 
     async def _show_progress(self) -> None:
-        self._connection.write(protocol.PROGRESS)
+        self._connection.write(PROGRESS)
 
     def _has(self, flag: Action | Step) -> bool:
         return self._agreed is not None and self._agreed.has(flag)
@@ -481,7 +700,7 @@ class MilterSession:
         message, self._message = self._message, None
         self._in_header = self._in_body = False
         if not keep_macros:
-            for name in (protocol.QUEUE_ID, protocol.USER):
+            for name in (QUEUE_ID, USER):
                 self._macros.pop(name, None)
         if message is not None:
             message.close()
@@ -493,4 +712,4 @@ def _name_refusal(answer: SmtpReply) -> str:
 
 
 def _refuse(answer: SmtpReply) -> bytes:
-    return protocol.pack_reply(answer.code, answer.lines[0])
+    return pack_reply(answer.code, answer.lines[0])

@@ -60,6 +60,17 @@ class Effective(msgspec.Struct, frozen=True):
         added = any(name in getattr(each, section, ()) for each in self.policy.added)
         return known or (Origin(_read_value(self.policy, section, name, field), "plugin" if added else "shipped"),)
 
+    def explain(self, kind: str) -> list[tuple[str, tuple[Origin, ...]]]:
+        """Return the key of every value that decides what a kind of finding does, with its history."""
+        rule, is_own = rule_of(kind, self.policy), kind.startswith(RULE)
+        section, name = ("rules", kind.removeprefix(RULE)) if is_own else ("kinds", kind)
+        fields = ("weight", "verdict", "group", "conclusive", *(("decision",) if is_own else ()))
+        places = [(section, name, field) for field in fields]
+        places += [("groups", rule.group, "cap")] if rule.group else []
+        action = [name for name in ("action", "mark", "to") if getattr(self.policy.verdicts[rule.verdict], name)]
+        places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own", *action)]
+        return [(".".join(place), self.origins(*place)) for place in places]
+
 
 # The scope of outbound mail among those of tenants; no uid of a tenant is spelt like that.
 OUTBOUND = "outbound"

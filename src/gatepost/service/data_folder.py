@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-SECRET_MODE = 0o600
 FOLDER_MODE = 0o700
 
 

@@ -197,8 +197,7 @@ def _route_alerts(settings: GuardSettings | AbbySettings, mail: AlertMailSetting
     """Return the way of alerts: their own server, or the routes of other mail to the same recipients."""
     from gatepost.service.routes import build_routing
     from gatepost.smtp.next_hop import NextHopTimeouts
-    from gatepost.smtp.relay import Relay
-    from gatepost.smtp.routing import Routing
+    from gatepost.smtp.routing import Relay, Routing
 
     built = build_routing(settings) if isinstance(settings, GuardSettings) and not mail.server else None
     if built is not None:

@@ -227,7 +227,7 @@ class HealthWarnings:
         if plan is None or plan.guard is None:
             return ""
         try:
-            used = await self._store.quarantine.size()
+            _, used = await self._store.quarantine.totals()
         except StorageError:
             # That is a fault of its own, which the condition has.
             return ""

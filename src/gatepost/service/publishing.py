@@ -1,7 +1,7 @@
 """Published versions of the configuration: what they hold, how they differ, and which one a node runs.
 
 A version is read and checked from the files of one machine, and written out as files for another. It has the two files
-without their local keys (`settings/section.py`), and the policies, rules and models that they name. It holds no
+without their local keys (`settings/values.py`), and the policies, rules and models that they name. It holds no
 secret: a secret key must be a reference (`${env:…}`, `${file:…}`), which each node resolves. On a node, the files of a
 version and the local keys of the node's own files make a folder that is read as any other.
 
@@ -32,8 +32,7 @@ from gatepost.settings.document import Document, Key, parse_document, rename_key
 from gatepost.settings.faults import ConfigError, Fault, render_key
 from gatepost.settings.in_force import SECRET_KEYS
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.section import Section, is_local
-from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
+from gatepost.settings.values import HIDDEN, Section, hide_credentials, hide_path, is_local
 from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20

@@ -20,7 +20,7 @@ from gatepost.service.plan import Plan
 from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.section import keep_restart_keys, list_changes
+from gatepost.settings.values import keep_restart_keys, list_changes
 
 MAX_RULE_FILES = 10_000
 

@@ -9,8 +9,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.delivery import DeliverySettings, HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.next_hop import Credentials, NextHopTimeouts
-from gatepost.smtp.relay import HopTls, Relay, SeenFeatures
-from gatepost.smtp.routing import DEFAULT, Route, RouteRule, Routing
+from gatepost.smtp.routing import DEFAULT, HopTls, Relay, Route, RouteRule, Routing, SeenFeatures
 
 
 def hostname(settings: GuardSettings) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from gatepost.settings.section import Section, group, live
 from gatepost.settings.values import (
     Count,
     Domain,
@@ -19,8 +18,11 @@ from gatepost.settings.values import (
     NextHop,
     RouteDomain,
     Secret,
+    Section,
     TenantUid,
     UpToThousand,
+    group,
+    live,
 )
 
 MAX_HOPS, MAX_ROUTES, MAX_NAMES = 16, 200, 1_000

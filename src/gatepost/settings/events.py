@@ -11,7 +11,6 @@ import msgspec
 from pydantic import Field, ValidationError
 
 from gatepost.settings.feeds import check_web_url
-from gatepost.settings.section import Section, at_start, group
 from gatepost.settings.values import (
     Count,
     FileBytes,
@@ -21,10 +20,13 @@ from gatepost.settings.values import (
     NewFile,
     NodeName,
     Secret,
+    Section,
     SmtpServer,
     SyslogAddress,
     UpToThousand,
     WebhookUrl,
+    at_start,
+    group,
 )
 
 EventKind: TypeAlias = Literal[

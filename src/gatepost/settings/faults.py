@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from gatepost.settings.document import Document, Key, SettingsMistake
-from gatepost.settings.section import Section
+from gatepost.settings.values import Section
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):

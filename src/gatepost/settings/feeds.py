@@ -21,8 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, ValidationInfo, model_validator
 
-from gatepost.settings.section import Section, group, live
-from gatepost.settings.values import FilePath, Milliseconds, Secret, TenantUid, resolve_path
+from gatepost.settings.values import FilePath, Milliseconds, Secret, Section, TenantUid, group, live, resolve_path
 
 FeedFormat = Literal["plain", "csv", "jsonl", "misp", "stix", "taxii"]
 

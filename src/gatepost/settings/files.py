@@ -20,7 +20,7 @@ from gatepost.settings.consistency import (
 from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys, resolve_references
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.section import Section
+from gatepost.settings.values import Section
 
 GUARD_FILE = Path("guard/core/guard.yml")
 ABBY_FILE = Path("abby/abby/abby.yml")

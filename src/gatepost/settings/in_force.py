@@ -11,8 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from gatepost.settings.document import Key
 from gatepost.settings.faults import render_key
-from gatepost.settings.section import Section
-from gatepost.settings.values import HIDDEN, hide_credentials, hide_path
+from gatepost.settings.values import HIDDEN, Section, hide_credentials, hide_path
 
 SECRET_KEYS = frozenset({"secret", "token", "password", "queryKey", "clientSecret"})
 

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
-from gatepost.settings.section import Section, at_start, group, live
 from gatepost.settings.values import (
     Count,
     Days,
@@ -18,9 +17,13 @@ from gatepost.settings.values import (
     Network,
     Port,
     Secret,
+    Section,
     SocketMode,
     TenantUid,
     UpToThousand,
+    at_start,
+    group,
+    live,
     split_address,
 )
 

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
-from gatepost.store.deliveries import MAX_REPLY, Delivery
 from gatepost.store.errors import StorageError
+from gatepost.store.message_records import MAX_REPLY, Delivery
 
 FLUSH_SECONDS = 1.0
 MAX_WAITING = 20_000

@@ -1,4 +1,6 @@
-"""Which route a recipient's mail takes: by the recipient's domain, then by the tenant, else the default one.
+"""The way to the next hops: which route a recipient's mail takes, and the connections to each next hop of a route.
+
+A route is found by the recipient's domain, then by the tenant; else it is the default one.
 
 EHLO announces the extensions that the next hops of all routes have, since it is said before any recipient is known. A
 next hop that was never reached counts as one that has them all: a client that is not offered what it needs would bounce
@@ -8,18 +10,375 @@ A route has next hops for the same mail, in order or by weight. One that could n
 answers again; its relay tries it every few seconds. So mail goes on at once when one of several is down, and none is
 given up for good. Another next hop is tried only where the one before gave no connection that is ready for MAIL: once a
 transaction has begun, its replies are the client's.
+
+A relay keeps the connections to one next hop between messages. Each is lent to one transaction at a time, comes back
+reset, is checked with NOOP if it lay idle for a while, and is closed for good when it is old. Why not aiosmtplib: it
+waits for each reply before the next command, so a client's pipelined commands could not be passed through.
+
+An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server.
+
+After a restart while a next hop is down, the extensions that it last had are announced, and not a guess: a file of the
+data folder keeps what next hops could do when they were last reached. The file is this node's own, since every node has
+its own way to the next hops. Several processes of a node may write it: each writes what it has seen anew over what the
+file has at that moment, and one that is lost to another is seen again with the next connection.
 """
 
 import asyncio
+import contextlib
+import os
 import random
+import socket
+import ssl
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
+from gatepost.logs import Logger
 from gatepost.names import normal_domain
-from gatepost.smtp.next_hop import NextHop, NextHopError
-from gatepost.smtp.relay import Relay, send_message
+from gatepost.periodic import PeriodicWork
+from gatepost.smtp import replies
+from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import NEXT_HOP_LOST, SmtpReply
+
+Tls = Literal["off", "opportunistic", "required", "verified"]
+
+SMTP_PORT, LMTP_PORT = 25, 24
+
+log = Logger("gatepost.guard")
+
+
+class HopAddress(msgspec.Struct, frozen=True):
+    """Where a next hop listens: host and port, or the path of a Unix socket."""
+
+    host: str
+    port: int
+    path: str = ""
+    lmtp: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that its certificate must have."""
+        return self.host or "localhost"
+
+
+def parse_next_hop(url: str) -> HopAddress:
+    """Return the address in a URL of the settings."""
+    parts = urlsplit(url)
+    lmtp = parts.scheme == "lmtp"
+    if lmtp and not parts.netloc:
+        return HopAddress("", 0, parts.path, lmtp=True)
+    return HopAddress(parts.hostname or "", parts.port or (LMTP_PORT if lmtp else SMTP_PORT), lmtp=lmtp)
+
+
+class HopTls(msgspec.Struct, frozen=True):
+    """TLS towards a next hop. `ca` is a file with the authorities that `verified` accepts, instead of the system's;
+    `certificate` and `key` are files with what this gateway shows to a server that asks for it."""
+
+    mode: Tls
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def build_context(self) -> ssl.SSLContext | None:
+        """Read the files; raises `OSError` if one cannot be used. None is no TLS."""
+        if self.mode == "off":
+            return None
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.mode != "verified":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate:
+            context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
+        return context
+
+
+# What is kept of one next hop, and of how many: names that no setting has any more are dropped at the limit.
+MAX_FEATURES, MAX_TEXT, MAX_HOPS = 64, 256, 1_000
+MAX_BYTES = 8 << 20
+
+Features = dict[str, str]
+
+
+class SeenFeatures:
+    """Extensions by the URL of the next hop. Without a file, nothing is kept."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    def of(self, url: str) -> Features | None:
+        """Return what a next hop could; None if that is not known."""
+        return self._read().get(url)
+
+    def keep(self, url: str, features: Features) -> None:
+        """Note what a next hop can. A disk that takes nothing is logged and changes nothing."""
+        if self._file is None:
+            return
+        known = self._read()
+        known.pop(url, None)
+        cut = {name[:MAX_TEXT]: value[:MAX_TEXT] for name, value in list(features.items())[:MAX_FEATURES]}
+        kept = dict([*list(known.items())[-(MAX_HOPS - 1) :], (url, cut)])
+        part = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        try:
+            part.write_bytes(msgspec.json.encode(kept))
+            part.replace(self._file)
+        except OSError as fault:
+            log.warning("extensions of a next hop could not be kept", next_hop=url, reason=str(fault))
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+    def _read(self) -> dict[str, Features]:
+        if self._file is None:
+            return {}
+        try:
+            with self._file.open("rb") as file:
+                return msgspec.json.decode(file.read(MAX_BYTES), type=dict[str, Features])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+
+MAX_IDLE = 50
+IDLE_SECONDS = 30.0
+UNCHECKED_SECONDS = 2.0
+MAX_TRANSACTIONS = 500
+REFRESH_SECONDS = 60.0
+# How soon a next hop that could not be reached is tried again, so that the state of the gateway is known.
+RECOVERY_SECONDS = 5.0
+# How long a client that says EHLO waits for the next hop to say what it can.
+FEATURE_SECONDS = 3.0
+
+
+class Relay:
+    """All connections to one next hop. It belongs to one event loop. `seen` keeps what the next hop can over
+    restarts."""
+
+    def __init__(
+        self,
+        next_hop: str,
+        tls: Tls,
+        hostname: str,
+        timeouts: NextHopTimeouts | None = None,
+        *,
+        hop_tls: HopTls | None = None,
+        credentials: Credentials | None = None,
+        seen: SeenFeatures | None = None,
+    ) -> None:
+        self.url, self._address = next_hop, parse_next_hop(next_hop)
+        self.tls, self._hostname, self._credentials = tls, hostname, credentials
+        self._timeouts = timeouts or NextHopTimeouts()
+        self._hop_tls = hop_tls or HopTls(tls)
+        self._context = self._hop_tls.build_context()
+        self._idle: deque[NextHop] = deque()
+        self._seen = seen or SeenFeatures(None)
+        self._features = self._seen.of(next_hop)
+        # Set once the next hop was reached, or could not be.
+        self._tried = asyncio.Event()
+        self._refreshing = PeriodicWork(
+            self._refresh,
+            lambda: RECOVERY_SECONDS if self.fault else REFRESH_SECONDS,
+            "the next hop could not be asked for its extensions",
+            log,
+        )
+        self._resetting: set[asyncio.Task[None]] = set()
+        self.opened = self.reused = self.failures = 0
+        self.fault = ""
+
+    @property
+    def lmtp(self) -> bool:
+        """Whether the next hop speaks LMTP."""
+        return self._address.lmtp
+
+    def renew_tls(self) -> None:
+        """Read certificates, key and CA file again; raises `OSError` if they cannot be used, and keeps those before."""
+        self._context = self._hop_tls.build_context()
+
+    def start(self) -> None:
+        """Ask for the next hop's extensions now and every `REFRESH_SECONDS`."""
+        self._refreshing.start()
+
+    async def close(self) -> None:
+        """Close every connection that is not lent."""
+        await self._refreshing.stop()
+        await asyncio.gather(*self._resetting, return_exceptions=True)
+        closing = list(self._idle)
+        self._idle.clear()
+        for link in closing:
+            link.close()
+        for link in closing:
+            await link.wait_closed()
+
+    async def features(self) -> dict[str, str] | None:
+        """Return the next hop's extensions, as it last said; None if it was never reached."""
+        if self._features is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FEATURE_SECONDS):
+                    await self._tried.wait()
+        return self._features
+
+    async def borrow(self) -> NextHop:
+        """Return a connection that is ready for MAIL. Raises `NextHopError`."""
+        while self._idle:
+            link = self._idle.pop()
+            if await self._is_sound(link):
+                self.reused += 1
+                return link
+        return await self._connect()
+
+    def give_back(self, link: NextHop) -> None:
+        """Take back a connection; it is closed if it is old, or a transaction or reply is still open."""
+        old = link.transactions >= MAX_TRANSACTIONS or len(self._idle) >= MAX_IDLE
+        if old or not link.usable:
+            link.close()
+        else:
+            self._idle.append(link)
+
+    def abandon(self, link: NextHop) -> None:
+        """End a transaction that is not to be completed, without waiting for it."""
+        task = asyncio.create_task(self.reset(link))
+        self._resetting.add(task)
+        task.add_done_callback(self._resetting.discard)
+
+    async def reset(self, link: NextHop) -> None:
+        """End a transaction that is not to be completed, and take the connection back."""
+        try:
+            if (await link.ask(b"RSET")).positive:
+                self.give_back(link)
+                return
+        except NextHopError:
+            pass
+        link.close()
+
+    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
+        """Send a whole message, to all recipients or to none; return the last reply. Raises `NextHopError` where the
+        next hop gave none."""
+        return await send_message(self, await self.borrow(), sender, recipients, raw)
+
+    async def _is_sound(self, link: NextHop) -> bool:
+        idle = asyncio.get_running_loop().time() - link.last_used
+        if not link.usable or idle > IDLE_SECONDS:
+            link.close()
+            return False
+        if idle < UNCHECKED_SECONDS:
+            return True
+        try:
+            return (await link.ask(b"NOOP", self._timeouts.connect)).positive
+        except NextHopError:
+            return False
+
+    async def _connect(self) -> NextHop:
+        try:
+            return await self._negotiate()
+        except (NextHopError, OSError, TimeoutError) as fault:
+            self.failures += 1
+            reason = _describe(fault)
+            if reason != self.fault:
+                log.warning("next hop not available", next_hop=self.url, reason=reason)
+            self.fault = reason
+            raise NextHopError(reason) from None
+        finally:
+            self._tried.set()
+
+    async def _negotiate(self) -> NextHop:
+        link = await self._open()
+        encrypt = self._context is not None and "STARTTLS" in link.features
+        if not encrypt and self.tls in ("required", "verified"):
+            link.close()
+            raise NextHopError("does not offer STARTTLS")
+        if encrypt and self._context is not None:
+            try:
+                await link.start_tls(self._context, self._address.name, self._hostname)
+            except NextHopError:
+                link.close()
+                if self.tls != "opportunistic":
+                    raise
+                # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
+                log.warning("next hop's TLS does not work; going on in clear", next_hop=self.url)
+                link = await self._open()
+        if self._credentials is not None:
+            try:
+                await authenticate(link, self._credentials)
+            except BaseException:
+                link.close()
+                raise
+        if link.features != self._features:
+            self._features = link.features
+            self._seen.keep(self.url, link.features)
+        if self.fault:
+            log.info("next hop available again", next_hop=self.url)
+        self.fault = ""
+        self.opened += 1
+        return link
+
+    async def _open(self) -> NextHop:
+        loop = asyncio.get_running_loop()
+        address = self._address
+
+        def build() -> NextHop:
+            return NextHop(self._timeouts, lmtp=address.lmtp)
+
+        async with asyncio.timeout(self._timeouts.connect):
+            if address.path:
+                _, link = await loop.create_unix_connection(build, address.path)
+            else:
+                _, link = await loop.create_connection(build, address.host, address.port)
+        try:
+            await link.greet(self._hostname)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    async def _refresh(self) -> None:
+        self._close_idle()
+        with contextlib.suppress(NextHopError):
+            self.give_back(await self._connect())
+
+    def _close_idle(self) -> None:
+        """Close connections that lay idle for too long."""
+        now = asyncio.get_running_loop().time()
+        while self._idle and now - self._idle[0].last_used > IDLE_SECONDS:
+            self._idle.popleft().close()
+
+
+def _describe(fault: Exception) -> str:
+    """Return what happened, as the end of a sentence that starts with the next hop."""
+    if isinstance(fault, NextHopError):
+        return str(fault)
+    if isinstance(fault, TimeoutError):
+        return "did not answer"
+    if isinstance(fault, ConnectionRefusedError):
+        return "refused the connection"
+    if isinstance(fault, socket.gaierror):
+        return "has a name that cannot be resolved"
+    reason = os.strerror(fault.errno) if isinstance(fault, OSError) and fault.errno else str(fault)
+    return f"cannot be reached: {reason.lower()}"
+
+
+async def send_message(relay: Relay, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
+    """Send a whole message over a borrowed connection, to all recipients or to none, and give the connection back;
+    return the last reply. Raises `NextHopError`."""
+    try:
+        wide = not (sender.isascii() and all(map(str.isascii, recipients)))
+        if wide and "SMTPUTF8" not in link.features:
+            return replies.NEEDS_UTF8
+        words = [f"MAIL FROM:<{sender}>"]
+        words += ["SMTPUTF8"] if wide else []
+        words += ["BODY=8BITMIME"] if "8BITMIME" in link.features and not raw.isascii() else []
+        asked = [link.ask(" ".join(words).encode()), *(link.ask(f"RCPT TO:<{each}>".encode()) for each in recipients)]
+        for answer in await asyncio.gather(*asked):
+            if not answer.positive:
+                return answer
+        link.transactions += 1
+        return await link.send_message([raw])
+    finally:
+        if link.usable:
+            await relay.reset(link)
+        else:
+            link.close()
+
 
 # Extensions that concern a message; whether a client may use them depends on the next hop.
 ANY_FEATURES = ("8BITMIME", "SMTPUTF8", "DSN")

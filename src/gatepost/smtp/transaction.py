@@ -22,12 +22,11 @@ from gatepost.smtp.commands import PathCommand, encode_xtext
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.outbound import SendingAccount
-from gatepost.smtp.relay import Relay
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.reporting import ReportAddress
-from gatepost.smtp.routing import Route, Routing
+from gatepost.smtp.routing import Relay, Route, Routing
 from gatepost.smtp.trace import Arrival
-from gatepost.store.deliveries import Delivery
+from gatepost.store.message_records import Delivery
 
 Pending = SmtpReply | asyncio.Future[SmtpReply]
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gatepost.store.store import Store
+    from gatepost.store.upgrading import SchemaState
 
-__all__ = ["open_store", "sqlite_file_of"]
+__all__ = ["check_postgres", "open_store", "read_schema_state", "sqlite_file_of"]
 
 
 def sqlite_file_of(url: str, data_folder: Path) -> Path | None:
@@ -18,26 +19,46 @@ def sqlite_file_of(url: str, data_folder: Path) -> Path | None:
     return data_folder / rest.removeprefix("//") if scheme == "sqlite" and rest.strip("/") else None
 
 
+def check_postgres(url: str) -> str:
+    """Return an address that is no SQLite file; raises `StorageError` where it is none of PostgreSQL either."""
+    scheme = url.partition(":")[0]
+    if scheme not in {"postgresql", "postgres"}:
+        from gatepost.store.errors import StorageError
+
+        raise StorageError(f"The storage address starts with {scheme!r}; it must be sqlite:FILE or postgresql://….")
+    return url
+
+
 def open_store(url: str, data_folder: Path, writer: str = "", *, at_once: bool = True) -> "Store":
     """The storage at a `storage.url`; a relative SQLite file lies in the data folder.
 
     Only the engine that the address names is loaded. Raises `StorageError` where it cannot be used. `writer` is the
     address of the process that writes a SQLite file, where another one does. `at_once` as in `Store`.
     """
-    from gatepost.store.errors import StorageError
     from gatepost.store.store import Store
 
-    scheme = url.partition(":")[0]
-    if file := sqlite_file_of(url, data_folder):
-        from gatepost.store.sqlite import SqliteEngine
-
-        if not writer:
-            return Store(SqliteEngine(file), data_folder, at_once=at_once)
-        from gatepost.store.writer_process import RemoteWriter
-
-        return Store(SqliteEngine(file, RemoteWriter(writer)), data_folder, at_once=at_once)
-    if scheme in {"postgresql", "postgres"}:
+    if (file := sqlite_file_of(url, data_folder)) is None:
         from gatepost.store.postgres import PostgresEngine
 
-        return Store(PostgresEngine(url), data_folder, at_once=at_once)
-    raise StorageError(f"The storage address starts with {scheme!r}; it must be sqlite:FILE or postgresql://….")
+        return Store(PostgresEngine(check_postgres(url)), data_folder, at_once=at_once)
+    from gatepost.store.sqlite import SqliteEngine
+
+    if not writer:
+        return Store(SqliteEngine(file), data_folder, at_once=at_once)
+    from gatepost.store.writer_process import RemoteWriter
+
+    return Store(SqliteEngine(file, RemoteWriter(writer)), data_folder, at_once=at_once)
+
+
+def read_schema_state(url: str, data_folder: Path) -> "SchemaState":
+    """How far the storage at a `storage.url` is from the schema of this program, found without changing anything;
+    raises `StorageError` where it cannot be read."""
+    if file := sqlite_file_of(url, data_folder):
+        from gatepost.store import sqlite
+
+        return sqlite.read_schema_state(file)
+    import asyncio
+
+    from gatepost.store import postgres
+
+    return asyncio.run(postgres.read_schema_state(check_postgres(url)))

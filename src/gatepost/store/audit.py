@@ -28,7 +28,7 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.paging import Condition, PageQuery, find_page, key_range, parse_time_cursor
+from gatepost.store.paging import Page, PageQuery, SqlCondition, find_page, key_range, parse_time_cursor
 
 # Enough to recognise a call by; the entries themselves are in the lists.
 SAMPLE = 5
@@ -104,15 +104,6 @@ class AuditFilter(msgspec.Struct, frozen=True):
     list: str | None = None
 
 
-class AuditPage(msgspec.Struct, frozen=True):
-    """Changes, newest first. `next` is the cursor of the next page; `reached` is the time back to which the trail was
-    read where the budget ended before the page was full."""
-
-    rows: tuple[AuditRecord, ...]
-    next: str | None = None
-    reached: int | None = None
-
-
 def write_audit(
     now: int,
     by: Actor,
@@ -173,23 +164,23 @@ def _plan(wanted: AuditFilter, before: str | None) -> PageQuery:
     return PageQuery("audit", order, within, tests, tested, tuple(lead))
 
 
-def _tests(wanted: AuditFilter) -> list[Condition]:
+def _tests(wanted: AuditFilter) -> list[SqlCondition]:
     tests = []
     if wanted.actor is not None:
         tests.append(_is_by(storable(wanted.actor)))
     if wanted.action is not None:
         is_group = wanted.action.endswith(".")
-        tests.append(Condition("strpos(action, {}) = 1" if is_group else "action = {}", (storable(wanted.action),)))
+        tests.append(SqlCondition("strpos(action, {}) = 1" if is_group else "action = {}", (storable(wanted.action),)))
     if wanted.list is not None:
-        tests.append(Condition("list = {}", (storable(wanted.list),)))
+        tests.append(SqlCondition("list = {}", (storable(wanted.list),)))
     return tests
 
 
-def _is_by(actor: str) -> Condition:
+def _is_by(actor: str) -> SqlCondition:
     """`actor` is a name, an id, a kind (`cli`), or a label (`key:playbook`)."""
     kind, _, name = actor.partition(":")
     condition = "(actor_name = {} OR actor_id = {} OR (actor_kind = {} AND actor_name = {}))"
-    return Condition(condition, (actor, actor, kind, name))
+    return SqlCondition(condition, (actor, actor, kind, name))
 
 
 def parse_audit(row: Row) -> AuditRecord:
@@ -223,12 +214,12 @@ class Audit(Operations):
     """The audit trail: reading it, and records of what people did without a change."""
 
     @large_query
-    def page(self, wanted: AuditFilter, before: str | None = None, limit: int = 100) -> Work[AuditPage]:
+    def page(self, wanted: AuditFilter, before: str | None = None, limit: int = 100) -> Work[Page[AuditRecord]]:
         """A page of changes, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
         keys = yield from find_page(_plan(wanted, before), limit)
         ids = tuple(uid for _, uid in keys.rows)
         found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
-        return AuditPage(tuple(parse_audit(found[uid]) for uid in ids), keys.cursor, keys.reached)
+        return Page(tuple(parse_audit(found[uid]) for uid in ids), keys.cursor, keys.reached)
 
     @query
     def changes(self, uid: int) -> Work[tuple[AuditRecord, tuple[ChangedValue, ...]] | None]:

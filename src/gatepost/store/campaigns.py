@@ -12,7 +12,18 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gatepost.near_duplicates import Signature
-from gatepost.store.engine import Bulk, Operations, Read, Row, Work, Write, change, normalize_scope, query
+from gatepost.store.engine import (
+    Operations,
+    Read,
+    Row,
+    Work,
+    Write,
+    change,
+    insert_many,
+    normalize_scope,
+    query,
+    write_rows,
+)
 
 MarkSays: TypeAlias = Literal["unwanted", "wanted", "held"]
 MAX_PAGE = 2_000
@@ -21,25 +32,17 @@ PURGE_BATCH = 2_000
 _FORGET = "DELETE FROM campaign_marks WHERE scope = $1 AND ggrid = $2"
 _MARK = """INSERT INTO campaign_marks (scope, ggrid, says, signature, created)
 VALUES ($1, $2, $3, $4, $5::bigint)"""
-_HELD_SQLITE = """INSERT INTO campaign_marks (scope, ggrid, says, signature, created) VALUES (?1, ?2, 'held', ?3, ?4)
-ON CONFLICT DO NOTHING"""
-_HELD_POSTGRES = """INSERT INTO campaign_marks (scope, ggrid, says, signature, created)
-SELECT scope, ggrid, 'held', signature, created
-FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) AS held (scope, ggrid, signature, created)
-ON CONFLICT DO NOTHING"""
+_HELD = insert_many("campaign_marks", "scope text, ggrid text, says text, signature bytea, created bigint")
 _MARKS = "SELECT id, scope, says, signature FROM campaign_marks WHERE id > $1 ORDER BY id LIMIT $2"
 _LATEST = "SELECT id FROM campaign_marks ORDER BY id DESC LIMIT 1 OFFSET $1"
 _PURGE_MARKS = """DELETE FROM campaign_marks WHERE id IN
 (SELECT id FROM campaign_marks WHERE created < $1 ORDER BY created LIMIT $2)"""
-_DELETE_OF_TENANT = """DELETE FROM campaign_marks WHERE id IN
-(SELECT id FROM campaign_marks WHERE scope = $1 LIMIT $2)"""
-_BURST_SQLITE = """INSERT INTO campaign_bursts (process, campaign, signature, copies, recipients, updated)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (process, campaign) DO UPDATE SET
-copies = excluded.copies, recipients = excluded.recipients, updated = excluded.updated"""
-_BURST_POSTGRES = """INSERT INTO campaign_bursts (process, campaign, signature, copies, recipients, updated)
-SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[])
-ON CONFLICT (process, campaign) DO UPDATE SET
-copies = excluded.copies, recipients = excluded.recipients, updated = excluded.updated"""
+_COUNT_BURSTS = insert_many(
+    "campaign_bursts",
+    "process text, campaign bigint, signature bytea, copies bigint, recipients bigint, updated bigint",
+    """(process, campaign) DO UPDATE SET
+    copies = excluded.copies, recipients = excluded.recipients, updated = excluded.updated""",
+)
 _BURSTS = """SELECT process, campaign, signature, copies, recipients, updated FROM campaign_bursts
 WHERE process <> $1 AND updated >= $2 ORDER BY updated LIMIT $3"""
 _PURGE_BURSTS = "DELETE FROM campaign_bursts WHERE updated < $1"
@@ -80,8 +83,8 @@ class CampaignMarks(Operations):
     @change
     def mark_held(self, held: Sequence[HeldSignature]) -> Work[None]:
         """Store the signatures of messages that were held; what a person said of one stands."""
-        rows = [(each.tenant or "", each.ggrid, _pack(each.signature), each.created) for each in held]
-        yield Bulk(_HELD_SQLITE, _HELD_POSTGRES, rows)
+        rows = [(each.tenant or "", each.ggrid, "held", _pack(each.signature), each.created) for each in held]
+        yield _HELD.of(rows)
 
     @query
     def marks(self, after: int) -> Work[tuple[CampaignMark, ...]]:
@@ -102,7 +105,7 @@ class CampaignMarks(Operations):
             (each.process, each.campaign, _pack(each.signature), each.copies, each.recipients, each.updated)
             for each in bursts
         ]
-        yield Bulk(_BURST_SQLITE, _BURST_POSTGRES, rows)
+        yield _COUNT_BURSTS.of(rows)
 
     @query
     def bursts(self, process: str, since: int) -> Work[tuple[Burst, ...]]:
@@ -112,8 +115,8 @@ class CampaignMarks(Operations):
 
     async def purge(self, marks_before: int, bursts_before: int) -> int:
         """Delete marks and bursts that are older; returns how many marks."""
-        await self._engine.change(partial(_purge_bursts, bursts_before))
-        return await self._repeat(partial(_purge_marks, marks_before))
+        await self._engine.change(partial(write_rows, _PURGE_BURSTS, bursts_before))
+        return await self._repeat(partial(write_rows, _PURGE_MARKS, marks_before, PURGE_BATCH))
 
 
 def mark_message(scope: str | None, ggrid: str, says: MarkSays, signature: Signature, created: int) -> Work[None]:
@@ -123,22 +126,6 @@ def mark_message(scope: str | None, ggrid: str, says: MarkSays, signature: Signa
     owner = normalize_scope(scope) or ""
     yield Write(_FORGET, (owner, ggrid))
     yield Write(_MARK, (owner, ggrid, says, _pack(signature), created))
-
-
-def delete_tenant_marks(tenant: str, limit: int) -> Work[int]:
-    """Delete some of what was said of a deleted tenant's mail."""
-    deleted: int = yield Write(_DELETE_OF_TENANT, (tenant, limit))
-    return deleted
-
-
-def _purge_marks(before: int) -> Work[int]:
-    deleted: int = yield Write(_PURGE_MARKS, (before, PURGE_BATCH))
-    return deleted
-
-
-def _purge_bursts(before: int) -> Work[int]:
-    deleted: int = yield Write(_PURGE_BURSTS, (before,))
-    return deleted
 
 
 def _mark(row: Row) -> CampaignMark:

@@ -24,7 +24,6 @@ import msgspec
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
-    Bulk,
     Many,
     Operations,
     Read,
@@ -32,6 +31,7 @@ from gatepost.store.engine import (
     Work,
     Write,
     change,
+    insert_many,
     normalize_scope,
     now,
     query,
@@ -59,15 +59,11 @@ AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5"""
 _HELD_OF_NOBODY = """SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant IS NULL AND $1 = ''
 AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5"""
 _RECIPIENTS = "SELECT ggrid, address FROM held_recipients WHERE ggrid = ANY($1) AND domain = ANY($2)"
-_PLAN_COLUMNS = "id, scope, address, since, until, attempts, next_try, fault, sent, expires"
-_EXTEND = " ON CONFLICT (scope, address) WHERE sent IS NULL DO UPDATE SET until = excluded.until"
-_PLAN = Bulk(
-    f"INSERT INTO digests ({_PLAN_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, '', NULL, 0)" + _EXTEND,  # noqa: S608
-    f"""INSERT INTO digests ({_PLAN_COLUMNS}) SELECT id, scope, address, since, until, 0, 0, '', NULL, 0
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
-    AS planned (id, scope, address, since, until)"""  # noqa: S608
-    + _EXTEND,
-    (),
+_PLAN = insert_many(
+    "digests",
+    "id text, scope text, address text, since bigint, until bigint, attempts bigint, next_try bigint, fault text,"
+    " expires bigint",
+    "(scope, address) WHERE sent IS NULL DO UPDATE SET until = excluded.until",
 )
 _DIGEST = "id, scope, address, since, until, attempts, next_try, fault, sent, expires"
 _WAITING = f"""SELECT {_DIGEST} FROM digests WHERE scope = $1 AND sent IS NULL AND next_try <= $2
@@ -315,8 +311,12 @@ class Digests(Operations):
         for ggrid, address in found:
             first[address] = min(first.get(address, kept[ggrid]), kept[ggrid])
         if first:
-            planned = [(new_id(), owner, address, since - 1, run.planned_until) for address, since in first.items()]
-            yield msgspec.structs.replace(_PLAN, rows=planned)
+            yield _PLAN.of(
+                [
+                    (new_id(), owner, address, since - 1, run.planned_until, 0, 0, "", 0)
+                    for address, since in first.items()
+                ]
+            )
         moment, ggrid = read[-1]
         yield Write(_ADVANCE, (owner, holder, int(moment), ggrid))
         return len(read)

@@ -25,7 +25,12 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 import apsw
 import msgspec
 
+from gatepost.store.errors import StorageError
+
+A = TypeVar("A")
 T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="Operations")
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -66,7 +71,17 @@ class Bulk(msgspec.Struct, frozen=True):
 
     sqlite: str
     postgres: str
-    rows: Sequence[Row]
+    rows: Sequence[Row] = ()
+
+    def of(self, rows: Sequence[Row]) -> "Bulk":
+        """The same change for these rows."""
+        return Bulk(self.sqlite, self.postgres, rows)
+
+
+class Script(msgspec.Struct, frozen=True):
+    """Several statements in the words of one engine, as a schema file has them; it has no result."""
+
+    statements: str
 
 
 class Rollback(Exception):  # noqa: N818  an outcome, not a fault
@@ -77,7 +92,7 @@ class Rollback(Exception):  # noqa: N818  an outcome, not a fault
         self.result = result
 
 
-Step: TypeAlias = Read | Write | Bulk
+Step: TypeAlias = Read | Write | Bulk | Script
 Work: TypeAlias = Generator[Step, Any, T]
 
 _SPELLINGS = (
@@ -98,6 +113,38 @@ def in_sqlite(statement: str) -> str:
     for pattern, spelling in _SPELLINGS:
         statement = pattern.sub(spelling, statement)
     return statement
+
+
+def insert_many(table: str, columns: str, on_conflict: str = "DO NOTHING") -> Bulk:
+    """Insert rows that have these columns, each named with its type: `key bigint, label text`."""
+    names, arrays = _parse_columns(columns)
+    into, conflict = f"INSERT INTO {table} ({', '.join(names)})", f"ON CONFLICT {on_conflict}"
+    return Bulk(
+        f"{into} VALUES ({', '.join('?' * len(names))}) {in_sqlite(conflict)}",
+        f"{into} SELECT * FROM {arrays} {conflict}",  # noqa: S608
+    )
+
+
+def delete_many(table: str, columns: str) -> Bulk:
+    """Delete the rows that have these values in their columns, which are named as for `insert_many`."""
+    names, arrays = _parse_columns(columns)
+    is_same = " AND ".join(f"{table}.{name} = gone.{name}" for name in names)
+    return Bulk(
+        f"DELETE FROM {table} WHERE {' AND '.join(f'{name} = ?' for name in names)}",  # noqa: S608
+        f"DELETE FROM {table} USING {arrays} AS gone ({', '.join(names)}) WHERE {is_same}",  # noqa: S608
+    )
+
+
+def _parse_columns(columns: str) -> tuple[tuple[str, ...], str]:
+    """Return the names of columns, and how PostgreSQL makes rows of an array for each."""
+    names, types = zip(*(column.split() for column in columns.split(", ")), strict=True)
+    return names, f"unnest({', '.join(f'${number}::{kind}[]' for number, kind in enumerate(types, 1))})"
+
+
+def write_rows(statement: str, *parameters: object) -> Work[int]:
+    """One write as a whole piece of work; returns how many rows it changed."""
+    changed: int = yield Write(statement, parameters)
+    return changed
 
 
 def storable(text: str) -> str:
@@ -130,13 +177,6 @@ def _insert_statement(table: str, columns: tuple[str, ...], count: int, conflict
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {placeholders} {conflict}"  # noqa: S608
 
 
-A = TypeVar("A")
-
-
-P = ParamSpec("P")
-S = TypeVar("S", bound="Operations")
-
-
 class StoreCounters(msgspec.Struct, frozen=True):
     """Work done so far: changes written, in how many commits, and commits that failed."""
 
@@ -152,6 +192,11 @@ class Engine(ABC):
     """A database that does work. Work is handed over as a function, since it may have to be done again."""
 
     _observer: ChangeObserver | None = None
+    _closed = False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError("The storage is closed.")
 
     def observe_changes(self, observer: ChangeObserver) -> None:
         """Have every announced change reported from now on, once it is durable; the observer must not raise."""
@@ -197,7 +242,7 @@ class Engine(ABC):
         """Do work that may read very many rows, and sees one moment throughout. Few searches run at a time, and none of
         them keeps other work from being done: mail must not wait for what people look for."""
 
-    def glance(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
+    def query_inline(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
         """Do work that reads a row or two that every message asks for."""
         return self.query(work)
 

@@ -10,43 +10,16 @@ import msgspec
 
 from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
 from gatepost.store.campaigns import MarkSays, mark_message
-from gatepost.store.engine import (
-    Operations,
-    Read,
-    Row,
-    Work,
-    change,
-    large_query,
-    normalize_scope,
-    now,
-    query,
-    storable,
-)
+from gatepost.store.engine import Operations, Read, Work, change, normalize_scope, now, query, storable
 from gatepost.store.learning import TaughtMessage, count_by_mail, digest_of, teach, teach_record
 from gatepost.store.message_records import find_message
 from gatepost.store.quarantine import find_held
 from gatepost.store.recipients import add_request
 
-MAX_PAGE = 1_000
-
-_SELECT = """SELECT id, time, actor_kind, actor_name, scope, sample FROM audit
-WHERE id > $1 AND action = $2 ORDER BY id LIMIT $3"""
-
 _SELECT_SAID = """SELECT says, created FROM campaign_marks
 WHERE scope = $2 AND ggrid = $1 AND says IN ('wanted', 'unwanted')"""
 
 Correction: TypeAlias = Literal["should have been delivered", "should have been held"]
-
-
-class Feedback(msgspec.Struct, frozen=True):
-    """A person reports that a decision was wrong. `id` grows with time; `tenant` is whose message it was."""
-
-    id: int
-    ggrid: str
-    says: Correction
-    by: str
-    time: int
-    tenant: str | None = None
 
 
 class Noted(msgspec.Struct, frozen=True):
@@ -155,15 +128,3 @@ class FeedbackReports(Operations):
         nothing, or its text was too short to be remembered."""
         rows = yield Read(_SELECT_SAID, (storable(ggrid.lower()), normalize_scope(tenant) or ""))
         return (str(rows[0][0]), int(rows[0][1])) if rows else None
-
-    @large_query
-    def reports(self, after: int = 0, limit: int = 1_000) -> Work[tuple[Feedback, ...]]:
-        """The reports after the one with that id, oldest first."""
-        rows = yield Read(_SELECT, (after, MESSAGE_REPORTED, max(0, min(limit, MAX_PAGE))))
-        return tuple(map(_feedback, rows))
-
-
-def _feedback(row: Row) -> Feedback:
-    uid, time, kind, name, scope, sample = row
-    ggrid, says = msgspec.json.decode(sample, type=tuple[str, Correction])
-    return Feedback(uid, ggrid, says, Actor(kind, name).label, time, scope or None)

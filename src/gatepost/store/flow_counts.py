@@ -10,7 +10,19 @@ from functools import partial
 
 import msgspec
 
-from gatepost.store.engine import Bulk, Many, Operations, Read, Row, Work, Write, change, large_query, query, storable
+from gatepost.store.engine import (
+    Many,
+    Operations,
+    Read,
+    Row,
+    Work,
+    change,
+    insert_many,
+    large_query,
+    query,
+    storable,
+    write_rows,
+)
 
 PURGE_BATCH = 2_000
 # As many as a node writes or asks for at once.
@@ -18,15 +30,11 @@ MAX_KEYS = 5_000
 MAX_LABEL = 300
 MAX_SHOWN = 1_000
 
-_ADD = Bulk(
-    """INSERT INTO flow_counts (key, start, count, expires, label) VALUES (?1, ?2, ?3, ?4, ?5)
-    ON CONFLICT (key, start) DO UPDATE SET count = count + excluded.count,
-    label = CASE WHEN excluded.label = '' THEN label ELSE excluded.label END""",
-    """INSERT INTO flow_counts (key, start, count, expires, label)
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
-    ON CONFLICT (key, start) DO UPDATE SET count = flow_counts.count + excluded.count,
+_ADD = insert_many(
+    "flow_counts",
+    "key bigint, start bigint, count bigint, expires bigint, label text",
+    """(key, start) DO UPDATE SET count = flow_counts.count + excluded.count,
     label = CASE WHEN excluded.label = '' THEN flow_counts.label ELSE excluded.label END""",
-    (),
 )
 _COUNTS = "SELECT key, start, count FROM flow_counts WHERE key = ANY($1)"
 _LIMITED = """SELECT label, count, expires FROM flow_counts
@@ -34,24 +42,18 @@ WHERE label <> '' AND expires > $1 ORDER BY expires DESC, label LIMIT $2"""
 _DELETE_COUNTS = """DELETE FROM flow_counts WHERE (key, start) IN
 (SELECT key, start FROM flow_counts WHERE expires <= $1 ORDER BY expires LIMIT $2)"""
 _GREYLIST = "SELECT key, first, passed, expires FROM greylist WHERE key = ANY($1) AND expires > $2"
-_WAIT = Bulk(
-    """INSERT INTO greylist (key, first, passed, expires) VALUES (?1, ?2, 0, ?3)
-    ON CONFLICT (key) DO UPDATE SET first = excluded.first, passed = 0, expires = excluded.expires
-    WHERE expires <= excluded.first""",
-    """INSERT INTO greylist (key, first, passed, expires)
-    SELECT key, first, 0, expires FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS w (key, first, expires)
-    ON CONFLICT (key) DO UPDATE SET first = excluded.first, passed = 0, expires = excluded.expires
+_GREYLIST_COLUMNS = "key bigint, first bigint, passed bigint, expires bigint"
+_WAIT = insert_many(
+    "greylist",
+    _GREYLIST_COLUMNS,
+    """(key) DO UPDATE SET first = excluded.first, passed = 0, expires = excluded.expires
     WHERE greylist.expires <= excluded.first""",
-    (),
 )
-_PASS = Bulk(
-    """INSERT INTO greylist (key, first, passed, expires) VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT (key) DO UPDATE SET passed = passed + excluded.passed, expires = max(expires, excluded.expires)""",
-    """INSERT INTO greylist (key, first, passed, expires)
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-    ON CONFLICT (key) DO UPDATE SET passed = greylist.passed + excluded.passed,
+_PASS = insert_many(
+    "greylist",
+    _GREYLIST_COLUMNS,
+    """(key) DO UPDATE SET passed = greylist.passed + excluded.passed,
     expires = GREATEST(greylist.expires, excluded.expires)""",
-    (),
 )
 _DELETE_GREYLIST = """DELETE FROM greylist WHERE key IN
 (SELECT key FROM greylist WHERE expires <= $1 ORDER BY expires LIMIT $2)"""
@@ -93,7 +95,7 @@ class FlowCounts(Operations):
         if counts:
             # One order for all writers.
             rows = sorted((each.key, each.start, each.count, each.expires, _label(each.label)) for each in counts)
-            yield msgspec.structs.replace(_ADD, rows=rows)
+            yield _ADD.of(rows)
         return (yield from _read_counts([*(each.key for each in counts), *keys]))
 
     @query
@@ -109,7 +111,7 @@ class FlowCounts(Operations):
 
     async def greylist_entries(self, keys: Sequence[int], now: int) -> dict[int, GreylistEntry]:
         """Those of the keys that are known."""
-        return await self._engine.glance(partial(_find_entries, tuple(keys), now)) if keys else {}
+        return await self._engine.query_inline(partial(_find_entries, tuple(keys), now)) if keys else {}
 
     @change
     def record_greylist(
@@ -118,11 +120,11 @@ class FlowCounts(Operations):
         """Add keys that were seen first (when, and until when they are known), and keys that have passed (when, how
         often, and until when they are known)."""
         if waiting:
-            rows: list[Row] = sorted((key, *each) for key, each in waiting.items())
-            yield msgspec.structs.replace(_WAIT, rows=rows)
+            rows: list[Row] = sorted((key, first, 0, expires) for key, (first, expires) in waiting.items())
+            yield _WAIT.of(rows)
         if passed:
             rows = sorted((key, *each) for key, each in passed.items())
-            yield msgspec.structs.replace(_PASS, rows=rows)
+            yield _PASS.of(rows)
 
     @large_query
     def greylist_size(self, most: int) -> Work[int]:
@@ -131,8 +133,8 @@ class FlowCounts(Operations):
 
     async def purge(self, now: int) -> int:
         """Delete what is over; returns how many rows."""
-        counts = await self._repeat(partial(_delete, _DELETE_COUNTS, now))
-        return counts + await self._repeat(partial(_delete, _DELETE_GREYLIST, now))
+        counts = await self._repeat(partial(write_rows, _DELETE_COUNTS, now, PURGE_BATCH))
+        return counts + await self._repeat(partial(write_rows, _DELETE_GREYLIST, now, PURGE_BATCH))
 
 
 def _read_counts(keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
@@ -147,11 +149,6 @@ def _read_counts(keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
 def _find_entries(keys: tuple[int, ...], now: int) -> Work[dict[int, GreylistEntry]]:
     rows = yield Read(_GREYLIST, (Many(keys), now))
     return {row[0]: GreylistEntry(*row[1:]) for row in rows}
-
-
-def _delete(statement: str, now: int) -> Work[int]:
-    deleted: int = yield Write(statement, (now, PURGE_BATCH))
-    return deleted
 
 
 def _label(text: str) -> str:

@@ -33,6 +33,7 @@ from gatepost.store.engine import (
     now,
     query,
     storable,
+    write_rows,
 )
 from gatepost.store.message_records import MessageRecord
 from gatepost.verdict import ATTACKS
@@ -61,8 +62,6 @@ _ROWS = """SELECT id, message, unwanted, reporter, mailbox, domain, features FRO
 WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3"""
 _PURGE = """DELETE FROM training_reports WHERE id IN
 (SELECT id FROM training_reports WHERE created < $1 ORDER BY created LIMIT $2)"""
-_DELETE_OF_TENANT = """DELETE FROM training_reports WHERE id IN
-(SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)"""
 
 ReportSource: TypeAlias = Literal["report", "release", "mail", "address"]
 
@@ -156,20 +155,9 @@ def digest_of(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if text else ""
 
 
-def delete_tenant_reports(tenant: str, limit: int) -> Work[int]:
-    """Delete some of the pool of a deleted tenant."""
-    deleted: int = yield Write(_DELETE_OF_TENANT, (tenant, limit))
-    return deleted
-
-
 def _domain_of(sender: str) -> str:
     domain = sender.strip("<> ").rpartition("@")[2].lower()
     return org_domain(domain) if domain else ""
-
-
-def _purge(before: int) -> Work[int]:
-    deleted: int = yield Write(_PURGE, (before, PURGE_BATCH))
-    return deleted
 
 
 def _report(row: Row) -> PoolReport:
@@ -202,10 +190,6 @@ WHERE learning_runs.locked_until <= $4 AND learning_runs.next_run <= $5"""
 _FINISH = """UPDATE learning_runs SET holder = '', locked_until = 0, next_run = $3, finished = $4, outcome = $5
 WHERE scope = $1 AND holder = $2"""
 _RUNS = "SELECT scope, locked_until, next_run, finished, outcome FROM learning_runs ORDER BY scope"
-_DELETE_MODELS_OF_TENANT = (
-    "DELETE FROM learnt_models WHERE scope = $1",
-    "DELETE FROM learning_runs WHERE scope = $1",
-)
 _NEVER_DUE = 1 << 62
 
 
@@ -267,7 +251,7 @@ class Learning(Operations):
 
     async def purge_reports(self, before: int) -> int:
         """Delete reports that are older; returns how many."""
-        return await self._repeat(partial(_purge, before))
+        return await self._repeat(partial(write_rows, _PURGE, before, PURGE_BATCH))
 
     @query
     def current_models(self) -> Work[dict[str, int]]:
@@ -345,14 +329,6 @@ class Learning(Operations):
     def runs(self) -> Work[tuple[LearningRun, ...]]:
         """Every pool that was ever trained."""
         return tuple(LearningRun(row[0] or None, *row[1:]) for row in (yield Read(_RUNS)))
-
-
-def delete_tenant_models(tenant: str) -> Work[int]:
-    """Delete the models of a deleted tenant."""
-    deleted = 0
-    for statement in _DELETE_MODELS_OF_TENANT:
-        deleted += yield Write(statement, (tenant,))
-    return deleted
 
 
 def _model(row: Sequence[object] | Row) -> StoredModel:

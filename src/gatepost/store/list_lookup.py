@@ -110,7 +110,7 @@ class ListLookup(Operations):
 
     async def unkeyed_version(self, tenant: str | None) -> str:
         """The version of `unkeyed(tenant)` now; cheap."""
-        return await self._engine.glance(partial(_read_version, normalize_scope(tenant), now()))
+        return await self._engine.query_inline(partial(_read_version, normalize_scope(tenant), now()))
 
     @snapshot
     def unkeyed(self, tenant: str | None) -> Work[UnkeyedLists]:

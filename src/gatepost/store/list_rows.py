@@ -1,20 +1,18 @@
-"""Lists: the built-in ones, whether they have entries or not, and custom ones of the same kinds.
+"""The rows of lists, the versions that readers ask for, and how many bytes the lists of a scope may have.
 
-Readers cache which lists of a scope have entries (see `lookup`) and what is in those that are handed out whole. Both
-caches ask for a version first, which a change increases. A version is a time, or one more than the last where that is
-later, so that it never comes back, not even after an old backup was restored.
+Readers cache which lists of a scope have entries (see `list_lookup`) and what is in those that are handed out whole.
+Both caches ask for a version first, which a change increases. A version is a time, or one more than the last where that
+is later, so that it never comes back, not even after an old backup was restored.
 
-How many bytes the lists of a scope that are handed out whole have together, and what they may have.
-
-The sum stands with the scope and is changed with the entries: so a call costs what its own entries cost, however long
-the lists are. A program of a version before this one changes entries without it, but raises the version of the lists
-(`scopes.unkeyed`) as every change does: a sum that is of another version is not believed, and all entries are counted.
-Expired entries are part of the sum until they are purged; where they would keep a call from its place, they are left
-out.
+What the lists of a scope that are handed out whole may have together is bounded in bytes. The sum stands with the scope
+and is changed with the entries: so a call costs what its own entries cost, however long the lists are. A program of a
+version before this one changes entries without it, but raises the version of the lists (`scopes.unkeyed`) as every
+change does: a sum that is of another version is not believed, and all entries are counted. Expired entries are part of
+the sum until they are purged; where they would keep a call from its place, they are left out.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -48,41 +46,15 @@ def count_bytes(key: str, shown: str | None) -> int:
     return size if shown is None else size + len(shown.encode())
 
 
-def find_excess(
-    scope: str, lists: Sequence[int], own: int, sizes: Mapping[str, int], now: int, *, count: bool = False
-) -> Work[ListFull | None]:
-    """`ListFull` where these entries of the list `own`, of which `sizes` has the bytes by key, would take the scope,
-    whose unkeyed lists are `lists`, past its bytes. With `count` they are counted if they would not, and
-    `take_turn` goes before."""
-    ids, keys, added = Many(tuple(lists)), Many(tuple(sizes)), sum(sizes.values())
-    total = others = 0
-    if lists and sizes:
-        counted = (yield Read(_COUNTED, (scope,))) or (yield Read(_ALL, (ids,)))
-        replaced = yield Read(_OF_KEYS, (own, keys))
-        total = others = counted[0][0] - replaced[0][0]
-        if others + added > MAX_UNKEYED_BYTES:
-            others -= (yield Read(_EXPIRED, (ids, now, own, keys)))[0][0]
-    if others + added > MAX_UNKEYED_BYTES:
-        return ListFull(others, MAX_UNKEYED_BYTES, "bytes")
-    if count:
-        yield Write(_SET, (scope, total + added))
-    return None
-
-
-def take_turn(scope: str) -> Work[None]:
-    """Let calls on several lists of a scope count one after the other."""
-    yield Read(_LOCK_SCOPE, (scope,))
-
-
-def subtract_bytes(scope: str, sizes: Iterable[int]) -> Work[None]:
+def subtract_bytes(scope: str, size: int) -> Work[None]:
     """Count out entries that were deleted; the version of the scope is raised after this."""
-    yield Write(_SUBTRACT, (scope, sum(sizes)))
+    yield Write(_SUBTRACT, (scope, size))
 
 
 def subtract_list(scope: str, list_id: int) -> Work[None]:
     """Count out all entries of a list that is about to be deleted."""
     ((total,),) = yield Read(_ALL, (Many((list_id,)),))
-    yield Write(_SUBTRACT, (scope, total))
+    yield from subtract_bytes(scope, total)
 
 
 def forget_sums() -> Work[None]:
@@ -178,10 +150,22 @@ def find_excess_bytes(
     if definition.keyed:
         return None
     if count:
-        yield from take_turn(scope)
-    lists = [row for row in (yield from find_lists(scope)) if not row.definition.keyed]
-    own = next((row.id for row in lists if row.name == definition.name), 0)
-    return (yield from find_excess(scope, [row.id for row in lists], own, sizes, now, count=count))
+        # Calls on several lists of a scope count one after the other.
+        yield Read(_LOCK_SCOPE, (scope,))
+    lists = {row.name: row.id for row in (yield from find_lists(scope)) if not row.definition.keyed}
+    ids, own = Many(tuple(lists.values())), lists.get(definition.name, 0)
+    keys, added, total, expired = Many(tuple(sizes)), sum(sizes.values()), 0, 0
+    if lists and sizes:
+        counted = (yield Read(_COUNTED, (scope,))) or (yield Read(_ALL, (ids,)))
+        replaced = yield Read(_OF_KEYS, (own, keys))
+        total = counted[0][0] - replaced[0][0]
+        if total + added > MAX_UNKEYED_BYTES:
+            expired = (yield Read(_EXPIRED, (ids, now, own, keys)))[0][0]
+    if total - expired + added > MAX_UNKEYED_BYTES:
+        return ListFull(total - expired, MAX_UNKEYED_BYTES, "bytes")
+    if count:
+        yield Write(_SET, (scope, total + added))
+    return None
 
 
 def prefix_length(key: str) -> str:

@@ -44,6 +44,7 @@ from gatepost.store.engine import (
     Write,
     change,
     convert_each,
+    insert_many,
     large_query,
     normalize_scope,
     now,
@@ -68,7 +69,7 @@ from gatepost.store.list_rows import (
     subtract_list,
 )
 from gatepost.store.look_backs import queue_look_back
-from gatepost.store.paging import Condition, Keys, PageQuery, find_page
+from gatepost.store.paging import Keys, Page, PageQuery, SqlCondition, find_page
 from gatepost.store.tenants import delete_some_hidden, tenant_exists
 from gatepost.times import date_time
 
@@ -78,15 +79,15 @@ _SORTED_ENTRIES = "(SELECT list_id, COALESCE(shown, key) AS shown, key, comment 
 _cursors = msgspec.json.Decoder(tuple[str, str])
 
 
-def plan_search(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
+def plan_entries(row: ListRow, prefix: str, part: str, cursor: str | None) -> PageQuery:
     """How to find a page of entries that begin with `prefix` and contain `part`, after a cursor."""
     after = _parse_cursor(cursor)
     sort_by_shown = not row.definition.keyed
-    within = [Condition("list_id = {}", (row.id,))]
+    within = [SqlCondition("list_id = {}", (row.id,))]
     order = ("shown", "key") if sort_by_shown else ("key",)
     if after is not None:
         within.append(
-            Condition("(shown, key) > ({}, {})", after) if sort_by_shown else Condition("key > {}", after[1:])
+            SqlCondition("(shown, key) > ({}, {})", after) if sort_by_shown else SqlCondition("key > {}", after[1:])
         )
     if prefix:
         within += _starts_with(order[0], storable(prefix))
@@ -110,11 +111,11 @@ def _parse_cursor(text: str | None) -> tuple[str, str] | None:
     return storable(shown), storable(key)
 
 
-def _starts_with(column: str, prefix: str) -> list[Condition]:
+def _starts_with(column: str, prefix: str) -> list[SqlCondition]:
     """A range, as an index has it: up to the next text of the same length."""
-    conditions = [Condition(f"{column} >= {{}}", (prefix,))]
+    conditions = [SqlCondition(f"{column} >= {{}}", (prefix,))]
     end = _next_text(prefix)
-    return [*conditions, Condition(f"{column} < {{}}", (end,))] if end else conditions
+    return [*conditions, SqlCondition(f"{column} < {{}}", (end,))] if end else conditions
 
 
 def _next_text(prefix: str) -> str:
@@ -126,9 +127,9 @@ def _next_text(prefix: str) -> str:
     return shortened[:-1] + chr(0xE000 if following == 0xD800 else following)
 
 
-def _contains(part: str) -> Condition:
+def _contains(part: str) -> SqlCondition:
     texts = ("key", "lower(COALESCE(shown, ''))", "lower(comment)")
-    return Condition(f"({' OR '.join(f'strpos({text}, {{}}) > 0' for text in texts)})", (part.lower(),) * len(texts))
+    return SqlCondition(f"({' OR '.join(f'strpos({text}, {{}}) > 0' for text in texts)})", (part.lower(),) * len(texts))
 
 
 T = TypeVar("T")
@@ -144,8 +145,11 @@ WHERE scope = $1 AND expires <= $2 GROUP BY lists.id"""
 _COLUMNS = "list_id, key, shown, comment, created, modified, modified_by, expires"
 _ARRAYS = """unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
 $8::bigint[])"""
-_INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
-_INSERT_ALL = f"INSERT INTO entries ({_COLUMNS}) SELECT * FROM {_ARRAYS} ON CONFLICT DO NOTHING"  # noqa: S608
+_INSERT = insert_many(
+    "entries",
+    "list_id bigint, key text, shown text, comment text, created bigint, modified bigint, modified_by text,"
+    " expires bigint",
+)
 _UPDATE = """UPDATE entries SET shown = ?3, comment = ?4, modified = ?6, modified_by = ?7, expires = ?8
 WHERE list_id = ?1 AND key = ?2"""
 _UPDATE_ALL = f"""UPDATE entries SET shown = new.shown, comment = new.comment, modified = new.modified,
@@ -195,15 +199,6 @@ class ListEntry(msgspec.Struct, frozen=True):
 
 # The fields of a `ListEntry` in their order, as the database returns them.
 EntryRow: TypeAlias = tuple[str, str, str, int, int, str, int | None, int, int | None]
-
-
-class EntryPage(msgspec.Struct, frozen=True):
-    """Entries of a list, ordered as they are shown. `next` is the cursor of the next page; `reached` is the entry up to
-    which the list was read where the budget ended before the page was full."""
-
-    rows: tuple[ListEntry, ...]
-    next: str | None = None
-    reached: str | None = None
 
 
 class ListState(msgspec.Struct, frozen=True):
@@ -340,19 +335,19 @@ class Lists(Operations):
         part: str = "",
         after: str | None = None,
         limit: int = 100,
-    ) -> Work[EntryPage]:
+    ) -> Work[Page[ListEntry]]:
         """Entries that begin with `prefix` (exactly so) and have `part` in them or in their comment (in any case).
 
         `after` is the `next` of the page before; `limit` is at most 1,000.
         """
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
         if row is None:
-            return EntryPage(())
-        keys = yield from find_page(plan_search(row, prefix, part, after), limit)
+            return Page(())
+        keys = yield from find_page(plan_entries(row, prefix, part, after), limit)
         wanted = tuple(key[-1] for key in keys.rows)
         rows = (yield Read(_SELECT_KEYS, (row.id, Many(wanted)))) if wanted else ()
         found = {row[0]: ListEntry(*row) for row in rows}
-        return EntryPage(tuple(found[key] for key in wanted), make_cursor(keys), keys.reached)
+        return Page(tuple(found[key] for key in wanted), make_cursor(keys), keys.reached)
 
     async def purge_expired(self, now: int) -> int:
         """Delete expired entries, and finish what a deletion left behind; returns how many entries."""
@@ -404,7 +399,7 @@ def add_to_list(
         return full
     label = storable(by.label)
     rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
-    added = yield Bulk(_INSERT, _INSERT_ALL, rows)
+    added = yield _INSERT.of(rows)
     before: dict[str, str] = {}
     if added < len(rows):
         # Those that were there are still what they were; the new ones are of this moment.
@@ -519,7 +514,7 @@ def _delete(row: ListRow, keys: tuple[str, ...], now: int) -> Work[Sequence[Row]
     if deleted:
         yield from change_size(row, -len(deleted), [found[0] for found in deleted], now)
         if not row.definition.keyed:
-            yield from subtract_bytes(row.scope, (found[-1] for found in deleted))
+            yield from subtract_bytes(row.scope, sum(found[-1] for found in deleted))
         yield from raise_unkeyed_version(row, now)
     return deleted
 

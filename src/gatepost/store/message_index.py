@@ -1,25 +1,21 @@
-"""Evidence of a message that investigations ask for: the sender as its reader sees it, sending host, link hosts, names
-and hashes of files, Message-ID, queue id at the border MTA.
+"""The index of messages: a narrow row beside each record and a row for each recipient; and what can be searched for.
 
-"Who else got a link to this host?" must not read every record of a month. So the narrow row of a message has a digest
-of 48 bits for each of its values, and a search compares digests in narrow rows. What they find is compared once more
-with the record, so a digest that two values share finds nothing wrong. A message with more than `MAX_VALUES` values has
-no digests and is always compared with its record; so are messages that were stored before there were digests.
-
-What a text in the one search field can mean: an id, an address, a domain, a tag, a link, a file, or words. Ids are
-those of messages here, and of queues before and behind.
-
-People paste whatever they have been told. So a text is taken for everything that it can be, and a message fits if one
-of the meanings does: `report.example` is a domain of senders, recipients and links, and may be the name of a file.
-
-The search for messages, and its index: a narrow row beside each long one, and a row for each recipient.
-
-A result is kilobytes long, and reading through a hundred thousand of them would read gigabytes. The narrow row has what
+A record is kilobytes long, and reading through a hundred thousand of them would read gigabytes. The narrow row has what
 filters ask for, folded and cut: a subject of 250 characters, 20 recipients and the domains of the others. Whole
 addresses of all recipients have an index of their own, because "where is my mail?" is asked most. Messages that were
 stored by a version without a search are indexed afterwards, in small steps, from the newest on.
 
-Which index serves a search is the subject of `message_plans`.
+Evidence is what investigations ask for: the sender as its reader sees it, sending host, link hosts, names and hashes of
+files, Message-ID, queue id at the border MTA. "Who else got a link to this host?" must not read every record of a
+month, so the narrow row has a digest of 48 bits for each value, and a search compares digests. What they find is
+compared once more with the record, so a digest that two values share finds nothing wrong. A message with more than
+`MAX_VALUES` values has no digests and is always compared with its record; so are messages that were stored before there
+were digests.
+
+A term is a text in the one search field, and what it can mean: an id of a message here, or of a queue before or behind,
+an address, a domain, a tag, a link, a file, or words. People paste whatever they have been told. So a text is taken for
+everything that it can be, and a message fits if one of the meanings does: `report.example` is a domain of senders,
+recipients and links, and may be the name of a file.
 """
 
 import re
@@ -40,9 +36,8 @@ from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.report import Report
 from gatepost.store import traffic
-from gatepost.store.deliveries import delete_deliveries
-from gatepost.store.engine import Bulk, Read, Row, Work, Write, insert_rows, storable
-from gatepost.store.paging import MAX_WORDS, Condition
+from gatepost.store.engine import Read, Row, Work, Write, delete_many, insert_many, insert_rows, storable
+from gatepost.store.paging import MAX_WORDS, SqlCondition
 
 MAX_VALUES = 50
 # Senders of one message, and words of a display name, that can be searched for.
@@ -50,11 +45,35 @@ MAX_SENDERS = 2
 MAX_NAME_WORDS = 4
 # How much of a name or an id is compared.
 MAX_TEXT = 500
-
+MAX_TERM = 500
+MAX_ADDRESS = 254
+_HOST = re.compile(r"(?:[\w-]{1,63}\.)+[\w-]{2,63}\.?")
+_TAG = re.compile(r"[a-z][a-z0-9-]{1,30}:[a-z0-9][a-z0-9.-]{0,100}", re.ASCII)
+_QUEUE_ID = re.compile(r"[A-Za-z0-9][\w.+/=-]{4,99}", re.ASCII)
+_SCHEME = re.compile(r"(?:h(?:tt|xx)ps?|ftp)://", re.IGNORECASE)
 _PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[/?#]|$)", re.ASCII)
-
 _WORD = re.compile(r"[^\W_]{2,40}")
-
+MAX_SUBJECT = 250
+MAX_TAGS = 40
+MAX_TESTED_RECIPIENTS = 20
+MAX_RECIPIENTS = 1_000
+STEP = 500
+COLUMNS = (
+    *("completed", "id", "tenant", "verdict", "decision"),
+    *("sender_domain", "sender", "subject", "recipients", "tags", "evidence"),
+)
+RECIPIENT_COLUMNS = ("address", "completed", "id")
+_TYPES = ("bigint", "bigint", *("text",) * (len(COLUMNS) - 2))
+_INSERT = insert_many("message_search", ", ".join(map(" ".join, zip(COLUMNS, _TYPES, strict=True))))
+_INSERT_RECIPIENTS = insert_many("message_recipients", "address text, completed bigint, id bigint")
+_DELETE = delete_many("message_search", "completed bigint, id bigint")
+_DELETE_RECIPIENTS = delete_many("message_recipients", "address text, completed bigint, id bigint")
+_UNINDEXED = "SELECT upto FROM unsearched FOR UPDATE"
+_OLD_MESSAGES = """SELECT id, created, completed, tenant, verdict, decision, sender, recipients, subject, tags, size
+FROM messages WHERE id <= $1 ORDER BY id DESC LIMIT $2 FOR UPDATE"""
+_SET_UNINDEXED = "UPDATE unsearched SET upto = $1"
+_ALL_INDEXED = "DELETE FROM unsearched"
+_strings = msgspec.json.Decoder(tuple[str, ...])
 EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id", "from", "word", "queue"]
 
 
@@ -100,23 +119,23 @@ def index_evidence(envelope: Envelope, report: Report, queue_id: str = "") -> st
     return " ".join(digests)
 
 
-def match_digests(evidence: Evidence) -> Condition | None:
+def match_digests(evidence: Evidence) -> SqlCondition | None:
     """The condition on the narrow rows of messages; None where no evidence matters."""
     digests = [_digest(kind, value) for kind, value in evidence.wanted]
     if not digests:
         return None
     found = " AND ".join(["strpos(evidence, {}) > 0"] * len(digests))
-    return Condition(f"(evidence IS NULL OR ({found}))", tuple(digests))
+    return SqlCondition(f"(evidence IS NULL OR ({found}))", tuple(digests))
 
 
-def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> Condition:
+def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> SqlCondition:
     """The condition on narrow rows that have one of these values, or all words of the display name."""
     words = [_digest(*each) for each in values if each[0] == "word"]
     others = [_digest(*each) for each in values if each[0] != "word"]
     parts = ["strpos(evidence, {}) > 0"] * len(others)
     if words:
         parts.append("(" + " AND ".join(["strpos(evidence, {}) > 0"] * len(words)) + ")")
-    return Condition(f"({' OR '.join(parts)})", (*others, *words))
+    return SqlCondition(f"({' OR '.join(parts)})", (*others, *words))
 
 
 def has_any_evidence(
@@ -225,14 +244,6 @@ def _normalise_address(text: str | None) -> str | None:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-MAX_TERM = 500
-MAX_ADDRESS = 254
-_HOST = re.compile(r"(?:[\w-]{1,63}\.)+[\w-]{2,63}\.?")
-_TAG = re.compile(r"[a-z][a-z0-9-]{1,30}:[a-z0-9][a-z0-9.-]{0,100}", re.ASCII)
-_QUEUE_ID = re.compile(r"[A-Za-z0-9][\w.+/=-]{4,99}", re.ASCII)
-_SCHEME = re.compile(r"(?:h(?:tt|xx)ps?|ftp)://", re.IGNORECASE)
-
-
 def fold(text: str) -> str:
     """Text as it is compared."""
     return storable(text if text.isascii() and text.islower() else text.casefold())
@@ -309,7 +320,7 @@ def is_ip_address(text: str) -> bool:
 TESTED = ("sender", "subject", "recipients", "tags", "evidence")
 
 
-def match_rows(term: Term, *, exact: bool = False) -> Condition:
+def match_rows(term: Term, *, exact: bool = False) -> SqlCondition:
     """The condition on narrow rows; with `exact`, rows whose evidence is only in the record do not count."""
     parts: list[str] = []
     values: list[str] = []
@@ -329,7 +340,7 @@ def match_rows(term: Term, *, exact: bool = False) -> Condition:
     if term.words:
         parts.append("(" + " AND ".join(["strpos(subject, {}) > 0"] * len(term.words)) + ")")
         values += term.words
-    return Condition(f"({' OR '.join(parts)})" if parts else "1 = 0", tuple(values))
+    return SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", tuple(values))
 
 
 def fits_record(term: Term, envelope: Envelope, report: Report, queue_id: str = "") -> bool:
@@ -347,57 +358,9 @@ def fits_record(term: Term, envelope: Envelope, report: Report, queue_id: str = 
     )
 
 
-MAX_SUBJECT = 250
-MAX_TAGS = 40
-MAX_TESTED_RECIPIENTS = 20
-MAX_RECIPIENTS = 1_000
-STEP = 500
-
-COLUMNS = (
-    *("completed", "id", "tenant", "verdict", "decision"),
-    *("sender_domain", "sender", "subject", "recipients", "tags", "evidence"),
-)
-RECIPIENT_COLUMNS = ("address", "completed", "id")
-
-_TYPES = ("bigint", "bigint", *("text",) * (len(COLUMNS) - 2))
-_UNNEST = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_TYPES, 1))
-_INSERT = Bulk(
-    f"INSERT OR IGNORE INTO message_search ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",  # noqa: S608
-    f"INSERT INTO message_search ({', '.join(COLUMNS)}) SELECT * FROM unnest({_UNNEST}) ON CONFLICT DO NOTHING",  # noqa: S608
-    (),
-)
-_INSERT_RECIPIENTS = Bulk(
-    "INSERT OR IGNORE INTO message_recipients (address, completed, id) VALUES (?, ?, ?)",
-    """INSERT INTO message_recipients (address, completed, id)
-    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT DO NOTHING""",
-    (),
-)
-_DELETE = Bulk(
-    "DELETE FROM message_search WHERE completed = ? AND id = ?",
-    """DELETE FROM message_search USING unnest($1::bigint[], $2::bigint[]) AS gone (completed, id)
-    WHERE message_search.completed = gone.completed AND message_search.id = gone.id""",
-    (),
-)
-_DELETE_RECIPIENTS = Bulk(
-    "DELETE FROM message_recipients WHERE address = ? AND completed = ? AND id = ?",
-    """DELETE FROM message_recipients
-    USING unnest($1::text[], $2::bigint[], $3::bigint[]) AS gone (address, completed, id)
-    WHERE message_recipients.address = gone.address AND message_recipients.completed = gone.completed
-    AND message_recipients.id = gone.id""",
-    (),
-)
-_UNINDEXED = "SELECT upto FROM unsearched FOR UPDATE"
-_OLD_MESSAGES = """SELECT id, created, completed, tenant, verdict, decision, sender, recipients, subject, tags, size
-FROM messages WHERE id <= $1 ORDER BY id DESC LIMIT $2 FOR UPDATE"""
-_SET_UNINDEXED = "UPDATE unsearched SET upto = $1"
-_ALL_INDEXED = "DELETE FROM unsearched"
-
-_strings = msgspec.json.Decoder(tuple[str, ...])
-
-
 class IndexedTexts(msgspec.Struct, frozen=True):
-    """The texts of a message that filters are compared with. `addresses` are whole, each once; `evidence` is that of
-    `message_evidence`, None where it has to be looked for in the record."""
+    """The texts of a message that filters are compared with. `addresses` are whole, each once; `evidence` has digests,
+    None where it has to be looked for in the record."""
 
     sender_domain: str
     sender: str
@@ -446,16 +409,9 @@ def insert_in_sqlite(connection: apsw.Connection, messages: Sequence[IndexedMess
 
 def insert(messages: Sequence[IndexedMessage]) -> Work[None]:
     """Index messages that are stored already; those that are indexed stay as they are."""
-    yield msgspec.structs.replace(_INSERT, rows=[_row(*message) for message in messages])
+    yield _INSERT.of([_row(*message) for message in messages])
     if recipients := _recipient_rows(messages):
-        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=recipients)
-
-
-def delete(messages: Iterable[Row]) -> Work[None]:
-    """Take deleted messages out of the index, with their deliveries: id, completed and recipients (as JSON) of each."""
-    rows = list(messages)
-    yield from remove_from_index(rows)
-    yield from delete_deliveries((completed, uid) for uid, completed, _ in rows)
+        yield _INSERT_RECIPIENTS.of(recipients)
 
 
 def remove_from_index(messages: Iterable[Row]) -> Work[None]:
@@ -466,9 +422,9 @@ def remove_from_index(messages: Iterable[Row]) -> Work[None]:
         distinct = dict.fromkeys(map(fold_address, _strings.decode(recipients)[:MAX_RECIPIENTS]))
         addresses += [(address, completed, uid) for address in distinct]
     if keys:
-        yield msgspec.structs.replace(_DELETE, rows=keys)
+        yield _DELETE.of(keys)
     if addresses:
-        yield msgspec.structs.replace(_DELETE_RECIPIENTS, rows=addresses)
+        yield _DELETE_RECIPIENTS.of(addresses)
 
 
 def index_old_messages() -> Work[int]:

@@ -1,6 +1,18 @@
-"""Results: one row for each analysis, with columns for searching and envelope and report whole as one packed value."""
+"""Records of messages: one row for each analysis, with columns for searching, and envelope and report whole as one
+packed value; and the deliveries of each.
 
-from collections.abc import Sequence
+A record is stored with its rows of the index (`message_index`) and of the counts (`traffic`): on SQLite many at once,
+on PostgreSQL one with one statement.
+
+A delivery is what a next hop answered to a message, when, and the id that it gave it. A reply is known only after the
+record of its message is on disk, so it has a row of its own. Rows are written in batches beside the path of the mail
+(see `smtp.delivery_log`), and a message without one says nothing of its delivery: what a kill took with it is missing,
+never wrong. A release writes its rows in the transaction that marks the message as released. A row belongs to the
+record of its message and is deleted with it. The index of ids leads from "queued as 4XyZ" in the log of the next hop to
+the message.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -9,16 +21,7 @@ import msgspec
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import message_index, traffic
-from gatepost.store.deliveries import blank_replies
-from gatepost.store.engine import (
-    Many,
-    Read,
-    Row,
-    Work,
-    Write,
-    in_sqlite,
-    storable,
-)
+from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, delete_many, in_sqlite, storable
 from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_evidence, index_texts
 from gatepost.store.record_packing import Detail, pack, pack_header, unpack
 from gatepost.store.traffic import BINS, CountedMessage
@@ -30,23 +33,9 @@ MAX_RECIPIENTS = 1_000
 # The source of a scan that is a trial and no mail (`scanning.request.Source`).
 TRIAL = "page"
 TRIAL_TAG = "trial"
-
 COLUMNS = (
-    "ggrid",
-    "created",
-    "completed",
-    "tenant",
-    "verdict",
-    "decision",
-    "score",
-    "tags",
-    "sender",
-    "recipients",
-    "subject",
-    "size",
-    "sha256",
-    "detail",
-    "header",
+    *("ggrid", "created", "completed", "tenant", "verdict", "decision", "score", "tags"),
+    *("sender", "recipients", "subject", "size", "sha256", "detail", "header"),
 )
 _SELECT = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = $1"
 _SELECT_ID = "SELECT id FROM messages WHERE ggrid = ?"
@@ -135,8 +124,6 @@ class RecordRow(msgspec.Struct, frozen=True):
 
 
 R = TypeVar("R", MessageRecord, RecordRow)
-
-
 _json = msgspec.json.Encoder()
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
@@ -188,11 +175,24 @@ def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[Non
     yield from message_index.insert([_index_message(uid, prepare_row(record))])
 
 
+def delete_beside(messages: Sequence[Row]) -> Work[None]:
+    """Delete what stands beside deleted messages, their rows of the index and their deliveries: id, completed and
+    recipients (as JSON) of each."""
+    yield from message_index.remove_from_index(messages)
+    yield from delete_deliveries((completed, uid) for uid, completed, _ in messages)
+
+
+def delete_messages(statement: str, *parameters: object) -> Work[int]:
+    """Delete messages with what stands beside them, and return how many. The statement deletes their records and
+    returns id, completed and recipients of each."""
+    rows = yield Read(statement, parameters)
+    yield from delete_beside(rows)
+    return len(rows)
+
+
 def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
     """Delete at most `limit` records of a deleted tenant."""
-    rows = yield Read(_DELETE_TENANT, (tenant, limit))
-    yield from message_index.delete(rows)
-    return len(rows)
+    return (yield from delete_messages(_DELETE_TENANT, tenant, limit))
 
 
 def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
@@ -300,3 +300,88 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
 def _message_line(row: Row) -> MessageLine:
     ggrid, completed, tenant, sender, recipients, subject = row
     return MessageLine(ggrid, completed, tenant, sender, _strings.decode(recipients), subject)
+
+
+# What is kept of a reply, of the address of a next hop and of an id.
+MAX_REPLY, MAX_HOP, MAX_ID = 300, 200, 100
+# Deliveries of one message that are shown.
+MAX_SHOWN = 100
+DELIVERY_COLUMNS = ("completed", "id", "time", "queue_id", "next_hop", "code", "reply", "node", "released")
+_INSERT_DELIVERIES = Bulk(
+    f"""INSERT OR IGNORE INTO deliveries ({", ".join(DELIVERY_COLUMNS)})
+    SELECT completed, id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM messages WHERE ggrid = ?1""",  # noqa: S608
+    f"""INSERT INTO deliveries ({", ".join(DELIVERY_COLUMNS)})
+    SELECT messages.completed, messages.id, d.time, d.queue_id, d.next_hop, d.code, d.reply, d.node, d.released
+    FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bigint[])
+    AS d (ggrid, time, queue_id, next_hop, code, reply, node, released)
+    JOIN messages ON messages.ggrid = d.ggrid ON CONFLICT DO NOTHING""",  # noqa: S608
+)
+_DELETE_DELIVERIES = delete_many("deliveries", "completed bigint, id bigint")
+_SELECT_DELIVERIES = """SELECT messages.ggrid, time, next_hop, code, reply, queue_id, node, released
+FROM messages JOIN deliveries ON deliveries.completed = messages.completed AND deliveries.id = messages.id
+WHERE ggrid = $1 ORDER BY time LIMIT $2"""
+_BLANK_REPLIES = """UPDATE deliveries SET reply = ''
+WHERE (completed, id) IN (SELECT completed, id FROM messages WHERE ggrid = $1)"""
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """What a next hop answered to the whole message. `code` is 0 where it gave no reply; then `reply` is why.
+    `queue_id` is the id in the reply, "" where it names none. `node` is the one that released it; a message that was
+    not released was sent by the one that received it."""
+
+    ggrid: str
+    time: int
+    next_hop: str
+    code: int
+    reply: str
+    queue_id: str = ""
+    node: str = ""
+    released: bool = False
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the next hop has the message."""
+        return 200 <= self.code < 300
+
+
+def insert_deliveries(deliveries: Sequence[Delivery]) -> Work[None]:
+    """Add deliveries to messages that are on record; those of other messages are left out."""
+    if deliveries:
+        # One order for all writers.
+        rows = sorted(map(_delivery_row, deliveries))
+        yield _INSERT_DELIVERIES.of(rows)
+
+
+def find_deliveries(ggrid: str) -> Work[tuple[Delivery, ...]]:
+    """The deliveries of one message, oldest first."""
+    rows = yield Read(_SELECT_DELIVERIES, (storable(ggrid.lower()), MAX_SHOWN))
+    return tuple(map(_delivery, rows))
+
+
+def delete_deliveries(keys: Iterable[tuple[int, int]]) -> Work[None]:
+    """Delete the deliveries of messages: completed and id of each."""
+    if rows := list(keys):
+        yield _DELETE_DELIVERIES.of(rows)
+
+
+def blank_replies(ggrid: str) -> Work[None]:
+    """Delete the texts of replies, as the erasure of an address does: a reply can name the recipient."""
+    yield Write(_BLANK_REPLIES, (ggrid,))
+
+
+def _delivery(row: Row) -> Delivery:
+    uid, time, next_hop, code, reply, queue_id, node, released = row
+    return Delivery(uid, time, next_hop, code, reply, queue_id, node, bool(released))
+
+
+def _delivery_row(delivery: Delivery) -> Row:
+    return (
+        delivery.ggrid.lower(),
+        delivery.time,
+        storable(delivery.queue_id[:MAX_ID]),
+        storable(delivery.next_hop[:MAX_HOP]),
+        delivery.code,
+        storable(delivery.reply[:MAX_REPLY]),
+        storable(delivery.node[:MAX_HOP]),
+        int(delivery.released),
+    )

@@ -1,13 +1,20 @@
-"""What is on record of the way of one message: how it came, what was decided, what became of it, who did what since.
+"""Messages on record: results and ledgers, the search for them, and what is on record of the way of one message.
 
-The parts lie in several places: the record of the analysis, the deliveries, the quarantine, and the audit trail. A
-message that a next hop or this gateway put off comes again and is analysed anew, so other attempts are searched for:
-messages to the same recipient with the same Message-ID. All reads are bounded, as every search is.
+A search reads by the best index, tests further conditions in narrow rows (`message_index`), and reads the page from the
+long rows. The indexes in their order: the beginning of an id, the id that a next hop gave, a whole recipient, then the
+domain of the sender, the tenant, the verdict, else time. Where one tenant's messages are searched, rows of other
+tenants are passed over, never shown. A text that can mean several things has a query for each meaning that has an
+index, and one query that tests narrow rows for all the others.
+
+The way of a message is how it came, what was decided, what became of it, and who did what since. The parts lie in
+several places: the record of the analysis, the deliveries, the quarantine, and the audit trail. A message that a next
+hop or this gateway put off comes again and is analysed anew, so other attempts are searched for: messages to the same
+recipient with the same Message-ID. All reads are bounded, as every search is.
 """
 
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -16,7 +23,6 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
-from gatepost.store.deliveries import Delivery, find_deliveries, insert_deliveries
 from gatepost.store.engine import (
     Many,
     Operations,
@@ -31,21 +37,95 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.message_index import Evidence, Term, domain_of, fits_record, fold_address, has_evidence, parse_term
-from gatepost.store.message_plans import MAX_COUNTED, MessageCount, MessageFilter, plan_by_prefix, plan_search
+from gatepost.store.message_index import (
+    TESTED,
+    Evidence,
+    Term,
+    domain_of,
+    fits_record,
+    fold,
+    fold_address,
+    has_evidence,
+    match_digests,
+    match_rows,
+    parse_term,
+)
 from gatepost.store.message_records import (
+    Delivery,
     MessageLine,
     MessageRecord,
+    delete_beside,
+    delete_messages,
+    find_deliveries,
     find_lines,
     find_message,
     insert_all,
+    insert_deliveries,
     insert_one,
     parse_record,
     parse_release,
 )
-from gatepost.store.paging import Condition, PageQuery, count_any, find_any, find_page, key_range, parse_time_cursor
+from gatepost.store.paging import (
+    END,
+    MAX_COUNTED,
+    MAX_WORDS,
+    MessageCount,
+    Page,
+    PageQuery,
+    SqlCondition,
+    contains_all,
+    count_any,
+    find_any,
+    find_page,
+    key_range,
+    parse_time_cursor,
+)
 from gatepost.store.quarantine import HeldMessage, find_held
 from gatepost.store.record_packing import Detail, decompress, unpack
+
+PURGE_BATCH = 500
+STREAM_BATCH = 100
+# Recipients that a summary shows.
+MAX_SHOWN_RECIPIENTS = 100
+# How many records are read for a page where their evidence matters: hostile ones can be long.
+EXAMINED = 100
+
+_SELECT_RELEASE = "SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL"
+_SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
+FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id{} ORDER BY s.completed DESC, s.id DESC LIMIT $1"""
+_DELETE_OLD = """DELETE FROM messages
+WHERE id IN (SELECT id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2)
+RETURNING id, completed, recipients"""
+_DELETE_OLD_OF_TENANT = """DELETE FROM messages
+WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3)
+RETURNING id, completed, recipients"""
+_OLD_IN_ORDER = """SELECT completed, id, tenant FROM message_search
+WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4"""
+_DELETE_IDS = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
+_SELECT_HEADER = "SELECT header FROM messages WHERE ggrid = $1"
+_SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
+FROM messages"""
+_SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
+_SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
+_SELECT_PACKED = "SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1)"
+_SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
+_SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1"
+_DELIVERED_AS = "SELECT id FROM deliveries WHERE queue_id = $1 AND id = ANY($2)"
+
+# The index of a tenant's messages has these columns too: reading it is faster than reading rows.
+COVERED = frozenset({"verdict", "decision"})
+COVERED_REACH = 4.0
+_INDEX = "message_search"
+_RECIPIENTS = "message_recipients AS r"
+_RECIPIENTS_AND_INDEX = "message_recipients AS r CROSS JOIN message_search AS s"
+_DELIVERIES = "deliveries AS r"
+_DELIVERIES_AND_INDEX = "deliveries AS r CROSS JOIN message_search AS s"
+_MESSAGES_AND_INDEX = "messages AS r CROSS JOIN message_search AS s"
+# A row is read from both tables, and that of a message is long.
+_MESSAGES_REACH = 0.1
+# Indexes of something that a message can have several of, and the same with the narrow rows of the messages.
+_WITH_INDEX = {_RECIPIENTS: _RECIPIENTS_AND_INDEX, _DELIVERIES: _DELIVERIES_AND_INDEX}
+_JOINED = SqlCondition("s.completed = r.completed AND s.id = r.id", ())
 
 # Actions of the audit trail that belong to the way of a message. Who looked at it is the audit trail's own subject.
 ACTIONS: Final = (
@@ -62,55 +142,67 @@ ATTEMPTS_MILLISECONDS = 7 * 86_400_000
 MAX_ATTEMPTS = 20
 # A page of one message must not cost what a search does: 6,000 rows of the audit trail, 3,000 of the recipient's mail.
 ACTIONS_REACH, ATTEMPTS_REACH = 0.2, 0.1
-
 _SELECT_AUDIT = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample,
 changes IS NOT NULL FROM audit WHERE id = ANY($1) ORDER BY time, id"""
 _SELECT_ATTEMPTS = """SELECT messages.ggrid, messages.created, messages.completed, decision, sha256, detail,
 (SELECT max(code) FROM deliveries WHERE deliveries.completed = messages.completed AND deliveries.id = messages.id)
 FROM messages WHERE id = ANY($1) ORDER BY messages.created"""
 
-PURGE_BATCH = 500
-STREAM_BATCH = 100
-_SELECT_RELEASE = "SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL"
-_SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
-FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id{} ORDER BY s.completed DESC, s.id DESC LIMIT $1"""
-_DELETE_OLD = """DELETE FROM messages
-WHERE id IN (SELECT id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2)
-RETURNING id, completed, recipients"""
-_DELETE_OLD_OF_TENANT = """DELETE FROM messages
-WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3)
-RETURNING id, completed, recipients"""
-_OLD_IN_ORDER = """SELECT completed, id, tenant FROM message_search
-WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4"""
-_DELETE_IDS = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
-_SELECT_HEADER = "SELECT header FROM messages WHERE ggrid = $1"
-# Recipients that a summary shows.
-MAX_SHOWN_RECIPIENTS = 100
-# How many records are read for a page where their evidence matters: hostile ones can be long.
-EXAMINED = 100
-_SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
-FROM messages"""
-_SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
-_SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
-_SELECT_PACKED = "SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1)"
-_SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
-_SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1"
-_DELIVERED_AS = "SELECT id FROM deliveries WHERE queue_id = $1 AND id = ANY($2)"
-
-
-class _Report(msgspec.Struct, frozen=True):
-    message_id: str = ""
-
-
-class _Detail(msgspec.Struct, frozen=True):
-    report: _Report
-
-
-_ids = msgspec.msgpack.Decoder(_Detail)
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class MessageFilter(msgspec.Struct, frozen=True):
+    """Which results to show. A field that is None does not matter; `tenant` None is all tenants.
+
+    Sender and recipient are an address, a domain (`example.org` or `@example.org`), or a part of an address (no dot in
+    it, or a `*` around it: `*example*`). `tag` is one tag, or all of an area (`rule:`). `subject` is words that must
+    all occur. Times are `since` <= completed < `until`. `anywhere` is a text for which a message fits in whatever way
+    it can mean it (`message_index.Term`). `next_hop_id` is the id that a next hop gave the message. `ggrid` is a whole
+    id or at least eight digits of its beginning.
+    """
+
+    tenant: str | None = None
+    since: int | None = None
+    until: int | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    subject: str | None = None
+    verdict: str | None = None
+    decision: str | None = None
+    tag: str | None = None
+    ggrid: str | None = None
+    evidence: Evidence = Evidence()
+    anywhere: str | None = None
+    next_hop_id: str | None = None
+
+
+class _AddressPattern(msgspec.Struct, frozen=True):
+    """An address to search for: whole, by domain, or by a part."""
+
+    kind: Literal["address", "domain", "part"]
+    text: str
+
+
+class MessageSummary(MessageLine, frozen=True):
+    """A result in one line. Long texts and long lists of recipients are cut."""
+
+    verdict: Verdict
+    decision: Decision
+    score: int
+    tags: tuple[str, ...]
+    size: int
+
+
+class ShownHead(msgspec.Struct, frozen=True):
+    """What a list of messages shows of a record besides the summary: the first sender of From, with the display name,
+    as the reader saw it, and whether the message was a trial."""
+
+    address: str = ""
+    name: str = ""
+    is_trial: bool = False
+
+
+class DeliveryAttempt(msgspec.Struct, frozen=True):
     """Another analysis of the same message: the client sent it again, or a copy of it. `code` is the next hop's reply,
     None where none is on record; `is_same` says that every byte is the same."""
 
@@ -129,42 +221,8 @@ class MessageTimeline(msgspec.Struct, frozen=True):
     held: HeldMessage | None = None
     deliveries: tuple[Delivery, ...] = ()
     actions: tuple[AuditRecord, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[DeliveryAttempt, ...] = ()
     is_cut: bool = False
-
-
-class MessageSummary(msgspec.Struct, frozen=True):
-    """A result in one line. Long texts and long lists of recipients are cut."""
-
-    ggrid: str
-    completed: int
-    tenant: str | None
-    sender: str
-    recipients: tuple[str, ...]
-    subject: str
-    verdict: Verdict
-    decision: Decision
-    score: int
-    tags: tuple[str, ...]
-    size: int
-
-
-class ShownHead(msgspec.Struct, frozen=True):
-    """What a list of messages shows of a record besides the summary: the first sender of From, with the display name,
-    as the reader saw it, and whether the message was a trial."""
-
-    address: str = ""
-    name: str = ""
-    is_trial: bool = False
-
-
-class MessagePage(msgspec.Struct, frozen=True):
-    """Results, newest first. `next` is the cursor of the next page; `reached` is the time back to which messages were
-    read where the budget ended before the page was full."""
-
-    rows: tuple[MessageSummary, ...]
-    next: str | None = None
-    reached: int | None = None
 
 
 class Messages(Operations):
@@ -197,11 +255,13 @@ class Messages(Operations):
         counts older than all of these; returns how many results."""
         await self._repeat(message_index.index_old_messages)
         if not tenants:
-            deleted = await self._repeat(partial(_delete_old, before))
+            deleted = await self._repeat(partial(delete_messages, _DELETE_OLD, before, PURGE_BATCH))
         else:
             deleted = await self._purge_except(before, frozenset(tenants))
             for tenant, limit in tenants.items():
-                deleted += await self._repeat(partial(_delete_old_of_tenant, tenant, limit))
+                deleted += await self._repeat(
+                    partial(delete_messages, _DELETE_OLD_OF_TENANT, tenant, limit, PURGE_BATCH)
+                )
         await self._repeat(partial(traffic.delete_old, min((before, *(tenants or {}).values())), PURGE_BATCH))
         await self._repeat(partial(traffic.merge_parts, now()))
         await self._repeat(partial(traffic.merge_hour, now()))
@@ -214,7 +274,7 @@ class Messages(Operations):
         return decompress(rows[0][0]) if rows and rows[0][0] is not None else None
 
     @large_query
-    def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[MessagePage]:
+    def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[Page[MessageSummary]]:
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if term and term.ggrid:
@@ -229,8 +289,7 @@ class Messages(Operations):
         keys = yield from find_any(plan_search(wanted, before, term), min(limit, EXAMINED) if is_examined else limit)
         # A message is there twice where a next hop gave it the same id twice.
         ids = yield from _select_by_record(tuple({row[1]: None for row in keys.rows}), wanted.evidence, term)
-        found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
-        return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), keys.cursor, keys.reached)
+        return Page((yield from _read_summaries(ids)), keys.cursor, keys.reached)
 
     @query
     def heads(self, ggrids: Sequence[str]) -> Work[dict[str, ShownHead]]:
@@ -290,64 +349,27 @@ class Messages(Operations):
             after = end
 
 
-def _find_actions(record: MessageRecord, scope: str) -> Work[tuple[list[AuditRecord], bool]]:
-    """What people did with a message, as the audit trail of one scope has it, and whether there may be more."""
-    order = ("time", "id")
-    within = key_range({"scope": scope}, order, (record.created,), ())
-    names = ", ".join(["{}"] * len(ACTIONS))
-    tests = [Condition(f"action IN ({names})", ACTIONS), Condition("strpos(sample, {}) > 0", (record.ggrid,))]
-    plan = PageQuery(
-        "audit", order, within, tests, ("action", "sample"), ("scope",), descending=False, reach=ACTIONS_REACH
-    )
-    keys = yield from find_page(plan, MAX_ACTIONS)
-    ids = tuple(row[1] for row in keys.rows)
-    rows = (yield Read(_SELECT_AUDIT, (Many(ids),))) if ids else ()
-    return [parse_audit(row) for row in rows], keys.next is not None
+def _parse_mail(rows: Sequence[Row]) -> list[MessageRecord]:
+    """The records of rows that are no trials."""
+    return [record for record in convert_each(parse_record, rows) if not record.is_trial]
 
 
-def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[Attempt, ...], bool]]:
-    """Other analyses of the same message to its first recipient, oldest first, and whether there may be more."""
-    envelope, message_id = record.envelope, record.report.message_id
-    if not message_id or not envelope.recipients:
-        return (), False
-    wanted = MessageFilter(
-        tenant=envelope.tenant,
-        recipient=envelope.recipients[0],
-        since=record.completed - ATTEMPTS_MILLISECONDS,
-        until=record.completed + ATTEMPTS_MILLISECONDS,
-        evidence=Evidence(message_id=message_id),
-    )
-    (plan,) = plan_search(wanted, None, None, exact=True)
-    keys = yield from find_page(msgspec.structs.replace(plan, reach=ATTEMPTS_REACH), MAX_ATTEMPTS)
-    ids = tuple(row[1] for row in keys.rows)
-    rows = (yield Read(_SELECT_ATTEMPTS, (Many(ids),))) if ids else ()
-    others = [row for row in rows if row[0] != record.ggrid and _is_of(row[5], message_id)]
-    return tuple(_attempt(record, *row) for row in others), keys.next is not None
+def _delete_except(
+    before: int, after: tuple[int, int], tenants: frozenset[str]
+) -> Work[tuple[int, tuple[int, int] | None]]:
+    """Look at some old results in their order, and delete those of other tenants; returns how many, and the last."""
+    rows = yield Read(_OLD_IN_ORDER, (before, *after, PURGE_BATCH))
+    ids = tuple(uid for _, uid, tenant in rows if tenant not in tenants)
+    deleted = (yield Read(_DELETE_IDS, (Many(ids),))) if ids else ()
+    yield from delete_beside(deleted)
+    return len(deleted), (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
 
 
-def _attempt(
-    record: MessageRecord,
-    ggrid: str,
-    created: int,
-    completed: int,
-    decision: str,
-    sha256: str,
-    _: bytes,
-    code: int | None,
-) -> Attempt:
-    return Attempt(ggrid, created, completed, decision, code, sha256 == record.sha256)
-
-
-def _is_of(packed: bytes, message_id: str) -> bool:
-    """Whether a packed record has this Message-ID; digests say so only nearly."""
-    return _ids.decode(decompress(packed)).report.message_id == message_id
-
-
-def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[MessagePage]:
+def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[Page[MessageSummary]]:
     """A page of at most one result. Other conditions are ignored but for the tenant: an id names the message."""
     rows = yield Read(_SELECT_GGRID, (storable((wanted.ggrid or "").strip().lower()),))
     found = (_summary(row) for row in rows) if before is None else ()
-    return MessagePage(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
+    return Page(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
 
 
 def _prefix_of(wanted: MessageFilter, term: Term | None) -> str | None:
@@ -361,26 +383,30 @@ def _without_text(wanted: MessageFilter) -> MessageFilter:
 
 def _find_by_prefix(
     wanted: MessageFilter, term: Term | None, before: str | None, limit: int
-) -> Work[MessagePage | None]:
+) -> Work[Page[MessageSummary] | None]:
     """A page of the messages whose ids begin so; None where there are none and the text may mean something else."""
     prefix, is_only = _prefix_of(wanted, term), wanted.ggrid is not None
     if prefix is None:
-        return MessagePage(())
+        return Page(())
     last = ""
     if before:
         _, uid = parse_time_cursor(before, None)
         rows = yield Read(_SELECT_GGRID_OF, (uid,))
         last = rows[0][0] if rows else ""
         if not last.startswith(prefix):
-            return MessagePage(()) if is_only else None
+            return Page(()) if is_only else None
     keys = yield from find_page(plan_by_prefix(_without_text(wanted), prefix, last), min(limit, EXAMINED))
     if not (keys.rows or keys.next or is_only or last):
         return None
     ids = yield from _select_by_record(tuple(row[2] for row in keys.rows), wanted.evidence, None)
-    found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
     following = ".".join(map(str, keys.next[1:])) if keys.next else None
     reached = keys.next[1] if keys.next and keys.is_spent else None
-    return MessagePage(tuple(_summary(found[uid]) for uid in ids if uid in found), following, reached)
+    return Page((yield from _read_summaries(ids)), following, reached)
+
+
+def _read_summaries(ids: tuple[int, ...]) -> Work[tuple[MessageSummary, ...]]:
+    found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
+    return tuple(_summary(found[uid]) for uid in ids if uid in found)
 
 
 def _select_by_record(ids: tuple[int, ...], evidence: Evidence, term: Term | None) -> Work[tuple[int, ...]]:
@@ -410,8 +436,11 @@ def _has_address(term: Term, envelope: Envelope) -> bool:
 
 
 class _HeadReport(msgspec.Struct, frozen=True):
+    """What is decoded of a packed record where the rest does not matter."""
+
     senders: tuple[str, ...] = ()
     sender_names: tuple[str, ...] = ()
+    message_id: str = ""
 
 
 class _HeadDetail(msgspec.Struct, frozen=True):
@@ -438,29 +467,170 @@ def _summary(row: Row) -> MessageSummary:
     )
 
 
-def _parse_mail(rows: Sequence[Row]) -> list[MessageRecord]:
-    """The records of rows that are no trials."""
-    return [record for record in convert_each(parse_record, rows) if not record.is_trial]
+def plan_search(
+    wanted: MessageFilter, before: str | None, term: Term | None, *, exact: bool = False
+) -> tuple[PageQuery, ...]:
+    """How to find the messages: one way for each meaning of the text that an index knows, and one for the others."""
+    if term is None:
+        return (_plan(wanted, before, exact=exact),)
+    plans = []
+    if term.address or term.domain:
+        sender = term.address or term.domain
+        plans.append(_plan(msgspec.structs.replace(wanted, anywhere=None, sender=sender), before))
+    if term.address:
+        plans.append(_plan(msgspec.structs.replace(wanted, anywhere=None, recipient=term.address), before))
+    if term.next_id and not wanted.next_hop_id:
+        plans.append(_plan(msgspec.structs.replace(wanted, anywhere=None, next_hop_id=term.next_id), before))
+    rest = _plan(wanted, before, exact=exact)
+    prefix = "" if rest.source == _INDEX else "s."
+    if rest.source in _WITH_INDEX:
+        rest = msgspec.structs.replace(rest, source=_WITH_INDEX[rest.source], within=[*rest.within, _JOINED])
+    tested = (*rest.tested, *(f"{prefix}{column}" for column in TESTED))
+    condition = match_rows(term, exact=exact)
+    return (*plans, msgspec.structs.replace(rest, tests=(*rest.tests, condition), tested=tested, reach=1.0))
 
 
-def _delete_old(before: int) -> Work[int]:
-    rows = yield Read(_DELETE_OLD, (before, PURGE_BATCH))
-    yield from message_index.delete(rows)
-    return len(rows)
+def _plan(wanted: MessageFilter, before: str | None, *, exact: bool = False) -> PageQuery:
+    tests = _tests(wanted)
+    if exact and "evidence" in tests:
+        tests["evidence"] = SqlCondition(f"evidence IS NOT NULL AND {tests['evidence'].sql}", tests["evidence"].values)
+    recipient = _parse_address(wanted.recipient)
+    sender = _parse_address(wanted.sender)
+    if wanted.next_hop_id:
+        return _plan_by_key(_DELIVERIES, {"r.queue_id": storable(wanted.next_hop_id.strip())}, wanted, before, tests)
+    if recipient and recipient.kind == "address":
+        tests.pop("recipients", None)
+        return _plan_by_key(_RECIPIENTS, {"r.address": recipient.text}, wanted, before, tests)
+    lead = _choose_lead(sender, tests)
+    within = _within(lead, ("completed", "id"), wanted, before)
+    reach = COVERED_REACH if "tenant" in lead and tests.keys() <= COVERED else 1.0
+    return PageQuery(_INDEX, ("completed", "id"), within, tuple(tests.values()), tuple(tests), tuple(lead), reach=reach)
 
 
-def _delete_old_of_tenant(tenant: str, before: int) -> Work[int]:
-    rows = yield Read(_DELETE_OLD_OF_TENANT, (tenant, before, PURGE_BATCH))
-    yield from message_index.delete(rows)
-    return len(rows)
+def plan_by_prefix(wanted: MessageFilter, prefix: str, before: str) -> PageQuery:
+    """How to find the messages whose ids begin so, and come before the id `before`, which is "" on the first page. Keys
+    are id, time and row id."""
+    tests = _tests(wanted)
+    tested = [f"s.{column}" for column in tests]
+    if wanted.since is not None or wanted.until is not None:
+        since, until = wanted.since or 0, END[0] if wanted.until is None else wanted.until
+        tests["completed"] = SqlCondition("completed >= {} AND completed < {}", (since, until))
+    within = [SqlCondition("r.ggrid >= {} AND r.ggrid < {}", (prefix, before or f"{prefix}~")), _JOINED]
+    order = ("r.ggrid", "r.completed", "r.id")
+    return PageQuery(_MESSAGES_AND_INDEX, order, within, tuple(tests.values()), tested, reach=_MESSAGES_REACH)
 
 
-def _delete_except(
-    before: int, after: tuple[int, int], tenants: frozenset[str]
-) -> Work[tuple[int, tuple[int, int] | None]]:
-    """Look at some old results in their order, and delete those of other tenants; returns how many, and the last."""
-    rows = yield Read(_OLD_IN_ORDER, (before, *after, PURGE_BATCH))
-    ids = tuple(uid for _, uid, tenant in rows if tenant not in tenants)
-    deleted = (yield Read(_DELETE_IDS, (Many(ids),))) if ids else ()
-    yield from message_index.delete(deleted)
-    return len(deleted), (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
+def _choose_lead(sender: _AddressPattern | None, tests: dict[str, SqlCondition]) -> dict[str, object]:
+    """The condition that an index serves; it is taken out of `tests`."""
+    if sender and sender.kind != "part":
+        tests.pop("sender_domain", None)
+        return {"sender_domain": sender.text if sender.kind == "domain" else domain_of(sender.text)}
+    column = next((column for column in ("tenant", "verdict") if column in tests), None)
+    return {column: tests.pop(column).values[0]} if column else {}
+
+
+def _within(
+    lead: dict[str, object], order: tuple[str, ...], wanted: MessageFilter, before: str | None
+) -> list[SqlCondition]:
+    start = () if wanted.since is None else (wanted.since,)
+    return key_range(lead, order, start, parse_time_cursor(before, wanted.until))
+
+
+def _plan_by_key(
+    source: str, lead: dict[str, object], wanted: MessageFilter, before: str | None, tests: dict[str, SqlCondition]
+) -> PageQuery:
+    """The plan where a table leads from one value to the messages that have it."""
+    order = ("r.completed", "r.id")
+    within = _within(lead, order, wanted, before)
+    if not tests:
+        return PageQuery(source, order, within, lead=tuple(lead))
+    tested = [f"s.{column}" for column in tests]
+    return PageQuery(_WITH_INDEX[source], order, [*within, _JOINED], tuple(tests.values()), tested, tuple(lead))
+
+
+def _tests(wanted: MessageFilter) -> dict[str, SqlCondition]:
+    """The condition on each column."""
+    tests: dict[str, SqlCondition] = {}
+    if wanted.tenant is not None:
+        tests["tenant"] = SqlCondition("tenant = {}", (storable(wanted.tenant.lower()),))
+    if wanted.verdict is not None:
+        tests["verdict"] = SqlCondition("verdict = {}", (storable(wanted.verdict),))
+    if wanted.decision is not None:
+        tests["decision"] = SqlCondition("decision = {}", (storable(wanted.decision),))
+    if wanted.tag is not None:
+        end = "" if wanted.tag.endswith(":") else "\n"
+        tests["tags"] = contains_all("tags", [f"\n{storable(wanted.tag)}{end}"])
+    if sender := _parse_address(wanted.sender):
+        tests |= _sender_tests(sender)
+    if recipient := _parse_address(wanted.recipient):
+        text = {"address": f"\n{recipient.text}\n", "domain": f"@{recipient.text}\n"}.get(
+            recipient.kind, recipient.text
+        )
+        tests["recipients"] = contains_all("recipients", [text])
+    if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
+        tests["subject"] = contains_all("subject", words)
+    if digests := match_digests(wanted.evidence):
+        tests["evidence"] = digests
+    return tests
+
+
+def _sender_tests(sender: _AddressPattern) -> dict[str, SqlCondition]:
+    if sender.kind == "part":
+        return {"sender": contains_all("sender", [sender.text])}
+    if sender.kind == "domain":
+        return {"sender_domain": SqlCondition("sender_domain = {}", (sender.text,))}
+    return {"sender": SqlCondition("sender = {}", (sender.text,))}
+
+
+def _parse_address(text: str | None) -> _AddressPattern | None:
+    """Whether a text in the search form is an address, a domain or a part of an address."""
+    if text is None:
+        return None
+    plain = fold_address(text)
+    if "*" in plain:
+        return _AddressPattern("part", plain.strip("*"))
+    if not plain or "@" in plain.strip("@"):
+        return _AddressPattern("address", plain)
+    if plain.startswith("@") or ("." in plain and not plain.endswith("@")):
+        return _AddressPattern("domain", plain.strip("@."))
+    return _AddressPattern("part", plain)
+
+
+def _find_actions(record: MessageRecord, scope: str) -> Work[tuple[list[AuditRecord], bool]]:
+    """What people did with a message, as the audit trail of one scope has it, and whether there may be more."""
+    order = ("time", "id")
+    within = key_range({"scope": scope}, order, (record.created,), ())
+    names = ", ".join(["{}"] * len(ACTIONS))
+    tests = [SqlCondition(f"action IN ({names})", ACTIONS), SqlCondition("strpos(sample, {}) > 0", (record.ggrid,))]
+    plan = PageQuery(
+        "audit", order, within, tests, ("action", "sample"), ("scope",), descending=False, reach=ACTIONS_REACH
+    )
+    keys = yield from find_page(plan, MAX_ACTIONS)
+    ids = tuple(row[1] for row in keys.rows)
+    rows = (yield Read(_SELECT_AUDIT, (Many(ids),))) if ids else ()
+    return [parse_audit(row) for row in rows], keys.next is not None
+
+
+def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[DeliveryAttempt, ...], bool]]:
+    """Other analyses of the same message to its first recipient, oldest first, and whether there may be more."""
+    envelope, message_id = record.envelope, record.report.message_id
+    if not message_id or not envelope.recipients:
+        return (), False
+    wanted = MessageFilter(
+        tenant=envelope.tenant,
+        recipient=envelope.recipients[0],
+        since=record.completed - ATTEMPTS_MILLISECONDS,
+        until=record.completed + ATTEMPTS_MILLISECONDS,
+        evidence=Evidence(message_id=message_id),
+    )
+    (plan,) = plan_search(wanted, None, None, exact=True)
+    keys = yield from find_page(msgspec.structs.replace(plan, reach=ATTEMPTS_REACH), MAX_ATTEMPTS)
+    ids = tuple(row[1] for row in keys.rows)
+    rows = (yield Read(_SELECT_ATTEMPTS, (Many(ids),))) if ids else ()
+    attempts = (
+        DeliveryAttempt(ggrid, created, completed, decision, code, sha256 == record.sha256)
+        for ggrid, created, completed, decision, sha256, packed, code in rows
+        # Digests say only nearly that a record has this Message-ID.
+        if ggrid != record.ggrid and _heads.decode(decompress(packed)).report.message_id == message_id
+    )
+    return tuple(attempts), keys.next is not None

@@ -10,22 +10,33 @@ sorting would make SQLite read the whole budget for a page that is full after a 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from gatepost.store.engine import Read, Row, Work
+
+T = TypeVar("T")
 
 # How many rows a request reads at most.
 ROW_BUDGET = 30_000
 MAX_PAGE = 1_000
 # How many words of a subject are searched for.
 MAX_WORDS = 8
+# How far results are counted.
+MAX_COUNTED = 10_000
 # Above all times and ids.
 END = (1 << 62, 0)
 
 
-class Condition(msgspec.Struct, frozen=True):
+class MessageCount(msgspec.Struct, frozen=True):
+    """How many results fit; with `more`, at least so many."""
+
+    messages: int
+    more: bool = False
+
+
+class SqlCondition(msgspec.Struct, frozen=True):
     """A condition in SQL, with `{}` for each of its values."""
 
     sql: str
@@ -42,8 +53,8 @@ class PageQuery(msgspec.Struct, frozen=True):
 
     source: str
     order: tuple[str, ...]
-    within: Sequence[Condition]
-    tests: Sequence[Condition] = ()
+    within: Sequence[SqlCondition]
+    tests: Sequence[SqlCondition] = ()
     tested: Sequence[str] = ()
     lead: Sequence[str] = ()
     descending: bool = True
@@ -53,6 +64,15 @@ class PageQuery(msgspec.Struct, frozen=True):
     def budget(self) -> int:
         """How many rows are read at most."""
         return max(1, int(ROW_BUDGET * self.reach))
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Results in their order. `next` is the cursor of the next page; `reached` is how far rows were read (a time, or an
+    entry of a list) where the budget ended before the page was full."""
+
+    rows: tuple[T, ...]
+    next: str | None = None
+    reached: Any = None
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -78,7 +98,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 def key_range(
     lead: Mapping[str, object], order: tuple[str, ...], start: Sequence[object], end: Sequence[object]
-) -> list[Condition]:
+) -> list[SqlCondition]:
     """Rows with these values in `lead` from `start` up to but not including `end`, each of which may be empty.
 
     The bounds are on all columns of the index together: if `lead` were compared with `=`, PostgreSQL would choose
@@ -99,9 +119,9 @@ def parse_time_cursor(cursor: str | None, until: int | None) -> tuple[int, int]:
     return min((int(time), int(uid)) if is_valid else END, END if until is None else (until, -1))
 
 
-def contains_all(column: str, parts: Sequence[str]) -> Condition:
+def contains_all(column: str, parts: Sequence[str]) -> SqlCondition:
     """All of these parts occur in a column."""
-    return Condition(" AND ".join([f"strpos({column}, {{}}) > 0"] * len(parts)), tuple(parts))
+    return SqlCondition(" AND ".join([f"strpos({column}, {{}}) > 0"] * len(parts)), tuple(parts))
 
 
 def find_page(query: PageQuery, limit: int) -> Work[Keys]:
@@ -145,8 +165,8 @@ def count_any(queries: Sequence[PageQuery], most: int) -> Work[tuple[int, bool]]
     return min(len(found), most), more or len(found) > most
 
 
-def _compare(operator: str, columns: Sequence[str], values: Row) -> Condition:
-    return Condition(f"({', '.join(columns)}) {operator} ({', '.join(['{}'] * len(values))})", values)
+def _compare(operator: str, columns: Sequence[str], values: Row) -> SqlCondition:
+    return SqlCondition(f"({', '.join(columns)}) {operator} ({', '.join(['{}'] * len(values))})", values)
 
 
 def _matching(query: PageQuery, count: int) -> Read:
@@ -175,7 +195,7 @@ def _ordered_rows(query: PageQuery, values: list[object]) -> str:
     return f"FROM {query.source} WHERE {within} ORDER BY {order}"
 
 
-def _join_conditions(conditions: Sequence[Condition], values: list[object]) -> str:
+def _join_conditions(conditions: Sequence[SqlCondition], values: list[object]) -> str:
     """Conditions with numbered placeholders; their values are added to `values`."""
     joined = []
     for condition in conditions:

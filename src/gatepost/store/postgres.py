@@ -21,10 +21,21 @@ import apsw
 import asyncpg
 
 from gatepost.background_work import background
-from gatepost.store.engine import Bulk, Engine, Many, Read, Rollback, Row, Step, StoreCounters, Work, cancel_read
+from gatepost.store.engine import (
+    Bulk,
+    Engine,
+    Many,
+    Read,
+    Rollback,
+    Row,
+    Script,
+    Step,
+    StoreCounters,
+    Work,
+    cancel_read,
+)
 from gatepost.store.errors import StorageError
-from gatepost.store.normal_forms import has_current_forms, renew_normal_forms
-from gatepost.store.sqlite_file import USABLE_FROM, schema_files, usable_from
+from gatepost.store.upgrading import SchemaState, read_state, upgrade
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -51,9 +62,6 @@ _SETTINGS = {
 _SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
 
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
-_VERSION = "SELECT value FROM meta WHERE key = 'schema'"
-_SET_META = """INSERT INTO meta (key, value) VALUES ($1, $2)
-ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
 
 class PostgresEngine(Engine):
@@ -69,7 +77,6 @@ class PostgresEngine(Engine):
         self._opening = asyncio.Lock()
         self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
-        self._closed = False
         self._changes = self._failures = 0
 
     async def close(self) -> None:
@@ -179,10 +186,6 @@ class PostgresEngine(Engine):
             async with self._pool.acquire() as connection:
                 yield connection
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StorageError("The storage is closed.")
-
 
 async def _run_work(connection: Any, work: Work[T]) -> T:
     """Do a piece of work on a connection."""
@@ -215,6 +218,8 @@ def _advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
 async def _run_step(connection: Any, step: Step) -> Any:
     if isinstance(step, Read):
         return await connection.fetch(step.statement, *_bind(step.parameters))
+    if isinstance(step, Script):
+        return await connection.execute(step.statements)
     if isinstance(step, Bulk):
         status = await connection.execute(step.postgres, *map(list, zip(*step.rows, strict=True)))
     else:
@@ -322,44 +327,22 @@ async def _upgrade_locked(url: str) -> None:
             raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            await _apply_schema_files(connection, url)
+            is_empty = await _is_empty(connection, url)
+            await _run_work(connection, upgrade("postgres", public_url(url), is_empty=is_empty))
 
 
-async def _apply_schema_files(connection: Any, url: str) -> None:
-    known = schema_files("postgres")
-    newest = known[-1][0]
-    present = await read_schema_version(connection, url)
-    if present > newest:
-        if await read_usable_from(connection, present) <= newest and await has_current_entries(connection):
-            return
-        raise StorageError(
-            f"{public_url(url)} was written by a newer Gatepost (schema {present}, this one knows {newest}); "
-            "upgrade Gatepost."
-        )
-    for number, statements in known:
-        if number > present:
-            await connection.execute(statements)
-    await _run_work(connection, renew_normal_forms())
-    if present < newest:
-        await connection.execute(_SET_META, "schema", str(newest))
-        await connection.execute(_SET_META, "usable_from", str(usable_from(known)))
+async def read_schema_state(url: str) -> SchemaState:
+    """How far a database is from the schema of this program."""
+    async with connect(url) as connection:
+        is_empty = await _is_empty(connection, url)
+        size = int(await connection.fetchval("SELECT pg_database_size(current_database())"))
+        return await _run_work(connection, read_state("postgres", is_empty=is_empty, size=size))
 
 
-async def read_schema_version(connection: Any, url: str) -> int:
-    """The number of the last schema file applied; 0 for an empty database."""
+async def _is_empty(connection: Any, url: str) -> bool:
+    """Whether there are no tables yet; those of another program are refused."""
     if not await connection.fetchval(_TABLES):
-        return 0
+        return True
     if await connection.fetchval("SELECT to_regclass('meta')") is None:
         raise StorageError(f"{public_url(url)} holds tables of another program; name another database in storage.url.")
-    return int(await connection.fetchval(_VERSION))
-
-
-async def read_usable_from(connection: Any, present: int) -> int:
-    """The lowest schema number that a program has to know; where nothing says that, it is that of the storage."""
-    found = await connection.fetchval(USABLE_FROM)
-    return int(found) if found else present
-
-
-async def has_current_entries(connection: Any) -> bool:
-    """Whether the entries of lists have the normal forms of this program."""
-    return await _run_work(connection, has_current_forms())
+    return False

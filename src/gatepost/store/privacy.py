@@ -8,16 +8,24 @@ A result whose only recipient is the address is deleted. Of others the address g
 other texts a pseudonym takes its place. Mail that is still held is different, because its bytes have the address too,
 and a release needs the envelope: it is deleted where the address is the only recipient, else only the recipient goes,
 and mail that has the address elsewhere is kept until it is decided, unless the caller wants it deleted.
+
+A `Person` finds the address in any text: alone, in a header's facts, in a link. It is compared as
+`names.normal_address` does it, with the domain as A-labels or in Unicode, and it is found in two usual disguises too:
+percent-encoded in a link (`ann%40example.org`), and in a bounce address (`bounce+ann=example.org@list.example`). It is
+not found in a longer address: `ann@example.org` is neither in `joann@example.org` nor in `ann@example.org.example`.
 """
 
+import re
+import secrets
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote_plus
 
 import msgspec
 
+from gatepost.mail.message import Envelope
+from gatepost.names import normal_address, unicode_domain
 from gatepost.sender_history import Facet, facet_key
-from gatepost.store import message_index
 from gatepost.store.audit import (
     Actor,
     AuditRecord,
@@ -28,10 +36,87 @@ from gatepost.store.audit import (
     write_audit,
 )
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, large_query, now, query, storable
-from gatepost.store.message_records import MessageRecord, Release, parse_record, rewrite_message
-from gatepost.store.personal_data import Person
+from gatepost.store.message_records import MessageRecord, Release, delete_beside, parse_record, rewrite_message
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, rewrite_held
 from gatepost.store.record_packing import Detail, decode_sections, decompress, unpack
+
+ERASED_DOMAIN = "erased.invalid"
+
+T = TypeVar("T")
+
+
+class Person:
+    """A person, by an address. `ValueError` where the text is no address."""
+
+    def __init__(self, stated: str) -> None:
+        self.address = normal_address(stated)
+        local, _, domain = self.address.rpartition("@")
+        if not local or not domain or any(char.isspace() for char in self.address) or len(self.address) > 500:
+            raise ValueError(f"{stated!r} is not an address such as ann@example.org")
+        domains = dict.fromkeys((domain, unicode_domain(domain)))
+        plain = "|".join(f"{re.escape(local)}(?:@|%40){re.escape(each)}" for each in domains)
+        bounced = "|".join(f"{re.escape(local)}={re.escape(each)}" for each in domains)
+        self._pattern = re.compile(rf"(?:(?<![\w.+-])(?:{plain})|(?<![\w.])(?:{bounced}))(?![\w-]|\.\w)", re.IGNORECASE)
+        # Every form of the address has it; what has letters beyond ASCII is not looked for in bytes.
+        self._needle = local.encode() if local.isascii() else b""
+
+    def is_in(self, text: str) -> bool:
+        """Whether the address occurs in a text."""
+        return bool(self._pattern.search(text))
+
+    def may_be_in(self, content: bytes) -> bool:
+        """Whether a packed value, or the bytes of a message, could have the address; False is certain."""
+        return self._needle in content.lower()
+
+    def occurs(self, value: object) -> bool:
+        """Whether the address occurs in any text of a value."""
+        found = False
+
+        def look(text: str) -> str:
+            nonlocal found
+            found = found or self.is_in(text)
+            return text
+
+        _map_texts(msgspec.to_builtins(value), look)
+        return found
+
+    def is_address(self, text: str) -> bool:
+        """Whether a text is this address and nothing else."""
+        return normal_address(text) == self.address
+
+    def replace(self, text: str, pseudonym: str) -> str:
+        """A text with the pseudonym in place of the address."""
+        return self._pattern.sub(pseudonym, text)
+
+    def erase_from(self, detail: Detail, pseudonym: str) -> Detail:
+        """Envelope and report without the address: it is no recipient any more, and elsewhere it has the pseudonym."""
+        replaced = self._replace_all(detail, Detail, pseudonym)
+        return msgspec.structs.replace(replaced, envelope=self._erase_recipient(detail.envelope, replaced.envelope))
+
+    def _replace_all(self, value: object, kind: type[T], pseudonym: str) -> T:
+        texts = _map_texts(msgspec.to_builtins(value), lambda text: self.replace(text, pseudonym))
+        return msgspec.convert(texts, kind)
+
+    def _erase_recipient(self, before: Envelope, after: Envelope) -> Envelope:
+        pairs = zip(before.recipients, after.recipients, strict=True)
+        return msgspec.structs.replace(after, recipients=tuple(new for old, new in pairs if not self.is_address(old)))
+
+
+def new_pseudonym() -> str:
+    """An address that means nothing. It is random, so nobody can compute it from the address that it replaces."""
+    return f"erased-{secrets.token_hex(8)}@{ERASED_DOMAIN}"
+
+
+def _map_texts(value: Any, change: Any) -> Any:
+    """Plain values with every text changed, keys of objects too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_map_texts(key, change): _map_texts(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_map_texts(each, change) for each in value]
+    return value
+
 
 STEP = 300
 ROWS = 5_000
@@ -136,7 +221,7 @@ class Privacy(Operations):
         rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has_row(person, row)]
         alone = [row[0] for row in rows if _is_only_recipient(person, row[6])]
         if alone:
-            yield from message_index.delete((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
+            yield from delete_beside((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
         for row in rows:
             if row[0] not in alone:
                 yield from rewrite_message(

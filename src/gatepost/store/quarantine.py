@@ -5,23 +5,18 @@ longer than a delivery can take, and then `released`, or `held` again where the 
 process that dies in between leaves `releasing` behind: the message is still here, and once the lease is over it can be
 released again. That doubles a message only if the death fell between the next hop's answer and our record (RFC 1047).
 
-Lists of held mail: a page of what fits a search, its neighbours, and how many there are.
+One recipient can get its copy while the message is held for the others. It is claimed for that as for any other
+release, so releases of one message come one after the other. When the last recipient has its copy, the message is
+released like one that went to all at once. What a recipient says by releasing its own copy is that recipient's report
+and nobody else's: the sender does not become known to the tenant by it.
 
 Which index serves a search is the subject of `held_search`; what only records can tell is compared with these.
 
-What came into the quarantine within a period, what left it, and what was held by mistake.
-
-Nothing counts these as they happen. What came in and is still held, or was released, stands in an index of held mail;
-what people did stands in the audit trail, which has one record for each release, deletion and report. Both are read up
-to a bound, newest first, and the answer says where there is more. Mail that expired leaves no record: only the metric
+`QuarantineFlow` is what came in within a period, what left, and what was held by mistake. Nothing counts these as they
+happen. What came in and is still held, or was released, stands in an index of held mail; what people did stands in the
+audit trail, which has one record for each release, deletion and report. Both are read up to a bound, newest first, and
+the answer says where there is more. Mail that expired leaves no record: only the metric
 `gatepost_quarantine_expired_total` counts it.
-
-Held mail that one of its recipients has got, while it is held for the others.
-
-A message is claimed for such a release as for any other (see `held_mail`), so releases of one message come one after
-the other. When the last recipient has its copy, the message is released like one that went to all at once. What a
-recipient says by releasing its own copy is that recipient's report and nobody else's: the sender does not become known
-to the tenant by it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +29,7 @@ from gatepost.ids import canonical, id_time
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
-from gatepost.store.deliveries import Delivery, blank_replies, insert_deliveries
 from gatepost.store.engine import (
-    Bulk,
     Many,
     Operations,
     Read,
@@ -44,6 +37,7 @@ from gatepost.store.engine import (
     Work,
     Write,
     change,
+    insert_many,
     large_query,
     normalize_scope,
     now,
@@ -53,9 +47,16 @@ from gatepost.store.engine import (
 from gatepost.store.held_search import HeldFilter, has_wanted, normalize_address, plan_by_id, plan_newer, plan_search
 from gatepost.store.learning import digest_of, teach_record
 from gatepost.store.message_index import Evidence, Term, domain_of, fold, parse_term
-from gatepost.store.message_plans import MAX_COUNTED, MessageCount
-from gatepost.store.message_records import MessageRecord, Release, parse_record, parse_release
-from gatepost.store.paging import ROW_BUDGET, Keys, PageQuery, count_any, find_page
+from gatepost.store.message_records import (
+    Delivery,
+    MessageRecord,
+    Release,
+    blank_replies,
+    insert_deliveries,
+    parse_record,
+    parse_release,
+)
+from gatepost.store.paging import MAX_COUNTED, ROW_BUDGET, Keys, MessageCount, Page, PageQuery, count_any, find_page
 from gatepost.store.record_packing import pack
 from gatepost.store.sightings import note_release
 
@@ -63,21 +64,11 @@ MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
 PURGE_BATCH = 500
 
-COLUMNS = (
-    *("ggrid", "created", "completed", "kept", "tenant", "verdict", "sender", "sender_domain", "size", "sha256"),
-    *("detail", "state", "holder", "lease", "released", "released_by", "released_to", "subject", "score", "gone"),
-    *("deleted", "deleted_by", "core"),
-)
 _INSERT = """INSERT INTO held
 (ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score, core,
 state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 'held', '', 0)
 ON CONFLICT (ggrid) DO NOTHING"""
-_INSERT_RECIPIENTS = Bulk(
-    "INSERT INTO held_recipients (ggrid, address, domain) VALUES (?1, ?2, ?3)",
-    """INSERT INTO held_recipients (ggrid, address, domain)
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[])""",
-    (),
-)
+_INSERT_RECIPIENTS = insert_many("held_recipients", "ggrid text, address text, domain text")
 SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
 kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
 _SELECT_GGRID = SELECT + " WHERE ggrid = $1"
@@ -107,7 +98,6 @@ _OF_TENANT = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 F
 _REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,
 released_by = coalesce($6, released_by), released_to = coalesce($7, released_to) WHERE ggrid = $1"""
 _NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
-_SIZE = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
 _TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
 _COUNT_UNDECIDED = "SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2"
 _INSERT_UNDECIDED = "INSERT INTO undecided (digest, time) VALUES ($1, $2)"
@@ -150,7 +140,7 @@ def rewrite_held(mail: HeldMessage, envelope: Envelope, report: Report, release:
 def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
     rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
     if rows:
-        yield msgspec.structs.replace(_INSERT_RECIPIENTS, rows=rows)
+        yield _INSERT_RECIPIENTS.of(rows)
 
 
 def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
@@ -197,15 +187,6 @@ _COUNT_AMONG = """SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) AND (
 GROUP BY verdict ORDER BY count(*) DESC, verdict"""
 
 
-class HeldPage(msgspec.Struct, frozen=True):
-    """Held mail, newest first. `next` is the cursor of the next page; `reached` is the time back to which held mail was
-    read where the budget ended before the page was full."""
-
-    rows: tuple[HeldMessage, ...]
-    next: str | None = None
-    reached: int | None = None
-
-
 class HeldCounts(msgspec.Struct, frozen=True):
     """How many messages are held, by verdict. Counting stops at the row budget: then `more` is true."""
 
@@ -214,7 +195,7 @@ class HeldCounts(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[HeldPage]:
+def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[HeldMessage]]:
     term = parse_term(wanted.anywhere) if wanted.anywhere else None
     if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
         start = term.ggrid or term.id_prefix or ""
@@ -225,7 +206,7 @@ def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[HeldP
     return (yield from _read_page(plan, wanted, term, limit))
 
 
-def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[HeldPage]:
+def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
     is_examined = bool(wanted.evidence.wanted or term)
     keys = yield from find_page(plan, EXAMINED if is_examined else limit)
     ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
@@ -236,7 +217,7 @@ def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: in
     reached = keys.reached
     if isinstance(reached, str):
         reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
-    return HeldPage(tuple(rows), keys.cursor, reached)
+    return Page(tuple(rows), keys.cursor, reached)
 
 
 def _select_by_record(
@@ -341,16 +322,6 @@ def _came(ggrid: str, since: int) -> bool:
 _SELECT = "SELECT address, released, released_by FROM recipient_releases WHERE ggrid = $1 ORDER BY released, address"
 _INSERT_RELEASE = """INSERT INTO recipient_releases (ggrid, address, released, released_by) VALUES ($1, $2, $3, $4)
 ON CONFLICT (ggrid, address) DO NOTHING"""
-_GIVE_BACK_CLAIM = """UPDATE held SET state = 'held', holder = '', lease = 0
-WHERE ggrid = $1 AND holder = $2 AND state = 'releasing'"""
-
-
-class RecipientRelease(msgspec.Struct, frozen=True):
-    """One recipient who has the message: since when, and by whose order."""
-
-    address: str
-    time: int
-    by: str
 
 
 class QuarantineRecords(Operations):
@@ -475,12 +446,6 @@ class QuarantineRecords(Operations):
         return frozenset(row[0] for row in rows)
 
     @query
-    def size(self) -> Work[int]:
-        """Bytes of all messages that are held."""
-        rows = yield Read(_SIZE)
-        return int(rows[0][0])
-
-    @query
     def totals(self) -> Work[tuple[int, int]]:
         """How many messages are held, and their bytes."""
         rows = yield Read(_TOTALS)
@@ -495,7 +460,7 @@ class QuarantineRecords(Operations):
         return int(rows[0][0])
 
     @large_query
-    def search(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Work[HeldPage]:
+    def search(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Work[Page[HeldMessage]]:
         """A page of held mail, newest first; `limit` is at most 1,000.
 
         `before` is the `next` of the page before, or the ggrid of the last message on it.
@@ -539,19 +504,17 @@ class QuarantineRecords(Operations):
         return {verdict: int(count) for verdict, count in rows}
 
     @query
-    def recipient_releases(self, ggrid: str) -> Work[tuple[RecipientRelease, ...]]:
-        """The recipients who have got this message one by one, the first one first."""
+    def recipient_releases(self, ggrid: str) -> Work[dict[str, Release]]:
+        """The recipients who have got this message one by one, by address, the first one first."""
         rows = yield Read(_SELECT, (storable(ggrid.lower()),))
-        return tuple(RecipientRelease(*row) for row in rows)
+        return {address: Release(time, by, (address,)) for address, time, by in rows}
 
     @change
-    def mark_released_to(
-        self, ggrid: str, recipient: str, by: Actor, release_id: str
-    ) -> Work[tuple[RecipientRelease, bool]]:
+    def mark_released_to(self, ggrid: str, recipient: str, by: Actor, release_id: str) -> Work[tuple[Release, bool]]:
         """Record that a recipient has its copy, once; `release_id` is the claim, which ends. Also says whether all
         recipients have theirs now, so that the bytes are no longer needed."""
         uid, address, moment = storable(ggrid.lower()), normalize_address(recipient), now()
-        made = RecipientRelease(address, moment, storable(by.label))
+        made = Release(moment, storable(by.label), (address,))
         mail = yield from find_held(uid, None)
         if mail is None:
             return made, False
@@ -560,7 +523,7 @@ class QuarantineRecords(Operations):
         having = {row[0] for row in (yield Read(_SELECT, (uid,)))}
         recipients = tuple(map(storable, mail.record.envelope.recipients))
         if not set(map(normalize_address, recipients)) <= having:
-            yield Write(_GIVE_BACK_CLAIM, (uid, release_id))
+            yield Write(_GIVE_BACK, (uid, release_id))
             return made, False
         encoded = msgspec.json.encode(recipients).decode()
         yield Write(_SET_RELEASED, (uid, moment, made.by, encoded))
@@ -602,8 +565,3 @@ def _note(record: MessageRecord, recipient: str, by: Actor, release_id: str, mom
     yield from teach_record(scope, reporter, own, "release", unwanted=False)
     if not is_own:
         yield from note_release(scope, record.report)
-
-
-def as_release(made: RecipientRelease) -> Release:
-    """The release of one recipient as that of a message."""
-    return Release(made.time, made.by, (made.address,))

@@ -40,17 +40,25 @@ from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Engine, Operations, Read, Row, Work, Write, change, now, query, storable
 from gatepost.store.errors import NotFound, StorageError
-from gatepost.store.users import SELECT_USER, Credentials, User, delete_sessions, forget_browsers, parse_user
+from gatepost.store.users import (
+    DELETE_CODES,
+    DELETE_KEYS,
+    SELECT_USER,
+    Credentials,
+    User,
+    delete_sessions,
+    forget_browsers,
+    parse_user,
+)
 
 _INSERT = "INSERT INTO recovery_codes (user_uid, digest) VALUES ($1, $2) ON CONFLICT (user_uid, digest) DO NOTHING"
 _USE = "DELETE FROM recovery_codes WHERE user_uid = $1 AND digest = $2"
-_DELETE = "DELETE FROM recovery_codes WHERE user_uid = $1"
 _COUNT = "SELECT COUNT(*) FROM recovery_codes WHERE user_uid = $1"
 
 
 def replace_recovery_codes(uid: str, digests: Sequence[str]) -> Work[None]:
     """Replace the codes of a user, as a part of a change that is audited itself."""
-    yield Write(_DELETE, (uid,))
+    yield Write(DELETE_CODES, (uid,))
     for digest in digests:
         yield Write(_INSERT, (uid, storable(digest)))
 
@@ -65,7 +73,6 @@ _SET_TOTP = "UPDATE users SET totp_secret = $2, totp_step = $3 WHERE uid = $1"
 _USE_STEP = "UPDATE users SET totp_step = $2 WHERE uid = $1 AND totp_step < $2"
 _CLEAR = "SELECT uid, totp_secret FROM users WHERE totp_secret IS NOT NULL AND totp_secret NOT LIKE 'aesgcm:%'"
 _ENCRYPT = "UPDATE users SET totp_secret = $3 WHERE uid = $1 AND totp_secret = $2"
-_DELETE_KEYS = "DELETE FROM security_keys WHERE user_uid = $1"
 _ANY_ENCRYPTED = "SELECT 1 FROM users WHERE totp_secret LIKE 'aesgcm:%' LIMIT 1"
 
 
@@ -245,7 +252,7 @@ class SecondFactors(Operations):
         name = storable(uid.lower())
         if not (yield Write(_SET_TOTP, (name, None, 0))):
             return NotFound("user")
-        keys = yield Write(_DELETE_KEYS, (name,))
+        keys = yield Write(DELETE_KEYS, (name,))
         user = parse_user((yield Read(SELECT_USER, (name,)))[0])
         yield from delete_sessions(name)
         yield from forget_browsers(name)

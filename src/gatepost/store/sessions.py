@@ -105,7 +105,6 @@ _GIVE_BACK = """UPDATE sign_in_attempts SET failures = GREATEST(0, failures - 1)
 locked_until = CASE WHEN locked_until = $3 THEN 0 ELSE locked_until END WHERE user_uid = $1 AND source = $2"""
 _FORGET_SOURCE = "DELETE FROM sign_in_attempts WHERE user_uid = $1 AND source = $2"
 _PURGE = "DELETE FROM sign_in_attempts WHERE last <= $1 AND locked_until <= $2"
-_STATES = "SELECT source, failures, locked_until FROM sign_in_attempts WHERE user_uid = $1 ORDER BY source"
 _IS_KNOWN = "SELECT 1 FROM known_browsers WHERE user_uid = $1 AND digest = $2"
 _REMEMBER = """INSERT INTO known_browsers (user_uid, digest, seen) VALUES ($1, $2, $3)
 ON CONFLICT (user_uid, digest) DO UPDATE SET seen = excluded.seen"""
@@ -128,19 +127,11 @@ UNLIMITED = Lockout(free=1 << 60)
 NOBODY = "nobody"
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class SignInAttempt(msgspec.Struct, frozen=True):
     """An attempt that was taken: whose it is, and where it was counted, each with the lock that it set (0 for none)."""
 
     user_uid: str
     counted: tuple[tuple[str, int], ...]
-
-
-class AttemptState(msgspec.Struct, frozen=True):
-    """The failures that are counted for one source, and until when it is locked."""
-
-    source: str
-    failures: int
-    locked_until: int
 
 
 def address_source(address: str) -> str:
@@ -169,7 +160,7 @@ class Sessions(Operations):
         now: int,
         lockout: Lockout = SOURCE_LOCKOUT,
         account_lockout: Lockout = ACCOUNT_LOCKOUT,
-    ) -> Work[Attempt | None]:
+    ) -> Work[SignInAttempt | None]:
         """Count an attempt before it is checked; None, with nothing changed, if its source or the account is locked."""
         uid = storable(user_uid.lower())
         # The account first, always: two attempts wait for each other's rows in one order.
@@ -184,20 +175,20 @@ class Sessions(Operations):
             if locked_until:
                 yield Write(_LOCK, (uid, place, locked_until))
             counted.append((place, locked_until))
-        return Attempt(uid, tuple(counted))
+        return SignInAttempt(uid, tuple(counted))
 
     async def take_attempt_of_nobody(self, source: str, now: int) -> None:
         """Write as much as `take_attempt` for a name that nobody has, so that the time taken tells nothing."""
         await self.take_attempt(NOBODY, source, now, UNLIMITED, UNLIMITED)
 
     @change
-    def give_back_attempt(self, attempt: Attempt) -> Work[None]:
+    def give_back_attempt(self, attempt: SignInAttempt) -> Work[None]:
         """Undo the count of an attempt that was right, with the lock that it set itself."""
         for place, locked_until in attempt.counted:
             yield Write(_GIVE_BACK, (attempt.user_uid, place, locked_until))
 
     @change
-    def finish_attempt(self, attempt: Attempt, now: int) -> Work[None]:
+    def finish_attempt(self, attempt: SignInAttempt, now: int) -> Work[None]:
         """Undo the count of the attempt that completed a sign-in, and forget all failures of its source."""
         for place, locked_until in attempt.counted:
             if place == ACCOUNT:
@@ -205,12 +196,6 @@ class Sessions(Operations):
             else:
                 yield Write(_FORGET_SOURCE, (attempt.user_uid, place))
         yield Write(_PURGE, (now - 48 * HOUR, now))
-
-    @query
-    def attempt_states(self, user_uid: str) -> Work[tuple[AttemptState, ...]]:
-        """The sources for which failures of a user are counted."""
-        rows = yield Read(_STATES, (storable(user_uid.lower()),))
-        return tuple(AttemptState(*row) for row in rows)
 
     @query
     def is_known_browser(self, user_uid: str, digest: str) -> Work[bool]:

@@ -15,7 +15,7 @@ import msgspec
 from gatepost.names import normal_address, org_domain
 from gatepost.report import Report
 from gatepost.sender_history import ALL_MAIL, Facet, facet_key, scope_key
-from gatepost.store.engine import Many, Operations, Read, Work, Write, change, now, query
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, now, query, write_rows
 
 # As many keys as one message has; longer lists are asked for in several statements.
 _KEYS_PER_STATEMENT = 500
@@ -67,7 +67,7 @@ class StoredSightings(Operations):
 
     async def find(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
         """Those of the keys that are known to a tenant (None: to the global scope)."""
-        return await self._engine.glance(partial(_find, tenant, keys)) if keys else {}
+        return await self._engine.query_inline(partial(_find, tenant, keys)) if keys else {}
 
     @change
     def record(self, batches: Sequence[SightingBatch]) -> Work[None]:
@@ -97,7 +97,7 @@ class StoredSightings(Operations):
         return tuple((row[0], row[1]) for row in rows)
 
     async def _purge_scope(self, scope: int, excess: int, before: int) -> int:
-        total = await self._repeat(partial(_delete_old, scope, before, PURGE_BATCH))
+        total = await self._repeat(partial(write_rows, _DELETE_OLD, scope, before, PURGE_BATCH))
         while (left := excess - total) > 0 and (deleted := await self._delete_rare(scope, min(PURGE_BATCH, left))):
             total += deleted
         return total
@@ -105,8 +105,8 @@ class StoredSightings(Operations):
     @change
     def _delete_rare(self, scope: int, limit: int) -> Work[int]:
         """Delete some keys of a scope that has too many: those seen on one day only, then those not seen longest."""
-        deleted: int = yield Write(_DELETE_RARE, (scope, 1, limit))
-        return deleted or (yield Write(_DELETE_RARE, (scope, _NO_LIMIT, limit)))
+        deleted = yield from write_rows(_DELETE_RARE, scope, 1, limit)
+        return deleted or (yield from write_rows(_DELETE_RARE, scope, _NO_LIMIT, limit))
 
 
 def note_release(tenant: str | None, report: Report) -> Work[None]:
@@ -132,7 +132,7 @@ def note_release(tenant: str | None, report: Report) -> Work[None]:
 
 def delete_tenant_sightings(tenant: str, limit: int) -> Work[int]:
     """Delete some of what a deleted tenant knew."""
-    return (yield from _delete_old(scope_key(tenant), _NO_LIMIT, limit))
+    return (yield from write_rows(_DELETE_OLD, scope_key(tenant), _NO_LIMIT, limit))
 
 
 def _find(tenant: str | None, keys: Sequence[int]) -> Work[dict[int, Sighting]]:
@@ -141,12 +141,6 @@ def _find(tenant: str | None, keys: Sequence[int]) -> Work[dict[int, Sighting]]:
         rows = yield Read(_SELECT, (scope_key(tenant), Many(tuple(keys[start : start + _KEYS_PER_STATEMENT]))))
         found.update((row[0], Sighting(*row[1:])) for row in rows)
     return found
-
-
-def _delete_old(scope: int, before: int, limit: int) -> Work[int]:
-    """Delete some keys that were last seen before a day."""
-    deleted: int = yield Write(_DELETE_OLD, (scope, before, limit))
-    return deleted
 
 
 def _group_by_count(counts: Mapping[int, int]) -> list[tuple[int, tuple[int, ...]]]:

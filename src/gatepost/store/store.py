@@ -5,117 +5,93 @@ subject. Whoever needs one subject takes its class instead of the store. A scope
 global one. Times are Unix milliseconds.
 """
 
+from __future__ import annotations
+
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gatepost.store.engine import ChangeObserver, Engine, StoreCounters, Work, Write, now
+from gatepost.store.engine import ChangeObserver, Engine, StoreCounters, now, write_rows
 
 if TYPE_CHECKING:
-    from gatepost.store.alerts import Alerts
-    from gatepost.store.api_keys import ApiKeys
-    from gatepost.store.audit import Audit
-    from gatepost.store.bulk_actions import BulkActions
-    from gatepost.store.campaigns import CampaignMarks
-    from gatepost.store.digests import Digests
-    from gatepost.store.feedback import FeedbackReports
-    from gatepost.store.feeds import Feeds
-    from gatepost.store.flow_counts import FlowCounts
-    from gatepost.store.learning import Learning
-    from gatepost.store.list_lookup import ListLookup
-    from gatepost.store.lists import Lists
-    from gatepost.store.look_backs import LookBacks
-    from gatepost.store.messages import Messages
-    from gatepost.store.own_rules import OwnRules
-    from gatepost.store.privacy import Privacy
-    from gatepost.store.publishing import Publishing
-    from gatepost.store.quarantine import QuarantineRecords
-    from gatepost.store.recipients import Recipients
-    from gatepost.store.second_factors import SecondFactors
-    from gatepost.store.sessions import Sessions
-    from gatepost.store.sightings import StoredSightings
-    from gatepost.store.tenants import Tenants
-    from gatepost.store.traffic import Traffic
-    from gatepost.store.users import Users
+    import gatepost.store.alerts
+    import gatepost.store.api_keys
+    import gatepost.store.audit
+    import gatepost.store.bulk_actions
+    import gatepost.store.campaigns
+    import gatepost.store.digests
+    import gatepost.store.feedback
+    import gatepost.store.feeds
+    import gatepost.store.flow_counts
+    import gatepost.store.learning
+    import gatepost.store.list_lookup
+    import gatepost.store.lists
+    import gatepost.store.look_backs
+    import gatepost.store.messages
+    import gatepost.store.own_rules
+    import gatepost.store.privacy
+    import gatepost.store.publishing
+    import gatepost.store.quarantine
+    import gatepost.store.recipients
+    import gatepost.store.second_factors
+    import gatepost.store.sessions
+    import gatepost.store.sightings
+    import gatepost.store.tenants
+    import gatepost.store.traffic
+    import gatepost.store.users
 
 _PROVE = "INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time"
-# The module and the class of each subject.
-_SUBJECTS = {
-    "messages": "messages:Messages",
-    "traffic": "traffic:Traffic",
-    "sightings": "sightings:StoredSightings",
-    "campaigns": "campaigns:CampaignMarks",
-    "quarantine": "quarantine:QuarantineRecords",
-    "bulk_actions": "bulk_actions:BulkActions",
-    "recipients": "recipients:Recipients",
-    "digests": "digests:Digests",
-    "feedback": "feedback:FeedbackReports",
-    "learning": "learning:Learning",
-    "tenants": "tenants:Tenants",
-    "lists": "lists:Lists",
-    "list_lookup": "list_lookup:ListLookup",
-    "look_backs": "look_backs:LookBacks",
-    "feeds": "feeds:Feeds",
-    "own_rules": "own_rules:OwnRules",
-    "alerts": "alerts:Alerts",
-    "flow_counts": "flow_counts:FlowCounts",
-    "api_keys": "api_keys:ApiKeys",
-    "users": "users:Users",
-    "second_factors": "second_factors:SecondFactors",
-    "sessions": "sessions:Sessions",
-    "audit": "audit:Audit",
-    "privacy": "privacy:Privacy",
-    "publishing": "publishing:Publishing",
-}
 
 
 class Store:
     """All that is stored. Every operation that changes something returns only when the change survives a kill.
 
     `data_folder` has the key that second factors are encrypted with. With `at_once` every subject is loaded now, as a
-    service wants it, which must not read a module of another version later; else each when it is asked for.
+    service wants it, which must not read a module of another version later; else each when it is asked for. The
+    annotations say which subjects there are, and where the class of each is.
     """
 
-    if TYPE_CHECKING:
-        messages: Messages
-        traffic: Traffic
-        sightings: StoredSightings
-        campaigns: CampaignMarks
-        quarantine: QuarantineRecords
-        bulk_actions: BulkActions
-        recipients: Recipients
-        digests: Digests
-        feedback: FeedbackReports
-        learning: Learning
-        tenants: Tenants
-        lists: Lists
-        list_lookup: ListLookup
-        look_backs: LookBacks
-        feeds: Feeds
-        own_rules: OwnRules
-        alerts: Alerts
-        flow_counts: FlowCounts
-        api_keys: ApiKeys
-        users: Users
-        second_factors: SecondFactors
-        sessions: Sessions
-        audit: Audit
-        privacy: Privacy
-        publishing: Publishing
-    else:
+    messages: gatepost.store.messages.Messages
+    traffic: gatepost.store.traffic.Traffic
+    sightings: gatepost.store.sightings.StoredSightings
+    campaigns: gatepost.store.campaigns.CampaignMarks
+    quarantine: gatepost.store.quarantine.QuarantineRecords
+    bulk_actions: gatepost.store.bulk_actions.BulkActions
+    recipients: gatepost.store.recipients.Recipients
+    digests: gatepost.store.digests.Digests
+    feedback: gatepost.store.feedback.FeedbackReports
+    learning: gatepost.store.learning.Learning
+    tenants: gatepost.store.tenants.Tenants
+    lists: gatepost.store.lists.Lists
+    list_lookup: gatepost.store.list_lookup.ListLookup
+    look_backs: gatepost.store.look_backs.LookBacks
+    feeds: gatepost.store.feeds.Feeds
+    own_rules: gatepost.store.own_rules.OwnRules
+    alerts: gatepost.store.alerts.Alerts
+    flow_counts: gatepost.store.flow_counts.FlowCounts
+    api_keys: gatepost.store.api_keys.ApiKeys
+    users: gatepost.store.users.Users
+    second_factors: gatepost.store.second_factors.SecondFactors
+    sessions: gatepost.store.sessions.Sessions
+    audit: gatepost.store.audit.Audit
+    privacy: gatepost.store.privacy.Privacy
+    publishing: gatepost.store.publishing.Publishing
+
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """Return a subject that was not asked for before."""
-            module, _, kind = _SUBJECTS.get(name, "").partition(":")
-            if not kind:
+            module, _, kind = Store.__annotations__.get(name, "").rpartition(".")
+            if not module:
                 raise AttributeError(name)
-            made = getattr(import_module(f"gatepost.store.{module}"), kind)(*self._parts(name))
+            made = getattr(import_module(module), kind)(*self._parts(name))
             setattr(self, name, made)
             return made
 
     def __init__(self, engine: Engine, data_folder: Path, *, at_once: bool = True) -> None:
         self._engine, self._data_folder = engine, data_folder
-        for name in _SUBJECTS if at_once else ():
+        for name in Store.__annotations__ if at_once else ():
             getattr(self, name)
 
     def _parts(self, subject: str) -> tuple[Any, ...]:
@@ -134,7 +110,7 @@ class Store:
 
     async def prove_writable(self) -> None:
         """Show that storage keeps changes: raises `StorageError` if it does not."""
-        await self._engine.change(_write_probe)
+        await self._engine.change(partial(write_rows, _PROVE, now()))
 
     def observe_changes(self, observer: ChangeObserver) -> None:
         """Have every announced change reported from now on, once it is durable; the observer must not raise."""
@@ -143,7 +119,3 @@ class Store:
     def counters(self) -> StoreCounters:
         """How many changes were written, in how many commits, and how many failed."""
         return self._engine.counters()
-
-
-def _write_probe() -> Work[None]:
-    yield Write(_PROVE, (now(),))

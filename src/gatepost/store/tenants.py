@@ -1,13 +1,9 @@
 """Tenants, and the domains whose mail is theirs.
 
 A tenant's lists can be long and its results many. Deleting it hides them at once, in one transaction with the tenant
-itself, its keys, users and domains; the rows go afterwards in small steps (see `deferred_deletes`).
-
-Deferred deletes: the rows of a deleted list or tenant go in small steps, so that other changes do not wait.
-
-Deleting a list or a tenant hides its rows at once, in one transaction: lists get the scope `-`, a tenant is written to
-the table `departed`. The steps here delete what is hidden. A kill in between loses no step, since the next purge goes
-on with them.
+itself, its keys, users and domains: lists get the scope `-`, the tenant is written to the table `departed`. The rows of
+a deleted list or tenant go afterwards in small steps (`delete_some_hidden`), so that other changes do not wait. A kill
+in between loses no step, since the next purge goes on with them.
 """
 
 from collections.abc import Sequence
@@ -63,26 +59,32 @@ def delete_some_hidden() -> Work[int]:
     return len(tenants)
 
 
+# What goes in steps and needs nothing but a statement.
+_DELETE_SOME = (
+    "DELETE FROM traffic WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)",
+    "DELETE FROM campaign_marks WHERE id IN (SELECT id FROM campaign_marks WHERE scope = $1 LIMIT $2)",
+    "DELETE FROM training_reports WHERE id IN (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)",
+    "DELETE FROM learnt_models WHERE id IN (SELECT id FROM learnt_models WHERE scope = $1 LIMIT $2)",
+    "DELETE FROM learning_runs WHERE scope IN (SELECT scope FROM learning_runs WHERE scope = $1 LIMIT $2)",
+)
+
+
 def _delete_some_of_tenant(tenant: str) -> Work[int]:
     """Delete some rows of a deleted tenant; the raw bytes of its held mail go when the raw store is tidied."""
     # Nearly all that is stored has rows of a tenant, and most who read tenants delete none.
-    from gatepost.store.campaigns import delete_tenant_marks
-    from gatepost.store.learning import delete_tenant_models, delete_tenant_reports
     from gatepost.store.message_index import index_old_messages
     from gatepost.store.message_records import delete_tenant_messages
     from gatepost.store.quarantine import delete_tenant_held
     from gatepost.store.sightings import delete_tenant_sightings
-    from gatepost.store.traffic import delete_tenant_traffic
 
     if (yield from index_old_messages()):
         return 1
     deleted = yield from delete_tenant_messages(tenant, BATCH)
-    deleted += yield from delete_tenant_traffic(tenant, BATCH)
+    deleted += yield from delete_tenant_held(tenant, BATCH)
     deleted += yield from delete_tenant_sightings(tenant, BATCH)
-    deleted += yield from delete_tenant_marks(tenant, BATCH)
-    deleted += yield from delete_tenant_reports(tenant, BATCH)
-    deleted += yield from delete_tenant_models(tenant)
-    return deleted + (yield from delete_tenant_held(tenant, BATCH))
+    for statement in _DELETE_SOME:
+        deleted += yield Write(statement, (tenant, BATCH))
+    return deleted
 
 
 DAY_MILLISECONDS = 86_400_000

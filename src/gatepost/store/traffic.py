@@ -27,17 +27,17 @@ import msgspec
 
 from gatepost.lists.links import split_url
 from gatepost.store.engine import (
-    Bulk,
     Many,
     Operations,
     Read,
     Row,
     Work,
-    Write,
     in_sqlite,
+    insert_many,
     insert_rows,
     large_query,
     normalize_scope,
+    write_rows,
 )
 from gatepost.store.record_packing import decompress
 
@@ -66,12 +66,11 @@ ADD_ON_CONFLICT = f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET " + ", ".join(
 )
 INSERT_INTO = f"INSERT INTO traffic ({', '.join(COLUMNS)})"
 _ADD_ON_CONFLICT_SQLITE = in_sqlite(ADD_ON_CONFLICT)
-_ADD = f"{INSERT_INTO} VALUES ({', '.join('?' * len(COLUMNS))}) {_ADD_ON_CONFLICT_SQLITE}"
-_ARRAYS = ", ".join(
-    f"${number}::{'text' if name in ('tenant', 'verdict', 'decision') else 'bigint'}[]"
-    for number, name in enumerate(COLUMNS, 1)
+_ADD = insert_many(
+    "traffic",
+    ", ".join(f"{name} {'text' if name in ('tenant', 'verdict', 'decision') else 'bigint'}" for name in COLUMNS),
+    ADD_ON_CONFLICT.removeprefix("ON CONFLICT "),
 )
-_ADD_ALL = f"{INSERT_INTO} SELECT * FROM unnest({_ARRAYS}) {ADD_ON_CONFLICT}"  # noqa: S608
 _SUMS = ", ".join(f"CAST({'max' if name == 'longest' else 'sum'}({name}) AS BIGINT)" for name in COUNTS)
 _SELECT = f"""SELECT bucket / $4::bigint * $4::bigint, verdict, decision, {_SUMS} FROM traffic
 WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""  # noqa: S608
@@ -85,8 +84,6 @@ _FIND_MINUTES = """SELECT tenant, bucket FROM traffic
 WHERE bucket % 3600000 <> 0 AND bucket < $1 ORDER BY bucket LIMIT 1"""
 _TAKE_HOUR = f"""DELETE FROM traffic
 WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
-_DELETE_TENANT = """DELETE FROM traffic
-WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)"""
 
 
 class TrafficBucket(msgspec.Struct, frozen=True):
@@ -120,13 +117,12 @@ def count_in_sqlite(connection: apsw.Connection, messages: Iterable[CountedMessa
 def count(messages: Iterable[CountedMessage]) -> Work[None]:
     """Count messages."""
     if rows := _rows(messages):
-        yield Bulk(_ADD, _ADD_ALL, rows)
+        yield _ADD.of(rows)
 
 
 def delete_old(before: int, limit: int) -> Work[int]:
     """Delete some counts from before a time; 0 when there are none."""
-    deleted: int = yield Write(_DELETE_OLD, (before - BUCKET_MILLISECONDS + 1, limit))
-    return deleted
+    return (yield from write_rows(_DELETE_OLD, before - BUCKET_MILLISECONDS + 1, limit))
 
 
 def merge_parts(now: int) -> Work[int]:
@@ -159,13 +155,7 @@ def _add_up(taken: Sequence[Row], width: int) -> Work[None]:
         total[:] = [one + other for one, other in zip(total, counts, strict=True)]
         total[_LONGEST] = longest
     if added:
-        yield Bulk(_ADD, _ADD_ALL, [(*key, 0, *counts) for key, counts in sorted(added.items())])
-
-
-def delete_tenant_traffic(tenant: str, limit: int) -> Work[int]:
-    """Delete some of a tenant's counts; they stay in those of all tenants."""
-    deleted: int = yield Write(_DELETE_TENANT, (tenant, limit))
-    return deleted
+        yield _ADD.of([(*key, 0, *counts) for key, counts in sorted(added.items())])
 
 
 def bucket_of(completed: int) -> int:

@@ -4,17 +4,15 @@ A user without a tenant works on all tenants. There must always be an administra
 here: users of an OpenID provider do not count, since the provider can be gone. Changes that could take this role from a
 user lock the rows of all such users first, in one order, so that of two administrators who disable each other one
 stays. Of a password there is only an argon2 hash; second factors are the subject of `second_factors`, failed attempts
-of `sign_in_attempts`, and users of an OpenID provider of `external_users`.
+of `sessions`.
 
-Users of an OpenID provider: made when they first sign in, without a password, and kept as the claims say.
-
-Such a user is known by issuer and subject, which the provider never gives to anybody else. The name is only for people:
+Users of an OpenID provider are made when they first sign in, without a password, and kept as the claims say. Such a
+user is known by issuer and subject, which the provider never gives to anybody else. The name is only for people:
 a user here who has the same name is somebody else. Role and tenant are taken from the claims at each sign-in; a change
 of them is audited and ends the sessions from before, as if an administrator had made it.
 
-Searches that users have saved: the query of a page's address under a name, for the user who saved it.
-
-A name that is saved again on the same page gets the new query. The number for each user is bounded.
+A saved search is the query of a page's address under a name, for the user who saved it. A name that is saved again on
+the same page gets the new query. The number for each user is bounded.
 """
 
 from collections.abc import Sequence
@@ -51,8 +49,8 @@ USER_WIDTH = USER_COLUMNS.count(",") + 1
 MAX_OF_TENANT = 2_000
 _COUNT = "SELECT count(*) FROM users WHERE tenant = $1"
 _INSERT = """INSERT INTO users
-(uid, name, folded, role, tenant, created, disabled, password, totp_step, must_change)
-VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, $8) ON CONFLICT (folded) DO NOTHING"""
+(uid, name, folded, role, tenant, created, disabled, password, totp_step, must_change, external)
+VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, $8, $9) ON CONFLICT DO NOTHING"""
 _SELECT_ALL = f"SELECT {USER_COLUMNS} FROM users ORDER BY folded"  # noqa: S608
 _SELECT_TENANT = f"SELECT {USER_COLUMNS} FROM users WHERE tenant = $1 ORDER BY folded"  # noqa: S608
 SELECT_USER = f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1"  # noqa: S608
@@ -64,10 +62,14 @@ FROM users WHERE folded = $1"""  # noqa: S608
 _LOCK_ADMINISTRATORS = """SELECT uid FROM users
 WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 AND external IS NULL ORDER BY uid FOR UPDATE"""
 _UPDATE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1"
-_DELETE = "DELETE FROM users WHERE uid = $1"
-_DELETE_SEARCHES = "DELETE FROM saved_searches WHERE user_uid = $1"
-_DELETE_CODES = "DELETE FROM recovery_codes WHERE user_uid = $1"
-_DELETE_KEYS = "DELETE FROM security_keys WHERE user_uid = $1"
+DELETE_CODES = "DELETE FROM recovery_codes WHERE user_uid = $1"
+DELETE_KEYS = "DELETE FROM security_keys WHERE user_uid = $1"
+_DELETE = (
+    DELETE_CODES,
+    DELETE_KEYS,
+    "DELETE FROM saved_searches WHERE user_uid = $1",
+    "DELETE FROM users WHERE uid = $1",
+)
 _SET_PASSWORD = "UPDATE users SET password = $2, must_change = $3 WHERE uid = $1"  # noqa: S105
 _RENEW_PASSWORD = "UPDATE users SET password = $3 WHERE uid = $1 AND password = $2"  # noqa: S105
 _SET_ZONE = "UPDATE users SET zone = $2 WHERE uid = $1"
@@ -181,20 +183,14 @@ def _write_audit(
 PROVIDER = Actor("system", "OpenID Connect")
 
 SELECT_EXTERNAL = f"SELECT {USER_COLUMNS} FROM users WHERE external = $1 FOR UPDATE"  # noqa: S608
-_INSERT_EXTERNAL = """INSERT INTO users
-(uid, name, folded, role, tenant, created, disabled, password, totp_step, external)
-VALUES ($1, $2, $3, $4, $5, $6, 0, '', 0, $7) ON CONFLICT DO NOTHING"""
-_UPDATE_EXTERNAL = "UPDATE users SET role = $2, tenant = $3 WHERE uid = $1"
 
 
 def _create(external: str, names: Sequence[str], role: Role, owner: str | None) -> Work[User | NameTaken]:
     for name in names:
         shown = storable(name.strip())
         user = User(new_id(), shown, role, owner, now(), external=external)
-        row = (user.uid, shown, storable(shown.casefold()), role, owner, user.created, external)
-        if (yield Write(_INSERT_EXTERNAL, row)):
-            sample = (f"{user.name} {user.uid}", role, "external")
-            yield from write_audit(user.created, PROVIDER, "user.create", owner, count=1, sample=sample)
+        if (yield Write(_INSERT, (user.uid, shown, _fold_name(name), role, owner, user.created, "", 0, external))):
+            yield from _write_audit(user.created, PROVIDER, "user.create", user, "external")
             return user
     # Two first sign-ins at the same moment: the other one has made the user.
     rows = yield Read(SELECT_EXTERNAL, (external,))
@@ -249,7 +245,7 @@ class Users(Operations):
             return NotFound("tenant")
         if owner and int((yield Read(_COUNT, (owner,)))[0][0]) >= MAX_OF_TENANT:
             return TenantFull("users", MAX_OF_TENANT)
-        row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password), state)
+        row = (user.uid, user.name, _fold_name(name), role, owner, user.created, storable(password), state, None)
         if not (yield Write(_INSERT, row)):
             return NameTaken(name)
         yield from _write_audit(user.created, by, "user.create", user)
@@ -321,10 +317,8 @@ class Users(Operations):
         yield from delete_sessions(user.uid)
         yield from forget_attempts(user.uid)
         yield from forget_browsers(user.uid)
-        yield Write(_DELETE_CODES, (user.uid,))
-        yield Write(_DELETE_KEYS, (user.uid,))
-        yield Write(_DELETE_SEARCHES, (user.uid,))
-        yield Write(_DELETE, (user.uid,))
+        for statement in _DELETE:
+            yield Write(statement, (user.uid,))
         yield from _write_audit(now(), by, "user.delete", user)
         return user
 
@@ -388,13 +382,11 @@ class Users(Operations):
         before = parse_user(rows[0])
         if (before.role, before.tenant) == (role, owner):
             return before
-        yield Write(_UPDATE_EXTERNAL, (before.uid, role, owner))
-        yield from delete_sessions(before.uid)
-        values = (("role", before.role, role), ("tenant", before.tenant or "all", owner or "all"))
-        changes = [ChangedValue(*each) for each in values if each[1] != each[2]]
-        sample = (f"{before.name} {before.uid}", role)
-        yield from write_audit(now(), PROVIDER, "user.change", owner, count=1, sample=sample, changes=changes)
-        return msgspec.structs.replace(before, role=role, tenant=owner)
+        new = msgspec.structs.replace(before, role=role, tenant=owner)
+        yield Write(_UPDATE, (new.uid, role, owner, int(new.disabled)))
+        yield from delete_sessions(new.uid)
+        yield from _write_audit(now(), PROVIDER, "user.change", new, changes=_list_changes(before, new))
+        return new
 
     @query
     def saved_searches(self, user_uid: str) -> Work[tuple[SavedSearch, ...]]:

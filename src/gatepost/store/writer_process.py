@@ -5,7 +5,7 @@ commit of its own. So one process writes. It takes changes from all clients over
 come together as a group, and answers after the commit: a group holds changes of all processes. Where it ends in
 between, its clients are told that storage failed, as after any other fault of storage; the next change connects anew.
 
-A change goes as the function and its argument (see `sqlite_writer.Change`). They are pickled: both ends are this
+A change goes as the function and its argument (see `sqlite.Change`). They are pickled: both ends are this
 program, forked from one process, and the socket lies in a folder that only its user can enter. Records of messages,
 which are most of all that is written, go as finished rows in MessagePack, without the name of a function: who asks
 packs and indexes them. What several callers ask for in one round of the event loop is sent together.
@@ -31,14 +31,14 @@ import msgspec
 from gatepost.store.engine import Operations, StoreCounters
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MessageRecord, RecordRow, insert_all, prepare_row
-from gatepost.store.sqlite_file import open_file
-from gatepost.store.sqlite_writer import (
+from gatepost.store.sqlite import (
     LINGER_SECONDS,
     Change,
     CommitTurns,
     GroupCommits,
     PendingChange,
     WritesChanges,
+    open_file,
 )
 
 A = TypeVar("A")

@@ -40,34 +40,16 @@ EDITABLE: Mapping[str, tuple[str, ...]] = {
 _MODELS: Mapping[str, type[BaseModel]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
 
 
-class Difference(Protocol):
-    """One key or file that differs between two versions."""
-
-    @property
-    def file(self) -> str: ...
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def before(self) -> str: ...
-
-    @property
-    def after(self) -> str: ...
-
-    @property
-    def lines(self) -> tuple[str, ...]: ...
-
-
 class Publisher(Protocol):
     """What the service knows of versions: the content of this node's files, what is wrong with a content, and how two
-    differ. Files are read, so all of it runs in a thread. `own_content` raises `ConfigError`."""
+    differ, as rows of a template. Files are read, so all of it runs in a thread. `own_content` raises `ConfigError`.
+    """
 
     def own_content(self) -> VersionContent: ...
 
     def find_faults(self, content: VersionContent) -> Sequence[Fault]: ...
 
-    def compare(self, before: VersionContent, after: VersionContent) -> Sequence[Difference]: ...
+    def compare(self, before: VersionContent, after: VersionContent) -> Sequence[object]: ...
 
     def digest(self, content: VersionContent) -> str: ...
 

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -27,7 +27,7 @@ from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert
-from gatepost.settings.sign_in import SignInSettings
+from gatepost.settings.keys import SignInSettings
 from gatepost.store.feeds import FeedDefinition
 from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.store import Store
@@ -51,11 +51,6 @@ class SignInRules(msgspec.Struct, frozen=True):
     """The rules that the settings make."""
 
     settings: SignInSettings = SignInSettings()
-
-    @property
-    def has_local(self) -> bool:
-        """May everybody with a password sign in with it?"""
-        return self.settings.passwords
 
     def accepts(self, user: User) -> bool:
         """May this user be signed in? Where passwords are off, of those who have one only the emergency account."""
@@ -90,34 +85,6 @@ class SignInRules(msgspec.Struct, frozen=True):
         return named is not None and user.name.strip().casefold() == named.strip().casefold()
 
 
-class Diagnosis(Protocol):
-    """One row of a health check: what was checked, ok, warn or fail, what was found, and what to do about it."""
-
-    @property
-    def what(self) -> str: ...
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def found(self) -> str: ...
-
-    @property
-    def advice(self) -> str: ...
-
-
-Examination: TypeAlias = Callable[[], Sequence[Diagnosis]]
-
-
-def no_examination() -> tuple[Diagnosis, ...]:
-    """The default examination, for a process that cannot run one: no rows."""
-    return ()
-
-
-def no_feedback(_raw: bytes, _wanted: bool) -> None:
-    """The default for `Installation.learn`: drop the message."""
-
-
 class FeedLine(msgspec.Struct, frozen=True):
     """A feed as pages show it. `source` holds no secret; `every` None: it is run by hand. `definition` is that of the
     web interface, None where abby.yml has it."""
@@ -143,8 +110,8 @@ class Installation(msgspec.Struct, frozen=True):
     version: str = __version__
     started: float = 0.0
     settings: tuple[tuple[str, str, str], ...] = ()
-    examine: Examination = no_examination
-    learn: Callable[[bytes, bool], object] = no_feedback
+    examine: Callable[[], Sequence[object]] = tuple
+    learn: Callable[[bytes, bool], object] = lambda _raw, _wanted: None
     feeds: tuple[FeedLine, ...] = ()
     certificate: str = ""
     try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
@@ -192,7 +159,7 @@ class WebContext(msgspec.Struct, frozen=True):
     def sign_in_ways(self) -> dict[str, str | bool]:
         """What the page for signing in offers: the name of the OpenID provider, if there is one, and passwords."""
         provider = self.openid.settings.provider_name if self.openid else ""
-        return {"provider": provider, "passwords": self.sign_in.has_local}
+        return {"provider": provider, "passwords": self.sign_in.settings.passwords}
 
     async def page(self, request: SignedInRequest, template: str, **values: Any) -> Response:
         """Return a page for a signed-in user, with these values in its template."""

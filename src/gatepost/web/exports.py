@@ -7,7 +7,7 @@ a time, which rests while the event loop is late.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -15,9 +15,7 @@ from starlette.responses import Response
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import csv_line
 from gatepost.background_work import background
-from gatepost.store.audit import AuditPage
-from gatepost.store.messages import MessagePage
-from gatepost.store.quarantine import HeldPage
+from gatepost.store.paging import Page
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import download_response
 from gatepost.web.request import SignedInRequest
@@ -28,9 +26,7 @@ UNKNOWN_FORMAT = Failure(INVALID_REQUEST, "format: choose csv or json")
 # Rows that are written at once, in a few milliseconds.
 PIECE = 50
 
-FileFormat: TypeAlias = Literal["csv", "json"]
 R = TypeVar("R")
-Page = TypeVar("Page", MessagePage, HeldPage, AuditPage)
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -50,14 +46,14 @@ async def export_search(
     request: SignedInRequest,
     export: Export,
     scope: str | None,
-    read: Callable[[str | None], Awaitable[Page]],
+    read: Callable[[str | None], Awaitable[Page[Any]]],
     arrange: Callable[[Sequence[Any]], Sequence[Any]] = list,
 ) -> Response | Failure:
     """Send the rows of a search in the format that the address names, and put that on record. `read` returns the page
     behind a cursor; `arrange` puts the rows in another order."""
-    kind = _parse_format(request)
-    if isinstance(kind, Failure):
-        return kind
+    kind = request.query.text("format", 10)
+    if kind not in ("csv", "json"):
+        return UNKNOWN_FORMAT
     rows: list[Any] = []
     before: str | None = None
     while len(rows) < MAX_EXPORTED:
@@ -73,42 +69,31 @@ async def export_search(
     return await export_rows(export.name, kind, export.columns, arrange(rows), export.values_of)
 
 
-def _parse_format(request: SignedInRequest) -> FileFormat | Failure:
-    match request.query.text("format", 10):
-        case "csv":
-            return "csv"
-        case "json":
-            return "json"
-    return UNKNOWN_FORMAT
-
-
 async def export_rows(
     name: str,
-    kind: FileFormat,
+    kind: str,
     columns: Sequence[str],
     rows: Sequence[R],
     values_of: Callable[[R], tuple[object, ...]],
 ) -> Response:
-    """Return rows as a file that the browser saves; a value that is a list has its texts in one cell."""
-    write = _write_csv if kind == "csv" else _write_json
-    body = await asyncio.to_thread(write, columns, rows, values_of)
-    return download_response(body, f"{name}.{kind}", "text/csv; charset=utf-8" if kind == "csv" else "application/json")
+    """Return rows as a file that the browser saves, `csv` or `json`; a value that is a list has its texts in one cell
+    of CSV."""
 
+    def write_csv(piece: Sequence[R]) -> bytes:
+        return "".join(csv_line(_write_cells(values_of(row))) for row in piece).encode("utf-8", "replace")
 
-def _write_csv(columns: Sequence[str], rows: Sequence[R], values_of: Callable[[R], tuple[object, ...]]) -> bytes:
-    def cells_of(row: R) -> Iterator[str]:
-        return (" ".join(value) if isinstance(value, list | tuple) else str(value) for value in values_of(row))
-
-    def write_piece(piece: Sequence[R]) -> bytes:
-        return "".join(csv_line(cells_of(row)) for row in piece).encode("utf-8", "replace")
-
-    pieces = [background.run(write_piece, rows[start : start + PIECE]) for start in range(0, len(rows), PIECE)]
-    return csv_line(columns).encode() + b"".join(pieces)
-
-
-def _write_json(columns: Sequence[str], rows: Sequence[R], values_of: Callable[[R], tuple[object, ...]]) -> bytes:
-    def write_piece(piece: Sequence[R]) -> bytes:
+    def write_json(piece: Sequence[R]) -> bytes:
         return msgspec.json.encode([dict(zip(columns, values_of(row), strict=True)) for row in piece])[1:-1]
 
-    pieces = [background.run(write_piece, rows[start : start + PIECE]) for start in range(0, len(rows), PIECE)]
-    return b"[" + b",".join(pieces) + b"]"
+    def write_pieces(write: Callable[[Sequence[R]], bytes]) -> list[bytes]:
+        return [background.run(write, rows[start : start + PIECE]) for start in range(0, len(rows), PIECE)]
+
+    if kind == "csv":
+        body = csv_line(columns).encode() + b"".join(await asyncio.to_thread(write_pieces, write_csv))
+        return download_response(body, f"{name}.csv", "text/csv; charset=utf-8")
+    body = b"[" + b",".join(await asyncio.to_thread(write_pieces, write_json)) + b"]"
+    return download_response(body, f"{name}.json", "application/json")
+
+
+def _write_cells(values: tuple[object, ...]) -> Iterator[str]:
+    return (" ".join(value) if isinstance(value, list | tuple) else str(value) for value in values)

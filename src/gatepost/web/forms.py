@@ -12,9 +12,9 @@ a day and a minute, in the zone of the request.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, Self
+from typing import Self
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -87,10 +87,9 @@ class Form(msgspec.Struct, frozen=True):
         return bool(self.raw_text(name))
 
 
-class FileSink(Protocol):
-    """Where the bytes of a file go."""
-
-    def write(self, data: bytes) -> object: ...
+def whole_number(text: str, otherwise: int = 0) -> int:
+    """Return the number that a text of digits is; `otherwise` for any other text, and for a number that is too long."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else otherwise
 
 
 def parse_query(text: str) -> Form:
@@ -129,12 +128,12 @@ def _parse_form(body: bytearray) -> Form | Failure:
     return _build_form(pairs)
 
 
-async def read_upload(request: Request, sink: FileSink, limit: int) -> Form | Failure:
-    """Read a form with one file in it, whose bytes go to `sink` as they arrive."""
+async def read_upload(request: Request, write: Callable[[bytes], object], limit: int) -> Form | Failure:
+    """Read a form with one file in it, whose bytes `write` gets as they arrive."""
     boundary = parse_boundary(request.scope["headers"])
     if isinstance(boundary, Failure):
         return boundary
-    reading = _FormParts(sink, limit)
+    reading = _FormParts(write, limit)
     try:
         with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
             with BodyPace() as pace:
@@ -155,8 +154,8 @@ async def read_upload(request: Request, sink: FileSink, limit: int) -> Form | Fa
 class _FormParts:
     """The parts of a multipart body, one after the other."""
 
-    def __init__(self, sink: FileSink, limit: int) -> None:
-        self._sink, self._limit = sink, limit
+    def __init__(self, write: Callable[[bytes], object], limit: int) -> None:
+        self._write, self._limit = write, limit
         self._pairs: list[tuple[str, str]] = []
         self._name, self._value = "", bytearray()
         self._is_file = False
@@ -185,13 +184,12 @@ class _FormParts:
                 self._pairs.append((self._name, self._value.decode("utf-8", "replace")))
         elif self._is_file:
             self._file_size += len(event)
-            self._sink.write(bytes(event))
+            self._write(bytes(event))
         else:
             self._value += event
 
     def form(self) -> Form:
-        collected = _build_form(self._pairs)
-        return Form(collected.fields, self._file)
+        return msgspec.structs.replace(_build_form(self._pairs), file=self._file)
 
 
 def _build_form(pairs: Iterable[tuple[str, str]]) -> Form:

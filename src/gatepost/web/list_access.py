@@ -16,9 +16,9 @@ import msgspec
 from gatepost.api.errors import LIST_NOT_FOUND, Failure
 from gatepost.api.lists import MAX_ENTRIES
 from gatepost.checks.known_names import is_freemail
-from gatepost.lists.addresses import DOMAIN, SENDER
+from gatepost.lists.addresses import DOMAIN, SENDER, normalise_tenant_domain
 from gatepost.lists.catalogue import KINDS, ListDefinition
-from gatepost.lists.entries import Category, EntryKind
+from gatepost.lists.entries import Category, EntryKind, ListRefusal
 from gatepost.lists.links import URL
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound
@@ -169,6 +169,19 @@ async def delete_all(context: WebContext, scoped_list: ListInScope, keys: Sequen
     for call in split_calls(keys):
         done += await context.store.lists.remove(scoped_list.scope, scoped_list.definition.name, call, by)
     return Applied(done)
+
+
+def parse_domains(typed: str) -> tuple[list[str], list[str]]:
+    """Return the domains of a field that has one in each line, each once, and what is wrong with other lines."""
+    keys: dict[str, None] = {}
+    faults = []
+    for number, line in enumerate(map(str.strip, typed.splitlines()), 1):
+        found = normalise_tenant_domain(line) if line else None
+        if isinstance(found, ListRefusal):
+            faults.append(f"line {number}: {line[:100]} {found.reason}")
+        elif found:
+            keys[found.key] = None
+    return list(keys), faults
 
 
 def explain_refusal(outcome: ListFull | NotFound) -> str:

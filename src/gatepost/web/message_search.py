@@ -22,11 +22,12 @@ from gatepost.policy.rules import VERDICTS
 from gatepost.report import shown_sender
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence
-from gatepost.store.message_plans import MessageFilter
+from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import HeldMessage
-from gatepost.web.context import WebContext
-from gatepost.web.forms import Form, parse_period, parse_query
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.forms import LAST_PERIODS, Form, parse_period, parse_query
 from gatepost.web.request import SignedInRequest
+from gatepost.web.routing import about
 
 DECISIONS = ("deliver", "quarantine", "bounce", "drop", "undecided")
 HELD_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
@@ -40,12 +41,11 @@ MORE_FIELDS = (
 )
 
 
-def parse_message_filter(request: SignedInRequest, now: int) -> MessageFilter | Failure:
-    """Return the filter of the page of messages."""
+async def _find_message_filter(context: WebContext, request: SignedInRequest) -> MessageFilter | Failure:
     query, tenant = request.query, request.parse_tenant()
     if isinstance(tenant, Failure):
         return tenant
-    when = parse_period(query, now)
+    when = parse_period(query, context.now())
     if isinstance(when, Failure):
         return when
     if fault := _find_fault(query, VERDICTS, MESSAGE_CURSOR):
@@ -70,8 +70,16 @@ def parse_message_filter(request: SignedInRequest, now: int) -> MessageFilter | 
     )
 
 
-def parse_held_filter(query: Form, tenant: str | None, now: int) -> HeldFilter | Failure:
-    """Return the filter of the quarantine."""
+async def _find_held_filter(context: WebContext, request: SignedInRequest) -> HeldFilter | Failure:
+    tenant = request.parse_tenant()
+    return tenant if isinstance(tenant, Failure) else _parse_held_filter(request.query, tenant, context.now())
+
+
+# The filters of the page of messages, and of the quarantine.
+for_message_filter, for_held_filter = about(_find_message_filter), about(_find_held_filter)
+
+
+def _parse_held_filter(query: Form, tenant: str | None, now: int) -> HeldFilter | Failure:
     when = parse_period(query, now)
     if isinstance(when, Failure):
         return when
@@ -117,17 +125,27 @@ def _parse_evidence(query: Form) -> Evidence:
     )
 
 
+async def describe_search(context: WebContext, request: SignedInRequest, page: str) -> dict[str, Any]:
+    """Return what the forms of both pages show: the query, its choices, and the searches that were saved."""
+    query = request.query
+    return {
+        "query": query,
+        "scopes": await find_scopes(context, request),
+        "sorts": SORTS,
+        "periods": LAST_PERIODS,
+        "has_more": any(query.has(name) for name in MORE_FIELDS),
+        "searches": [each for each in await context.store.users.saved_searches(request.user.uid) if each.page == page],
+        "narrowed": query.is_filtered,
+    }
+
+
 # How many messages are sorted by something else than time, or grouped.
 SORTED_ROWS = 500
 
 
-def _sender_of(mail: HeldMessage) -> str:
-    return shown_sender(mail.record.report, mail.record.envelope.sender).address.casefold()
-
-
 _SORT_KEYS: dict[str, Callable[[HeldMessage], Any]] = {
     "score": lambda mail: -mail.record.report.score,
-    "sender": _sender_of,
+    "sender": lambda mail: shown_sender(mail.record.report, mail.record.envelope.sender).address.casefold(),
 }
 
 
@@ -165,7 +183,7 @@ async def find_neighbours(context: WebContext, request: SignedInRequest, held: H
         return None
     query = parse_query(request.query.raw_text("in"))
     named = request.parse_scope(query.text("tenant")) if query.has("tenant") else request.user.tenant
-    wanted = named if isinstance(named, Failure) else parse_held_filter(query, named, context.now())
+    wanted = named if isinstance(named, Failure) else _parse_held_filter(query, named, context.now())
     if not isinstance(wanted, HeldFilter):
         return None
     if is_sorted(query):

@@ -28,7 +28,6 @@ import math
 import secrets
 import ssl
 import time
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -42,7 +41,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gatepost import __version__
-from gatepost.settings.sign_in import AccessRuleSettings, OpenidConnectSettings
+from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store.users import Role
 from gatepost.web.request import drop_cookie, put_cookie
 
@@ -92,9 +91,8 @@ class SigningKey(msgspec.Struct, frozen=True):
 class Provider:
     """One provider. Of several callers that need the same answer at once, one asks."""
 
-    def __init__(self, settings: OpenidConnectSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: OpenidConnectSettings) -> None:
         self.settings = settings
-        self._clock = clock
         self._lock = asyncio.Lock()
         self._tls: ssl.SSLContext | None = None
         self._endpoints: Endpoints | None = None
@@ -115,12 +113,12 @@ class Provider:
         """Return the keys that a token may be signed with: those with this id, or all where it names none. Raises
         `ProviderError`."""
         async with self._lock:
-            age = self._clock() - self._keys_at
+            age = time.monotonic() - self._keys_at
             found = _choose(self._keys, kid, algorithm)
             if age > KEPT_SECONDS or (not found and age > UNKNOWN_KEY_SECONDS):
                 endpoints = await self._find_endpoints()
                 self._keys = _read_keys(await self._ask("GET", endpoints.keys))
-                self._keys_at = self._clock()
+                self._keys_at = time.monotonic()
                 found = _choose(self._keys, kid, algorithm)
             return found
 
@@ -148,15 +146,15 @@ class Provider:
         return token
 
     async def _find_endpoints(self) -> Endpoints:
-        if self._endpoints and self._clock() - self._endpoints_at <= KEPT_SECONDS:
+        if self._endpoints and time.monotonic() - self._endpoints_at <= KEPT_SECONDS:
             return self._endpoints
-        if self._clock() - self._failed_at < PAUSE_SECONDS:
+        if time.monotonic() - self._failed_at < PAUSE_SECONDS:
             raise ProviderError(self._fault)
         try:
             found = await self._ask("GET", self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration")
-            self._endpoints, self._endpoints_at = self._read_endpoints(found), self._clock()
+            self._endpoints, self._endpoints_at = self._read_endpoints(found), time.monotonic()
         except ProviderError as fault:
-            self._failed_at, self._fault = self._clock(), str(fault)
+            self._failed_at, self._fault = time.monotonic(), str(fault)
             raise
         return self._endpoints
 
@@ -322,9 +320,9 @@ class Flow(msgspec.Struct, frozen=True):
 class OpenidClient:
     """Gatepost at its provider: the addresses that browsers are sent to, and the provider."""
 
-    def __init__(self, settings: OpenidConnectSettings, public_url: str, provider: Provider | None = None) -> None:
+    def __init__(self, settings: OpenidConnectSettings, public_url: str) -> None:
         self.settings = settings
-        self.provider = provider or Provider(settings)
+        self.provider = Provider(settings)
         self.redirect_uri = public_url.rstrip("/") + "/sign-in/openid/callback"
         self._signed_out_uri = public_url.rstrip("/") + "/sign-in"
         self.exchanges = asyncio.Semaphore(MAX_EXCHANGES)

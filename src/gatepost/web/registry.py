@@ -1,7 +1,6 @@
 """The web interface as a whole: every page and action, and the site that a service serves."""
 
 import time
-from collections.abc import Callable
 from functools import cache
 
 import msgspec
@@ -99,15 +98,13 @@ def prepare_pages() -> None:
 def build_site(
     services: ApiServices,
     installation: Installation | None = None,
-    clock: Callable[[], float] = time.monotonic,
     events: Emits = NO_EVENTS,
     rules: SignInRules | None = None,
     openid: OpenidClient | None = None,
     public_url: str | None = None,
 ) -> Site:
-    """Return all pages over the store, cores and policies that the APIs use; `clock` times repeated guesses, `events`
-    is told of sign-ins, `rules` say who may sign in, `openid` is the way through a provider, and `public_url` the
-    address that people use."""
+    """Return all pages over the store, cores and policies that the APIs use; `events` is told of sign-ins, `rules`
+    say who may sign in, `openid` is the way through a provider, and `public_url` the address that people use."""
     assets, environment = _assets_and_environment()
     checks, condition = SlowChecks(), (installation or Installation()).condition
 
@@ -125,7 +122,7 @@ def build_site(
         exports=services.exports,
         limits=services.limits,
         passwords=PasswordHashes(),
-        guesses=Guesses(clock, services.guesses.pages),
+        guesses=Guesses(time.monotonic, services.guesses.pages),
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,

@@ -176,15 +176,17 @@ class PageRenderer:
         return "".join(pieces)
 
     def _generate(self, template: str, request: SignedInRequest, values: dict[str, Any]) -> Iterator[str]:
-        return self._environment.get_template(template).generate(
-            request=request,
-            user=request.user,
-            csrf=request.session.csrf,
-            navigation=[entry for entry in NAVIGATION if request.may(entry.may)],
-            notice=read_notice(request.http),
-            health=note_for(self._health(), may_know=request.may("system.read")),
-            **values,
-        )
+        """Generate a page. `here` is the link of the navigation that it belongs to, that of its path unless stated."""
+        common = {
+            "request": request,
+            "user": request.user,
+            "csrf": request.session.csrf,
+            "navigation": [entry for entry in NAVIGATION if request.may(entry.may)],
+            "notice": read_notice(request.http),
+            "health": note_for(self._health(), may_know=request.may("system.read")),
+            "here": f"/{request.http.url.path.split('/')[1]}",
+        }
+        return self._environment.get_template(template).generate(common | values)
 
     def render_public(self, template: str, **values: Any) -> str:
         """Render a page that needs no session, or a fragment of a page."""
@@ -206,7 +208,7 @@ class PageRenderer:
 def _describe_failure(failure: Failure) -> dict[str, Any]:
     title = failure.error.code.replace("_", " ").capitalize()
     sentence = failure.message[:1].upper() + failure.message[1:].rstrip(".") + "."
-    return {"title": title, "message": sentence, "error": failure.error}
+    return {"title": title, "message": sentence, "error": failure.error, "here": ""}
 
 
 def _failure_response(page: str, failure: Failure, headers: Headers) -> Response:
@@ -244,7 +246,7 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         short_reason=short_reason,
         attachments=attachments,
         links_by_host=links_by_host,
-        form_value=form_value,
+        form_value=escape,
     )
     return created
 
@@ -265,11 +267,6 @@ def write_out(value: Any) -> Any:
         return shown
     # A line break ends an isolate, so each line has its own.
     return "\n".join(f"{_ISOLATE}{line}{_END_OF_ISOLATE}" for line in shown.split("\n"))
-
-
-def form_value(text: str) -> Markup:
-    """Return text for the value of a field that is sent back: escaped, and otherwise as it is."""
-    return escape(text)
 
 
 def format_size(number: float) -> str:

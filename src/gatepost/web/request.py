@@ -203,9 +203,8 @@ class SignedInRequest(msgspec.Struct, frozen=True):
             return NOT_VISIBLE
         return uid
 
-    def parse_tenant(self) -> str | Failure | None:
-        """Return whose mail is shown: the user's own tenant, or the one that `?tenant=` names; None for all tenants."""
-        named = self.query.text("tenant") or self.form.text("tenant")
-        if self.user.tenant and not named:
-            return self.user.tenant
-        return self.parse_scope(named)
+    def parse_tenant(self, field: str = "tenant") -> str | Failure | None:
+        """Return whose mail is shown, or whose settings: the user's own tenant, or the one that a field of the URL or
+        the form names; None for all tenants."""
+        named = self.query.text(field) or self.form.text(field)
+        return self.user.tenant if self.user.tenant and not named else self.parse_scope(named)

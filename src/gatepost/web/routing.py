@@ -35,7 +35,8 @@ from gatepost.web.page_responses import (
     is_progress_wanted,
     redirect,
 )
-from gatepost.web.request import PagePermission, SignedInRequest, permissions_of, read_cookie
+from gatepost.web.request import PagePermission, SignedInRequest, read_cookie
+from gatepost.web.second_factors import SecondFactors
 from gatepost.web.time_zones import times_in
 
 IDLE_MILLISECONDS = 2 * 3_600_000
@@ -91,6 +92,7 @@ class UploadRoute(msgspec.Struct, frozen=True):
     may: PagePermission
     limit: int
     limited: CallKind | None = None
+    method: Literal["POST"] = "POST"
 
 
 class PublicRoute(msgspec.Struct, frozen=True):
@@ -109,13 +111,11 @@ def build_routes(context: WebContext, assets: Assets, pages: tuple[WebRoute, ...
     routes = [Route("/static/{digest}/{name}", Endpoint(assets.serve), methods=["GET"])]
     paths = dict.fromkeys(page.path for page in pages)
     for path in paths:
-        handlers = {_method_of(page): _build_handler(context, page) for page in pages if page.path == path}
+        handlers: dict[str, Handler] = {
+            page.method: _build_handler(context, page) for page in pages if page.path == path
+        }
         routes.append(Route(path, Endpoint(_dispatch_by_method(handlers)), methods=list(handlers)))
     return routes
-
-
-def _method_of(page: WebRoute) -> str:
-    return "POST" if isinstance(page, UploadRoute) else page.method
 
 
 def _dispatch_by_method(handlers: dict[str, Handler]) -> Handler:
@@ -140,17 +140,15 @@ async def _answer_public(context: WebContext, page: PublicRoute, request: Reques
 
 
 async def _answer_page(context: WebContext, page: PageRoute, request: Request) -> PageResult:
-    session = await _authorize(context, page.may, request, is_use=not page.is_polled, before_setup=page.before_setup)
-    if not isinstance(session, WebSession):
-        return session
-    if page.method == "GET":
-        return await _call(context, page, SignedInRequest(request, session))
-    form = await read_form(request)
-    if isinstance(form, Failure):
-        return _in_frame(context, form, SignedInRequest(request, session))
-    if not _has_session_token(form, session):
-        return _in_frame(context, STALE_FORM, SignedInRequest(request, session))
-    return await _call(context, page, SignedInRequest(request, session, form))
+    signed_in = await _authorize(context, page.may, request, is_use=not page.is_polled, before_setup=page.before_setup)
+    if not isinstance(signed_in, SignedInRequest):
+        return signed_in
+    if page.method == "POST":
+        form = await read_form(request)
+        if isinstance(form, Failure) or not _has_session_token(form, signed_in.session):
+            return _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
+        signed_in = msgspec.structs.replace(signed_in, form=form)
+    return await _call(context, page, signed_in)
 
 
 async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) -> PageResult:
@@ -208,25 +206,24 @@ def _after_notice(answer: PageResult, request: Request) -> PageResult:
 
 
 async def _answer_upload(context: WebContext, page: UploadRoute, request: Request) -> PageResult:
-    session = await _authorize(context, page.may, request)
-    if not isinstance(session, WebSession):
-        return session
+    signed_in = await _authorize(context, page.may, request)
+    if not isinstance(signed_in, SignedInRequest):
+        return signed_in
     with ExitStack() as stack:
         # From the first byte on: an import, which goes on while its answer is sent, counts until it has ended.
-        call = context.limits.begin(page.limited, SignedInRequest(request, session).party) if page.limited else None
+        call = context.limits.begin(page.limited, signed_in.party) if page.limited else None
         if isinstance(call, Failure):
-            return _in_frame(context, call, SignedInRequest(request, session))
+            return _in_frame(context, call, signed_in)
         if call:
             stack.enter_context(call)
         body = stack.enter_context(context.spool.new())
-        stack.enter_context(times_in(session.user.zone))
-        form = await read_upload(request, body, page.limit)
-        if isinstance(form, Failure):
-            return _in_frame(context, form, SignedInRequest(request, session))
+        stack.enter_context(times_in(signed_in.user.zone))
+        form = await read_upload(request, body.write, page.limit)
+        if isinstance(form, Failure) or not _has_session_token(form, signed_in.session):
+            return _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
         body.finish()
-        signed_in = SignedInRequest(request, session, form)
-        answer = await page.handler(context, signed_in, body) if _has_session_token(form, session) else STALE_FORM
-        answer = _in_frame(context, answer, signed_in)
+        signed_in = msgspec.structs.replace(signed_in, form=form)
+        answer = _in_frame(context, await page.handler(context, signed_in, body), signed_in)
         if isinstance(answer, ProgressResponse):
             answer.resources = stack.pop_all()
         return answer
@@ -239,19 +236,19 @@ async def _authorize(
     *,
     is_use: bool = True,
     before_setup: bool = False,
-) -> WebSession | PageResult:
+) -> SignedInRequest | PageResult:
     session = await find_session(context, request, is_use=is_use)
     if session is None or not session.strong:
         return await _ask_to_sign_in(context, request)
     if not before_setup and context.sign_in.next_step(session.user):
         return redirect("/account/setup")
-    if may is not None and may not in permissions_of(session.user):
+    signed_in = SignedInRequest(request, session)
+    if may is not None and not signed_in.may(may):
         said = f"{session.user.role}s cannot use this page. Ask an administrator if you need access"
-        failure = Failure(FORBIDDEN, said)
-        return _in_frame(context, failure, SignedInRequest(request, session))
+        return _in_frame(context, Failure(FORBIDDEN, said), signed_in)
     if request.method == "POST" and not is_same_origin(request):
-        return _in_frame(context, CROSS_SITE, SignedInRequest(request, session))
-    return session
+        return _in_frame(context, CROSS_SITE, signed_in)
+    return signed_in
 
 
 async def find_session(context: WebContext, request: Request, *, is_use: bool = True) -> WebSession | None:
@@ -273,18 +270,33 @@ async def _ask_to_sign_in(context: WebContext, request: Request) -> PageResult:
         return CROSS_SITE
     form = await read_form(request, STRANGER)
     unsent = Unsent() if isinstance(form, Failure) else keep_unsent(request.url.path, request.url.query, form)
+    return sign_in_page(context, fault=NOTICES["session-over"], unsent=unsent)
+
+
+def sign_in_page(
+    context: WebContext,
+    target: str = "",
+    second: SecondFactors | None = None,
+    *,
+    fault: str = "",
+    name: str = "",
+    done: str = "",
+    unsent: Unsent | None = None,
+    has_left: bool = False,
+) -> Response:
+    """Return the form for signing in: with name and password, or with a `second` factor of somebody who gave these."""
     page = context.renderer.render_public(
         "sign-in.html",
         **context.sign_in_ways,
-        second=None,
-        next="",
-        fault=NOTICES["session-over"],
-        name="",
-        done="",
-        unsent=unsent,
-        has_left=False,
+        second=second,
+        next=target,
+        fault=fault,
+        name=name,
+        done=done,
+        unsent=unsent or Unsent(),
+        has_left=has_left,
     )
-    return html_response(page, 401)
+    return html_response(page, 401 if fault else 200)
 
 
 def is_same_origin(request: Request) -> bool:

@@ -253,11 +253,6 @@ def _verify_new_key(
     return NewSecurityKey(name, party.id, bytes(credential), int(made.auth_data.counter), "", transports)
 
 
-def with_name(key: NewSecurityKey, name: str) -> NewSecurityKey:
-    """Return a new key with the name that its user gives it."""
-    return msgspec.structs.replace(key, name=name)
-
-
 def _server(party: RelyingParty) -> Any:
     from fido2.server import Fido2Server
     from fido2.webauthn import PublicKeyCredentialRpEntity

@@ -33,7 +33,7 @@ from gatepost.questions import (
 )
 from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
-from gatepost.settings.reputation import ZoneSettings
+from gatepost.settings.keys import ZoneSettings
 from gatepost.workers.jobs import Job
 from gatepost.workers.protocol import JUDGE
 

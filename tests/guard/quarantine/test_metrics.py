@@ -18,8 +18,7 @@ from gatepost.report import Report
 from gatepost.scanning.held_mail import DeleteOrder, NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
-from gatepost.smtp.relay import Relay
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Relay, Routing
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError

@@ -28,8 +28,7 @@ from gatepost.report import Report
 from gatepost.scanning.held_mail import Deleted, DeleteOrder, ExportOrder, NotHeld, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.smtp.relay import Relay
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Relay, Routing
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError

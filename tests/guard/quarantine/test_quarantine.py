@@ -40,8 +40,7 @@ from gatepost.service.signing import write_key
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.content import normalise_line_ends
-from gatepost.smtp.relay import Relay
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Relay, Routing
 from gatepost.smtp.signing import KeyFile, Signer, SigningKeys
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
@@ -310,7 +309,7 @@ from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.scanning.held_mail import ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.service.signing import write_key
-from gatepost.smtp.relay import Relay
+from gatepost.smtp.routing import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer
 from gatepost.smtp.signing import KeyFile, SigningKeys

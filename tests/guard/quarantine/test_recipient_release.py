@@ -16,8 +16,7 @@ from gatepost.report import Report
 from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, RecipientReleaseOrder, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
-from gatepost.smtp.relay import Relay
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Relay, Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.store import Store
@@ -141,7 +140,7 @@ def test_a_next_hop_that_refuses_and_a_release_under_way(use: Use, next_hop: Any
         ggrid = await deployment.hold()
         next_hop.answers = {"RCPT": "451 later"}
         assert isinstance(await deployment.release(ggrid, "bob@y.example"), NotSent)
-        assert await deployment.store.quarantine.recipient_releases(ggrid) == ()
+        assert await deployment.store.quarantine.recipient_releases(ggrid) == {}
         next_hop.answers = {}
         moment = now()
         assert await deployment.store.quarantine.claim(ggrid, "other", moment, moment + 60_000)

@@ -27,8 +27,7 @@ from gatepost.scanning.request import ScanRequest, ScanResult, Source
 from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.client import Tenancy
-from gatepost.smtp.relay import Relay
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Relay, Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.store import Store

@@ -14,11 +14,10 @@ from tests.guard.answers import test_dns
 from gatepost.service import certificates, plan
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.doctor import examination, machine, mail_path, storage
+from gatepost.service.doctor import examination, mail_path
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
-from gatepost.settings.keys import DnsSettings
-from gatepost.settings.reputation import ZoneSettings
+from gatepost.settings.keys import DnsSettings, ZoneSettings
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -34,25 +33,25 @@ def read(data: DataFolder) -> ExaminedFiles:
 
 
 def test_libraries_are_installed() -> None:
-    assert machine.check_libraries().state == "ok"
-    assert machine.check_python().state == "ok"
+    assert examination.check_libraries().state == "ok"
+    assert examination.check_python().state == "ok"
 
 
 @pytest.mark.parametrize(("days", "state"), [(0, "ok"), (2000, "warn")])
 def test_age_of_the_suffix_list(days: int, state: str) -> None:
-    assert machine.check_suffix_list(NOW + timedelta(days=days)).state == state
+    assert examination.check_suffix_list(NOW + timedelta(days=days)).state == state
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(0.0, "fail"), (4e9, "ok")])
 def test_clock(seconds: float, state: str) -> None:
-    assert machine.check_clock(seconds).state == state
+    assert examination.check_clock(seconds).state == state
 
 
 def test_data_folder(data: DataFolder, tmp_path: Path) -> None:
-    assert machine.check_data_folder(data).state in {"ok", "warn"}
-    assert machine.check_data_folder(DataFolder(tmp_path / "absent")).state == "warn"
+    assert examination.check_data_folder(data).state in {"ok", "warn"}
+    assert examination.check_data_folder(DataFolder(tmp_path / "absent")).state == "warn"
     (tmp_path / "file").touch()
-    assert machine.check_data_folder(DataFolder(tmp_path / "file")).state == "fail"
+    assert examination.check_data_folder(DataFolder(tmp_path / "file")).state == "fail"
 
 
 @pytest.mark.parametrize(("age", "state"), [(0, "ok"), (3630, "warn"), (4000, "fail")])
@@ -74,40 +73,40 @@ def test_a_broken_certificate(data: DataFolder, read: ExaminedFiles) -> None:
 
 @pytest.mark.process
 def test_workers_can_be_sealed_here() -> None:
-    row = machine.check_workers(unsealed=False)
+    row = examination.check_workers(unsealed=False)
     assert row.state == "ok", row
 
 
 def test_dns_that_does_not_answer() -> None:
-    row = machine.check_dns(DnsSettings(nameservers=["127.0.0.1:1"], timeout=100))
+    row = examination.check_dns(DnsSettings(nameservers=["127.0.0.1:1"], timeout=100))
     assert row.state == "fail"
     assert "127.0.0.1:1" in row.found
 
 
 def test_storage(data: DataFolder, read: ExaminedFiles) -> None:
-    assert storage.check_storage(read, data).state == "warn"
+    assert examination.check_storage(read, data).state == "warn"
     (data.path / "gatepost.db").write_bytes(b"not a database, by far" * 100)
-    assert storage.check_storage(read, data).state == "fail"
+    assert examination.check_storage(read, data).state == "fail"
 
 
 def test_ports(data: DataFolder) -> None:
     bound = plan.bind(("127.0.0.1",), 0, "x")
     port = plan.port_of(bound)
-    busy = machine.check_port("abby", "x", lambda: plan.bind(("127.0.0.1",), port, "x"), data)
+    busy = examination.check_port("abby", "x", lambda: plan.bind(("127.0.0.1",), port, "x"), data)
     plan.close_sockets(bound)
-    free = machine.check_port("abby", "x", lambda: plan.bind(("127.0.0.1",), port, "x"), data)
+    free = examination.check_port("abby", "x", lambda: plan.bind(("127.0.0.1",), port, "x"), data)
     assert (busy.state, free.state) == ("fail", "ok")
 
 
 def test_an_antivirus_that_does_not_answer_is_a_failure() -> None:
-    row = machine.check_antivirus("127.0.0.1:1")
+    row = examination.check_antivirus("127.0.0.1:1")
     assert (row.what, row.state) == ("clamd", "fail")
 
 
 @pytest.mark.parametrize(("installed", "state"), [(True, "ok"), (False, "warn")])
 def test_a_library_for_rar_is_looked_for(monkeypatch: pytest.MonkeyPatch, installed: bool, state: str) -> None:
     monkeypatch.setattr("gatepost.files.archives.libarchive.is_installed", lambda: installed)
-    assert machine.check_archives().state == state
+    assert examination.check_archives().state == state
 
 
 @pytest.mark.process
@@ -123,14 +122,14 @@ def test_a_machine_with_one_of_the_services(data: DataFolder, there: Path, missi
 
 
 def test_files_with_secrets_that_everybody_can_read(data: DataFolder, read: ExaminedFiles) -> None:
-    assert machine.check_secret_files(read, data.path, data).state == "ok"
+    assert examination.check_secret_files(read, data.path, data).state == "ok"
     for file in (data.path / ABBY_FILE, data.secret):
         file.chmod(0o644)
-        row = machine.check_secret_files(read, data.path, data)
+        row = examination.check_secret_files(read, data.path, data)
         assert (row.state, str(file) in row.found, str(file) in row.advice) == ("warn", True, True)
         file.chmod(0o640)
     (data.path / GUARD_FILE).chmod(0o644)
-    assert machine.check_secret_files(read, data.path, data).state == "ok", "there is no secret in it"
+    assert examination.check_secret_files(read, data.path, data).state == "ok", "there is no secret in it"
 
 
 @contextmanager
@@ -177,6 +176,6 @@ def test_reputation_zones(zone: test_dns.Zone, state: str, words: str) -> None:
         }
     )
     with name_server(zone) as address:
-        (row,) = machine.check_zones(DnsSettings(nameservers=[address], timeout=5000), [settings])
+        (row,) = examination.check_zones(DnsSettings(nameservers=[address], timeout=5000), [settings])
     assert (row.what, row.state) == ("zone block", state)
     assert words in row.found

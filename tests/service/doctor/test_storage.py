@@ -9,7 +9,7 @@ import msgspec
 from gatepost.sender_history import ALL_MAIL
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.doctor import storage
+from gatepost.service.doctor import examination
 from gatepost.service.doctor.rows import ExaminedFiles, read_files
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import SenderHistorySettings
@@ -24,7 +24,7 @@ TODAY = int(NOW.timestamp()) // 86_400
 
 
 def found(read: ExaminedFiles, data: DataFolder) -> list[str]:
-    return [row.found for row in storage.check_sender_history(read, data, NOW)]
+    return [row.found for row in examination.check_sender_history(read, data, NOW)]
 
 
 def test_how_much_is_remembered(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
     feeds = [FeedSettings.model_validate({"name": name, "url": url, **stated}, by_name=True) for name in names]
     feeds.append(FeedSettings.model_validate({"name": "hand", **stated}, by_name=True))
     read = msgspec.structs.replace(read, abby=read.abby.model_copy(update={"feeds": feeds}))
-    assert list(storage.check_feeds(read, data, NOW)) == [], "there is no storage yet"
+    assert list(examination.check_feeds(read, data, NOW)) == [], "there is no storage yet"
     minutes = {"good": 5, "late": 31}
     records = {
         name: FeedRecord(succeeded=int(NOW.timestamp() - 60 * age) * 1000, counts=FeedCounts(entries=1_000))
@@ -71,7 +71,7 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(fill())
-    rows = {row.what: (row.state, row.found) for row in storage.check_feeds(read, data, NOW)}
+    rows = {row.what: (row.state, row.found) for row in examination.check_feeds(read, data, NOW)}
     late = "1,000 entries for blocked-urls, read 31 minutes ago; it should be read every 10 minutes"
     assert rows == {
         "feed good": ("ok", "1,000 entries for blocked-urls, read 5 minutes ago"),
@@ -85,7 +85,7 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
 def test_every_node_has_a_row(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     read = read_files(prepare(data, None))
-    assert list(storage.check_nodes(read, data, NOW)) == [], "there is no storage yet"
+    assert list(examination.check_nodes(read, data, NOW)) == [], "there is no storage yet"
     (tmp_path / "guard.node").write_text("own")
     heard = 0
 
@@ -108,7 +108,7 @@ def test_every_node_has_a_row(tmp_path: Path) -> None:
 
     def look(seconds: int) -> dict[str, tuple[str, str]]:
         moment = datetime.fromtimestamp(heard / 1000 + seconds, UTC)
-        return {row.what: (row.state, row.found) for row in storage.check_nodes(read, data, moment)}
+        return {row.what: (row.state, row.found) for row in examination.check_nodes(read, data, moment)}
 
     asyncio.run(fill())
     rows = look(2)

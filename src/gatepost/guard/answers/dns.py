@@ -537,11 +537,10 @@ class Resolver:
         nameservers: Sequence[str] = (),
         timeout: float = 2.0,
         *,
-        cache_bytes: int = MAX_CACHED_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._nameservers, self._timeout = tuple(nameservers), timeout
-        self._cache = AnswerCache(cache_bytes, clock)
+        self._cache = AnswerCache(MAX_CACHED_BYTES, clock)
         self._under_way: dict[Dns, _UnderWay] = {}
         self._waiting: deque[Dns] = deque()
         self._sent = 0

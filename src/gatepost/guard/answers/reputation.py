@@ -34,7 +34,7 @@ from gatepost.questions import (
     Reputation,
     ReputationValue,
 )
-from gatepost.settings.reputation import KEY, REFUSALS, ZoneSettings, parse_codes
+from gatepost.settings.keys import KEY, REFUSALS, ZoneSettings, parse_codes
 
 # Answers that are looked at: a zone has a handful for one value.
 MAX_RECORDS = 32

@@ -54,11 +54,10 @@ from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer, UnsignedError
 from gatepost.smtp.trace import Arrival, build_release_fields, read_header
 from gatepost.store.audit import Actor
-from gatepost.store.deliveries import Delivery
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import normalize_address
-from gatepost.store.message_records import MessageRecord, Release
-from gatepost.store.quarantine import HeldMessage, as_release
+from gatepost.store.message_records import Delivery, MessageRecord, Release
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.jobs import Job
@@ -175,14 +174,12 @@ class Releaser:
         return await self._claim_and_send(mail, raw, order, named)
 
     async def _find_before(self, mail: HeldMessage, own: str) -> Released | None:
-        for each in await self._store.quarantine.recipient_releases(mail.record.ggrid):
-            if each.address == own:
-                return _as_released(mail, as_release(each))
-        return None
+        release = (await self._store.quarantine.recipient_releases(mail.record.ggrid)).get(own)
+        return _as_released(mail, release) if release else None
 
     async def _recipients_left(self, record: MessageRecord) -> tuple[str, ...]:
         """Return the recipients who do not have the message yet."""
-        having = {each.address for each in await self._store.quarantine.recipient_releases(record.ggrid)}
+        having = await self._store.quarantine.recipient_releases(record.ggrid)
         return tuple(each for each in record.envelope.recipients if normalize_address(each) not in having)
 
     async def _claim_and_send(
@@ -272,8 +269,7 @@ class Releaser:
             return failure
         if isinstance(order, RecipientReleaseOrder):
             mark_one = partial(self._store.quarantine.mark_released_to, ggrid, order.recipient, order.by, holder)
-            made, is_last = await self._record(ggrid, mark_one)
-            release = as_release(made)
+            release, is_last = await self._record(ggrid, mark_one)
             await self._store.messages.record_deliveries(deliveries)
         else:
             mark_all = partial(self._store.quarantine.mark_released, ggrid, wanted, order.by, holder, deliveries)
@@ -566,7 +562,7 @@ class Quarantine:
             return
         now = time.monotonic()
         if self._summed is None or now - self._summed > SIZE_SECONDS or self._size + size > self._max_size:
-            self._size, self._summed = await self._store.quarantine.size(), now
+            (_, self._size), self._summed = await self._store.quarantine.totals(), now
         if self._size + size > self._max_size:
             log.error("the quarantine is full", bytes=self._size, maximum=self._max_size)
             raise StorageError(f"The quarantine holds {self._size:,} bytes; quarantine.maxSize is {self._max_size:,}.")

@@ -1,48 +1,525 @@
-"""Run all checks of `gatepost doctor`, here or in a child process for the system page.
+"""The checks of `gatepost doctor`, here or in a child process for the system page, and of `gatepost upgrade check`.
+
+Each check returns rows; none of them raises or changes stored data.
 
 The system page needs the child process: the doctor tries the locks of the data folder, and a record lock that the
 running service holds would be lost if the service itself opened and closed its file (fcntl(2), "Advisory record
 locking").
+
+A tenant with too short a history gets no findings from it, which is easily taken for a fault; the row says how many
+scopes have enough.
+
+`gatepost doctor` opens the storage, and opening it upgrades it. The checks of an upgrade say what the first start of
+this version will do, without changing anything: they run before that, with the new program on the data of the old one,
+while the old one may still be running.
 """
 
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import stat
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from gatepost.service.data_folder import DataFolder
-from gatepost.service.doctor.machine import (
-    check_antivirus,
-    check_archives,
-    check_clock,
-    check_data_folder,
-    check_dns,
-    check_libraries,
-    check_plugins,
-    check_ports,
-    check_python,
-    check_secret_files,
-    check_speedups,
-    check_suffix_list,
-    check_workers,
-    check_zones,
-)
+import gatepost
+from gatepost import __version__
+from gatepost.plugins import PluginError, find_code_fault, find_plugin
+from gatepost.questions import Dns, DnsAnswer, ReputationValue
+from gatepost.sender_history import ALL_MAIL
+from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.mail_path import check_certificates, check_mail_path
-from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
-from gatepost.service.doctor.storage import (
-    check_feeds,
-    check_flow_control,
-    check_nodes,
-    check_sender_history,
-    check_storage,
-)
+from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, read_files
+from gatepost.service.plan import UNIX, bind, close_sockets, is_left_behind, render_address
 from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import find_warnings
-from gatepost.settings.keys import DnsSettings
+from gatepost.settings.feeds import FeedSettings
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, find_old_names, find_warnings
+from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.keys import DnsSettings, SenderHistorySettings, ZoneSettings
+from gatepost.settings.scan_sources import TlsSettings
+from gatepost.settings.values import HIDDEN, hide_credentials, split_address
+from gatepost.speedups import native
+from gatepost.store import read_schema_state
+from gatepost.store.errors import StorageError
+from gatepost.store.second_factors import KEY_FILE
+from gatepost.store.upgrading import SchemaState
+
+if TYPE_CHECKING:
+    from gatepost.guard.answers.reputation import Zone
+    from gatepost.store.feeds import FeedRecord
+    from gatepost.store.publishing import NodeRecord, Rollout
+    from gatepost.store.store import Store
+
+
+LIBRARIES = ("apsw", "cryptography", "msgspec", "pydantic", "selectolax", "starlette", "uvicorn", "uvloop")
+ROOM_WANTED, ROOM_NEEDED = 1 << 30, 100 << 20
+SUFFIX_LIST_DAYS = 365
+DNS_NAME = "example.com"
+# Stands for the test entry of zones that have none; it is answered without asking.
+NO_TEST_ENTRY = ""
+# A worker's seal, tried in a process that is thrown away; its socket is descriptor 0 as in a worker.
+SEAL_TEST = """\
+import msgspec, os, socket
+from gatepost.workers.sandbox import seal
+connection = socket.socket(fileno=0)
+connection.sendall(msgspec.json.encode(seal(256 << 20)))
+os._exit(0)
+"""
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """What a worker reports about its seal."""
+
+    layers: tuple[str, ...]
+    leaks: tuple[str, ...]
+
+
+def check_python() -> DoctorRow:
+    """Return the version of the interpreter and the platform."""
+    return DoctorRow("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def check_speedups() -> DoctorRow:
+    """Return whether the native forms of the hottest functions are in use."""
+    if native:
+        return DoctorRow("speedups", "ok", "native")
+    fix = "install a C compiler and Python's headers (Debian: gcc python3-dev), then run tools/build_speedups.py"
+    return DoctorRow("speedups", "warn", "pure Python: the same results, but each message takes longer", fix)
+
+
+def check_libraries() -> DoctorRow:
+    """Return the versions of the most important libraries."""
+    try:
+        versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
+    except importlib.metadata.PackageNotFoundError as fault:
+        return DoctorRow("libraries", "fail", f"{fault.name} is not installed", "install Gatepost anew")
+    return DoctorRow("libraries", "ok", ", ".join(versions))
+
+
+def check_plugins(stated: Sequence[str]) -> Iterator[DoctorRow]:
+    """Yield a row for each plug-in of the configuration; a child process tries whether its checks can be loaded."""
+    for name in stated:
+        try:
+            plugin = find_plugin(name)
+        except PluginError as fault:
+            yield DoctorRow(f"plug-in {name}", "fail", str(fault), "gatepost config check")
+            continue
+        what = f"plug-in {plugin.name}"
+        if fault_of_code := find_code_fault([name]):
+            yield DoctorRow(what, "fail", fault_of_code, "install another version, or take it out of plugins")
+        else:
+            yield DoctorRow(what, "ok", f"{plugin.version}; it finds {', '.join(plugin.kinds)}")
+
+
+def check_suffix_list(today: datetime) -> DoctorRow:
+    """Check the age of the public suffix list, which tells organisations apart by domain and changes every week."""
+    stamp = importlib.metadata.version("publicsuffixlist").rpartition(".")[2]
+    try:
+        age = (today - datetime.strptime(stamp, "%Y%m%d").replace(tzinfo=UTC)).days
+    except ValueError:
+        return DoctorRow("public suffixes", "warn", f"of unknown age ({stamp})")
+    if age > SUFFIX_LIST_DAYS:
+        return DoctorRow("public suffixes", "warn", f"{age} days old", "update the package publicsuffixlist")
+    return DoctorRow("public suffixes", "ok", f"of {stamp}")
+
+
+def check_clock(seconds: float) -> DoctorRow:
+    """Check the clock: signatures and certificates have dates, so a wrong clock makes good mail look bad."""
+    newest = Path(gatepost.__file__).stat().st_mtime
+    shown = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    if seconds < newest - 86_400:
+        return DoctorRow(
+            "clock", "fail", f"{shown}, before this program was installed", "set the clock; run a time service"
+        )
+    return DoctorRow("clock", "ok", shown)
+
+
+def check_data_folder(data: DataFolder) -> DoctorRow:
+    """Check that the data folder can be written and has space."""
+    if not data.path.exists():
+        return DoctorRow("data folder", "warn", f"{data.path} is not there yet", "gatepost serve makes it")
+    try:
+        data.make()
+    except StartError as fault:
+        return DoctorRow("data folder", "fail", str(fault), "give the folder to the user that runs Gatepost")
+    free = shutil.disk_usage(data.path).free
+    state: DoctorState = "ok" if free >= ROOM_WANTED else "warn" if free >= ROOM_NEEDED else "fail"
+    return DoctorRow(
+        "data folder", state, f"{data.path}, {free >> 20:,} MiB free", "" if state == "ok" else "free some disk space"
+    )
+
+
+def check_secret_files(read: ExaminedFiles, config: Path, data: DataFolder) -> DoctorRow:
+    """Check that other users of this machine cannot read or change files with secrets."""
+    files = [data.secret, data.token, data.key, data.path / KEY_FILE]
+    for name, settings in ((GUARD_FILE, read.guard), (ABBY_FILE, read.abby)):
+        if settings and any(HIDDEN in value for _, _, value in settings_in_force(str(name), settings)):
+            files.append(config / name)
+    if read.abby and isinstance(read.abby.tls, TlsSettings):
+        files.append(Path(read.abby.tls.key))
+    open_files = [str(file) for file in files if _is_open_to_others(file)]
+    if not open_files:
+        return DoctorRow("secrets", "ok", "other users cannot read the files with secrets")
+    found = f"every user of this machine can read or change {', '.join(open_files)}"
+    return DoctorRow("secrets", "warn", found, f"chmod o-rwx {' '.join(open_files)}, then replace the secrets in them")
+
+
+def _is_open_to_others(file: Path) -> bool:
+    try:
+        return bool(file.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
+    except OSError:
+        return False
+
+
+def check_workers(*, unsealed: bool) -> DoctorRow:
+    """Check that this system can seal a worker process."""
+    try:
+        seal = _try_seal()
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
+        return DoctorRow(
+            "workers", "fail", "a sealed process could not be started", "see whether seccomp is allowed here"
+        )
+    if not seal.leaks:
+        return DoctorRow("workers", "ok", f"sealed by {', '.join(seal.layers)}")
+    found = f"a worker could still {', '.join(seal.leaks)}"
+    if unsealed:
+        return DoctorRow(
+            "workers", "warn", f"{found}; unsealed: true lets it start", "run it where workers can be sealed"
+        )
+    return DoctorRow("workers", "fail", found, "a Linux kernel with seccomp is needed; unsealed: true starts without")
+
+
+def _try_seal() -> Seal:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        subprocess.run(
+            [sys.executable, "-c", SEAL_TEST], stdin=theirs.fileno(), timeout=20, check=True, capture_output=True
+        )
+        ours.settimeout(1)
+        return msgspec.json.decode(ours.recv(1 << 16), type=Seal)
+
+
+def check_dns(settings: DnsSettings) -> DoctorRow:
+    """Check that the name servers answer in time."""
+    from gatepost.guard.answers.dns import Resolver
+
+    async def ask() -> tuple[str, float]:
+        resolver = Resolver(settings.nameservers, settings.timeout / 1000)
+        started = time.monotonic()
+        answer = await resolver.ask(Dns(DNS_NAME, "A"))
+        await resolver.close()
+        return answer.status, (time.monotonic() - started) * 1000
+
+    status, milliseconds = asyncio.run(ask())
+    who = ", ".join(settings.nameservers) or "the system's name servers"
+    if status == "failed":
+        advice = "name others with dns.nameservers; without DNS no sender can be authenticated"
+        return DoctorRow("dns", "fail", f"{who} did not answer within {settings.timeout} ms", advice)
+    return DoctorRow("dns", "ok", f"{who} answered in {milliseconds:.0f} ms")
+
+
+def check_zones(dns: DnsSettings, zones: Sequence[ZoneSettings]) -> list[DoctorRow]:
+    """Check each reputation zone by the entries that every zone has, and that none has (RFC 5782 section 5)."""
+    from gatepost.guard.answers.dns import Resolver
+    from gatepost.guard.answers.reputation import Zone
+
+    async def ask() -> list[DoctorRow]:
+        resolver = Resolver(dns.nameservers, dns.timeout / 1000)
+        rows = []
+        for zone in map(Zone, zones):
+            names = zone.test_names or (NO_TEST_ENTRY, zone.build_name(ReputationValue("file", "0" * 64)) or "")
+            answers = await asyncio.gather(*(resolver.ask(Dns(name, "A")) for name in names))
+            rows.append(_judge_zone(zone, *answers))
+        await resolver.close()
+        return rows
+
+    return asyncio.run(ask())
+
+
+def _judge_zone(zone: "Zone", listed: DnsAnswer, unlisted: DnsAnswer) -> DoctorRow:
+    """Judge a zone by its answers for the entry that it must have and the one that it must not have."""
+    from gatepost.guard.answers.reputation import ZoneFaultError
+
+    title = f"zone {zone.name}"
+    if "failed" in (listed.status, unlisted.status):
+        return DoctorRow(title, "fail", "it does not answer", "correct reputation.zones, or ask its operator")
+    try:
+        zone.read((*listed.records, *unlisted.records))
+    except ZoneFaultError as fault:
+        return DoctorRow(title, "fail", f"{fault}", "use name servers of your own, or a key of a subscription")
+    if unlisted.status == "found":
+        return DoctorRow(title, "fail", "it lists what no zone may list", "remove it: it would list everything")
+    if zone.settings.asks == "hash":
+        return DoctorRow(title, "ok", "it answers; zones of hashes have no test entry")
+    if listed.status != "found":
+        advice = "check the name of the zone; some zones have other test entries than RFC 5782 asks for"
+        return DoctorRow(title, "warn", "it answers, but does not list its test entry", advice)
+    return DoctorRow(title, "ok", f"it lists its test entry ({', '.join(listed.records)}) and not its counterpart")
+
+
+def check_archives() -> DoctorRow:
+    """Check that libarchive is installed, which alone can unpack RAR archives."""
+    from gatepost.files.archives import libarchive
+
+    if libarchive.is_installed():
+        return DoctorRow("archives", "ok", "libarchive unpacks rar")
+    found = "without libarchive, packed files in rar archives are not read: such mail is unscannable"
+    return DoctorRow("archives", "warn", found, "install libarchive (Debian: libarchive13)")
+
+
+def check_antivirus(address: str) -> DoctorRow:
+    """Check that clamd answers."""
+    from gatepost.guard.answers.clamd import ClamdClient
+
+    if asyncio.run(ClamdClient(address).ping()):
+        return DoctorRow("clamd", "ok", f"{address} answers")
+    return DoctorRow(
+        "clamd",
+        "fail",
+        f"{address} does not answer: mail is judged without it",
+        "start clamd, or correct clamd.address",
+    )
+
+
+def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
+    """Check that every port is free or in use by this service."""
+    wanted = [("abby", read.abby.listen.hosts, read.abby.listen.port, "listen.port")] if read.abby else []
+    if read.guard and (source := read.guard.scan_sources.rest_api):
+        wanted.append(("guard", source.hosts, source.port, "scanSources.restApi.port"))
+    if read.guard and (smtp := read.guard.scan_sources.smtp):
+        wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp.port"))
+        if smtp.outbound and smtp.outbound.port:
+            wanted.append(("outbound smtp", smtp.hosts, smtp.outbound.port, "scanSources.smtp.outbound.port"))
+    if read.guard and (milter := read.guard.scan_sources.milter):
+        for address in milter.addresses:
+            if address.startswith(UNIX):
+                yield check_unix_socket(Path(address.removeprefix(UNIX)), data)
+            else:
+                host, milter_port = split_address(address, 0)
+                wanted.append(("milter", (host,), milter_port, "scanSources.milter.listen"))
+    for service, hosts, port, key in wanted:
+        shown = ", ".join(render_address(host, port) for host in hosts)
+        yield check_port(service, shown, lambda: bind(hosts, port, key), data)  # noqa: B023
+
+
+def check_unix_socket(path: Path, data: DataFolder) -> DoctorRow:
+    """Check that the Unix socket of the milter source is in use by this service, or can be made."""
+    what, advice = "socket of milter", "correct scanSources.milter.listen, or give the folder to the user of Gatepost"
+    is_used = os.path.lexists(path) and not is_left_behind(str(path))
+    if data.is_locked("guard"):
+        if is_used:
+            return DoctorRow(what, "ok", f"{path}, in use by the Gatepost that runs")
+        return DoctorRow(what, "fail", f"{path} is gone, though Gatepost runs", "restart guard")
+    if is_used:
+        return DoctorRow(what, "fail", f"{path} belongs to another program", advice)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return DoctorRow(what, "fail", f"no file can be made in {path.parent}", advice)
+    return DoctorRow(what, "ok", f"{path} is free")
+
+
+def check_port(service: str, shown: str, take: Callable[[], tuple[socket.socket, ...]], data: DataFolder) -> DoctorRow:
+    """Check one port by binding it with `take`."""
+    if data.is_locked("abby" if service == "abby" else "guard"):
+        return DoctorRow(f"port of {service}", "ok", f"{shown}, in use by the Gatepost that runs")
+    try:
+        close_sockets(take())
+    except StartError as fault:
+        return DoctorRow(f"port of {service}", "fail", str(fault), "choose another one, or stop the other program")
+    return DoctorRow(f"port of {service}", "ok", f"{shown} is free")
+
+
+T = TypeVar("T")
+
+_DAY_SECONDS = 86_400
+# A deployment may have thousands of tenants; the doctor does not wait for all of them.
+MAX_TENANTS = 100
+# A feed is late if it was not read for so many times its interval.
+LATE = 3
+# A deployment may have had many nodes; those that were heard of last have a row.
+MAX_NODES = 50
+NO_RUN = "never run so far; it is run by hand"
+
+
+def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
+    """Check that the database opens and has a schema that fits."""
+    from gatepost.store.errors import StorageError
+
+    if not _is_there(read.storage, data):
+        return DoctorRow("storage", "warn", f"{read.storage} is not there yet", "gatepost serve makes it")
+    try:
+        tenants = _ask(read.storage, data, lambda store: store.tenants.all())
+    except StorageError as fault:
+        return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
+    return DoctorRow("storage", "ok", f"{hide_credentials(read.storage)} opens; {len(tenants)} tenants")
+
+
+def _is_there(url: str, data: DataFolder) -> bool:
+    """Whether there can be anything in storage: the file of SQLite is made by the first start."""
+    return not url.startswith("sqlite:") or (data.path / url.removeprefix("sqlite:")).exists()
+
+
+def _ask(url: str, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T:
+    """Return what storage answers; raises `StorageError`."""
+    from gatepost.store import open_store
+
+    async def run() -> T:
+        store = open_store(url, data.path)
+        try:
+            return await ask(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+def _ask_if_there(url: str, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T | None:
+    """Return what storage answers; None where it is not there or cannot be read, which the row of the storage says."""
+    from gatepost.store.errors import StorageError
+
+    with contextlib.suppress(StorageError):
+        return _ask(url, data, ask) if _is_there(url, data) else None
+    return None
+
+
+def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check how much sender history there is; no row if storage cannot be read."""
+    if read.guard is None:
+        return
+    settings = read.guard.sender_history
+    if not settings.enabled:
+        yield DoctorRow("sender history", "ok", "off: senders and sites are not remembered")
+        return
+    today = int(now.timestamp()) // _DAY_SECONDS
+    counted = _ask_if_there(read.guard.storage.url, data, partial(_count_sightings, settings, today))
+    if counted:
+        keys, ready, scopes = counted
+        found = f"{keys:,} senders and sites remembered; enough to call one new in {ready} of {scopes} scopes"
+        yield DoctorRow("sender history", "ok", found)
+
+
+async def _count_sightings(settings: SenderHistorySettings, today: int, store: "Store") -> tuple[int, int, int]:
+    """Return the number of senders and sites, of scopes with enough history, and of scopes."""
+    scopes = [None, *(tenant.uid for tenant in await store.tenants.all())][:MAX_TENANTS]
+    keys = ready = 0
+    for scope in scopes:
+        keys += await store.sightings.count(scope)
+        all_mail = (await store.sightings.find(scope, (ALL_MAIL,))).get(ALL_MAIL)
+        if all_mail and all_mail.delivered >= settings.min_messages:
+            ready += today - all_mail.first >= settings.min_days
+    return keys, ready, len(scopes)
+
+
+def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
+    from gatepost.smtp.flow_control import MAX_ENTRIES
+
+    if read.guard is None or not read.guard.flow_control.is_on:
+        return
+
+    async def count(store: "Store") -> tuple[int, int]:
+        limited = await store.flow_counts.limited_now(int(now.timestamp() * 1_000))
+        return len(limited), await store.flow_counts.greylist_size(MAX_ENTRIES)
+
+    counted = _ask_if_there(read.guard.storage.url, data, count)
+    if counted is None:
+        return
+    limited, entries = counted
+    found = f"{limited:,} limits are reached now; greylisting knows {entries:,} senders and networks"
+    if entries >= MAX_ENTRIES:
+        advice = "nothing more is greylisted until some expire"
+        yield DoctorRow("flow control", "warn", f"{found}, which is the most", advice)
+    else:
+        yield DoctorRow("flow control", "ok", found)
+
+
+def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check that every feed was read lately; no rows if storage cannot be read."""
+    from gatepost.store.feeds import FeedState
+
+    feeds = read.abby.feeds if read.abby else []
+    found = _ask_if_there(read.storage, data, lambda store: store.feeds.states()) if feeds else None
+    if found is None:
+        return
+    states = {state.name: state for state in found}
+    for feed in feeds:
+        yield _describe_feed(feed, states.get(feed.name, FeedState(feed.name)).record, now)
+
+
+def _describe_feed(feed: FeedSettings, record: "FeedRecord", now: datetime) -> DoctorRow:
+    what, advice = f"feed {feed.name}", f"try it with: gatepost feeds run {feed.name} --dry-run"
+    if record.failures:
+        return DoctorRow(what, "warn", f"{record.result} {record.failures} times in a row: {record.message}", advice)
+    if not record.succeeded:
+        return (
+            DoctorRow(what, "warn", "never run so far", advice) if feed.is_scheduled else DoctorRow(what, "ok", NO_RUN)
+        )
+    minutes = int(now.timestamp() - record.succeeded / 1000) // 60
+    found = f"{record.counts.entries:,} entries for {feed.list_name}, read {minutes:,} minutes ago"
+    if feed.is_scheduled and minutes > LATE * feed.every:
+        return DoctorRow(what, "warn", f"{found}; it should be read every {feed.every:,} minutes", "is abby running?")
+    return DoctorRow(what, "ok", found)
+
+
+def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check every node of the deployment by what it said last, and whether the last version could be taken over; no
+    rows if storage cannot be read."""
+
+    async def load_nodes(store: "Store") -> "tuple[Rollout, tuple[NodeRecord, ...]]":
+        return await store.publishing.rollout(), await store.publishing.nodes()
+
+    loaded = _ask_if_there(read.storage, data, load_nodes) if read.storage else None
+    if loaded is None:
+        return
+    rollout, nodes = loaded
+    own = {each for name in ("guard", "abby") if (each := _read_own_node(data, name)) and not data.is_locked(name)}
+    latest = sorted(nodes, key=lambda node: node.seen, reverse=True)[:MAX_NODES]
+    for node in sorted(latest, key=lambda node: node.name):
+        yield _describe_node(node, rollout, int(now.timestamp() * 1000), is_stopped=node.id in own)
+    if rollout.failed:
+        found = f"version {rollout.failed} failed on {rollout.failed_node}: {rollout.failed_reason}"
+        advice = "correct the files and publish again; the nodes run the version before"
+        yield DoctorRow("published version", "warn", found, advice)
+
+
+def _describe_node(node: "NodeRecord", rollout: "Rollout", moment: int, *, is_stopped: bool) -> DoctorRow:
+    """Return the row of a node; one of this machine that does not run at the moment is no fault."""
+    detail, health = node.detail, node.health(moment)
+    version = f"version {detail.version}" if detail.version else "its own files"
+    if detail.version != rollout.wanted:
+        version += f", wanted is version {rollout.wanted}" if rollout.wanted else ", wanted are its own files"
+    notes = [f"needs a restart: {', '.join(detail.waits_for_restart)}"] if detail.waits_for_restart else []
+    notes += [f"last error: {detail.error}"] if detail.error else []
+    heard = f"heard of {max(0, moment - node.seen) // 1_000:,} s ago"
+    what, found = f"node {node.name}", "; ".join([f"runs {version}", heard, *filter(None, [detail.reason]), *notes])
+    if health == "silent" and is_stopped:
+        return DoctorRow(what, "ok", f"does not run at the moment; {found}")
+    if health == "silent":
+        advice = f"start it; if it is gone for good: gatepost nodes --forget {node.id}"
+        return DoctorRow(what, "warn", f"silent; {found}", advice)
+    if health == "failed":
+        return DoctorRow(what, "fail", f"failed; {found}", "see its log, and gatepost doctor on that machine")
+    if health != "ok" or notes or detail.version != rollout.wanted:
+        return DoctorRow(what, "warn", f"{health}; {found}", "see gatepost nodes, and the log of the node")
+    return DoctorRow(what, "ok", found)
+
+
+def _read_own_node(data: DataFolder, service: str) -> str:
+    """Return the id of this machine's node of a service, "" if it never ran."""
+    file = data.path / f"{service}.node"
+    return file.read_text("ascii", "replace").strip() if file.exists() else ""
+
 
 SECONDS = 90.0
 
@@ -109,3 +586,98 @@ def examine_in_child(config: Path, data: Path) -> tuple[DoctorRow, ...]:
         return msgspec.json.decode(ended.stdout, type=tuple[DoctorRow, ...])
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as fault:
         return (DoctorRow("examination", "fail", str(fault)[:300], "run gatepost doctor on the server"),)
+
+
+# An upgrade is one transaction: what it writes is beside the old data until it is complete, and at most as large.
+ROOM = 2
+_MEGABYTE = 1_000_000
+
+
+def examine_upgrade(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
+    """Compare an installation with this version, and return a row for each thing that was compared."""
+    try:
+        files = read_files(config)
+    except ConfigError as fault:
+        return (_describe_version(), *(_describe_fault(each) for each in fault.faults))
+    rows = [_describe_version(), _check_old_names(config)]
+    try:
+        state = read_schema_state(files.storage, data.path)
+    except StorageError as fault:
+        return (*rows, DoctorRow("database", "fail", str(fault), "correct storage.url, or make the database available"))
+    rows.append(_check_schema(state, files.storage))
+    if state.present and not state.is_newer:
+        rows.append(_check_room(state, files.storage, data))
+        rows.append(_advise_backup(state))
+    rows.append(_check_running(data))
+    return tuple(rows)
+
+
+def _describe_version() -> DoctorRow:
+    return DoctorRow("version", "ok", f"this is gatepost {__version__}")
+
+
+def _describe_fault(fault: object) -> DoctorRow:
+    advice = "correct the file: this version does not start with it"
+    return DoctorRow("configuration", "fail", str(fault), advice)
+
+
+def _check_old_names(config: Path) -> DoctorRow:
+    """Keys that this version still reads under an old name."""
+    if old := find_old_names(config):
+        advice = "rename them; a later version may no longer read the old names"
+        return DoctorRow("configuration", "warn", "; ".join(map(str, old)), advice)
+    return DoctorRow("configuration", "ok", f"every key of {config} is known")
+
+
+def _check_schema(state: SchemaState, url: str) -> DoctorRow:
+    place = hide_credentials(url)
+    if state.is_newer:
+        found = f"{place} has schema {state.present}; this version knows {state.newest}"
+        return DoctorRow("database", "fail", found, "use the newer Gatepost, or restore the backup made before it")
+    if not state.present:
+        return DoctorRow("database", "ok", f"{place} has no data yet; the first start makes schema {state.newest}")
+    found = f"{place} has schema {state.present} of {state.newest}"
+    if not state.needs_upgrade:
+        newer = "; a newer version has added to it" if state.present > state.newest else ""
+        return DoctorRow("database", "ok", f"{found}{newer}; nothing to upgrade")
+    if state.present == state.newest:
+        found += "; list entries are brought to new normal forms"
+    if state.is_additive:
+        advice = "the first start upgrades it; services of the version that runs now go on, and can be started again"
+        return DoctorRow("database", "ok", f"{found}; the upgrade only adds", advice)
+    advice = "the first start upgrades it; older versions cannot open it afterwards"
+    return DoctorRow("database", "warn", found, advice)
+
+
+def _check_room(state: SchemaState, url: str, data: DataFolder) -> DoctorRow:
+    size = f"{state.size / _MEGABYTE:,.1f} MB"
+    if not state.needs_upgrade:
+        return DoctorRow("space", "ok", f"the database has {size}; nothing is upgraded")
+    if not url.startswith("sqlite:"):
+        found = f"the database has {size}; the disk of its server is not visible from here"
+        return DoctorRow("space", "warn", found, f"make sure that the server has {ROOM} times that size free")
+    free = shutil.disk_usage((data.path / url.removeprefix("sqlite:")).parent).free
+    found = f"the database has {size}, and {free / _MEGABYTE:,.0f} MB are free on its disk"
+    if free < ROOM * state.size:
+        advice = f"free {ROOM} times the size of the database: the upgrade is written beside the old data"
+        return DoctorRow("space", "fail", found, advice)
+    return DoctorRow("space", "ok", found)
+
+
+def _advise_backup(state: SchemaState) -> DoctorRow:
+    advice = (
+        "gatepost backup FILE with the version that runs now; keep a copy of totp.key and of the quarantine as well"
+    )
+    if state.needs_upgrade and state.is_additive:
+        return DoctorRow("backup", "ok", "the version that runs now can open the database after the upgrade", advice)
+    if state.needs_upgrade:
+        return DoctorRow("backup", "warn", "the way back to the version that runs now is a backup", advice)
+    return DoctorRow("backup", "ok", "the schema stays: the version that runs now can open the database again", advice)
+
+
+def _check_running(data: DataFolder) -> DoctorRow:
+    running = [service for service in ("guard", "abby") if data.is_locked(service)]
+    if running:
+        advice = "stop it before this version starts; with several machines, one after the other"
+        return DoctorRow("services", "ok", f"{' and '.join(running)} run on {data.path}", advice)
+    return DoctorRow("services", "ok", f"no service runs on {data.path}")

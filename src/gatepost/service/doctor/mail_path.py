@@ -24,8 +24,7 @@ from gatepost.settings.values import hide_credentials
 if TYPE_CHECKING:
     from gatepost.abby.cores import Down
     from gatepost.scanning.request import Load
-    from gatepost.smtp.relay import Relay
-    from gatepost.smtp.routing import Route
+    from gatepost.smtp.routing import Relay, Route
 
 
 RENEW_DAYS = 30

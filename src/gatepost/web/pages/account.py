@@ -13,6 +13,7 @@ tenant needs a second factor can begin with a key.
 
 import asyncio
 
+import msgspec
 from starlette.responses import Response
 
 from gatepost.abby.authenticator import address_of
@@ -73,11 +74,6 @@ async def sign_out(context: WebContext, request: SignedInRequest) -> PageResult:
     return drop_cookie(answer, COOKIE_NAME)
 
 
-async def show_account(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show password, second factor and sessions."""
-    return await render_account(context, request)
-
-
 async def change_password(context: WebContext, request: SignedInRequest) -> PageResult:
     """Set another password, and end every other session of the user."""
     wanted = request.form.raw_text("new")
@@ -90,7 +86,7 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Page
     else:
         fault = await find_proof_fault(context, request, needs_code=False)
     if fault:
-        return with_status(await render_account(context, request, fault=fault), 400)
+        return with_status(await show_account(context, request, fault=fault), 400)
     await context.store.users.set_password(
         request.user.uid,
         await context.passwords.hash(wanted),
@@ -105,7 +101,7 @@ async def show_setup(context: WebContext, request: SignedInRequest) -> PageResul
     """Show what the user has to do before anything else."""
     if context.sign_in.next_step(request.user) is None:
         return redirect("/")
-    return await render_account(context, request)
+    return await show_account(context, request)
 
 
 def _next_page(context: WebContext, request: SignedInRequest) -> str:
@@ -115,7 +111,7 @@ def _next_page(context: WebContext, request: SignedInRequest) -> str:
 
 async def show_totp_setup(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show a new secret; it is stored only when a code made from it comes back, together with the password."""
-    return await render_account(context, request, secret=credentials.new_totp_secret())
+    return await show_account(context, request, secret=credentials.new_totp_secret())
 
 
 async def confirm_totp(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -128,7 +124,7 @@ async def confirm_totp(context: WebContext, request: SignedInRequest) -> PageRes
     # The new code is compared first: a code of the old factor can be used only once.
     fault = WRONG_NEW_CODE if step is None else await find_proof_fault(context, request, needs_code=True)
     if fault or step is None:
-        return with_status(await render_account(context, request, fault=fault, secret=secret), 400)
+        return with_status(await show_account(context, request, fault=fault, secret=secret), 400)
     codes = credentials.new_recovery_codes()
     await _set_totp(context, request, secret, step, codes)
     return await render_codes(context, request, codes, is_new_factor=True)
@@ -137,7 +133,7 @@ async def confirm_totp(context: WebContext, request: SignedInRequest) -> PageRes
 async def renew_recovery_codes(context: WebContext, request: SignedInRequest) -> PageResult:
     """Replace the recovery codes; the new ones are shown in this response only."""
     if fault := await find_proof_fault(context, request, needs_code=True):
-        return with_status(await render_account(context, request, fault=fault), 400)
+        return with_status(await show_account(context, request, fault=fault), 400)
     codes = credentials.new_recovery_codes()
     await context.store.second_factors.renew_recovery_codes(request.user.uid, hash_codes(request, codes), request.actor)
     return await render_codes(context, request, codes)
@@ -150,7 +146,6 @@ async def render_codes(
     return await context.page(
         request,
         "recovery-codes.html",
-        here="/account",
         codes=codes,
         onward=_next_page(context, request),
         is_new_factor=is_new_factor,
@@ -165,9 +160,9 @@ def hash_codes(request: SignedInRequest, codes: tuple[str, ...]) -> list[str]:
 async def remove_totp(context: WebContext, request: SignedInRequest) -> PageResult:
     """Turn the app off; this needs a second factor, else a new one could be set without the old."""
     if context.sign_in.needs_second_factor(request.user) and not request.user.keys:
-        return with_status(await render_account(context, request, fault=NEEDED), 403)
+        return with_status(await show_account(context, request, fault=NEEDED), 403)
     if fault := await find_proof_fault(context, request, needs_code=True):
-        return with_status(await render_account(context, request, fault=fault), 400)
+        return with_status(await show_account(context, request, fault=fault), 400)
     await _set_totp(context, request, None)
     return redirect("/account", notice="totp-off")
 
@@ -192,7 +187,7 @@ async def set_time_zone(context: WebContext, request: SignedInRequest) -> PageRe
     name = request.form.text("zone", 100)
     if name not in zone_names():
         fault = "This time zone is not known; nothing was changed."
-        return with_status(await render_account(context, request, fault=fault), 400)
+        return with_status(await show_account(context, request, fault=fault), 400)
     await context.store.users.set_zone(request.user.uid, "" if name == UTC_NAME else name)
     return redirect("/account", notice="zone")
 
@@ -242,10 +237,8 @@ async def _find_factor_fault(context: WebContext, request: SignedInRequest, foun
     return ""
 
 
-async def render_account(
-    context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = ""
-) -> Response:
-    """Render the page Account, or what the user has to do before anything else."""
+async def show_account(context: WebContext, request: SignedInRequest, *, fault: str = "", secret: str = "") -> Response:
+    """Show password, second factor and sessions, or what the user has to do before anything else."""
     user = request.user
     step = context.sign_in.next_step(user)
     if step == "second-factor" and not secret:
@@ -253,7 +246,6 @@ async def render_account(
     return await context.page(
         request,
         "setup.html" if step else "account.html",
-        here="/account",
         step=step,
         fault=fault,
         needs_second_factor=context.sign_in.needs_second_factor(user),
@@ -291,14 +283,13 @@ async def begin_key(context: WebContext, request: SignedInRequest) -> PageResult
     else:
         fault = await find_proof_fault(context, request, needs_code=True)
     if fault or party is None:
-        return with_status(await render_account(context, request, fault=fault), 400)
+        return with_status(await show_account(context, request, fault=fault), 400)
     challenge = second_factors.new_challenge()
     until = context.now() + second_factors.CHALLENGE_MILLISECONDS
     await context.store.second_factors.set_challenge(request.session.id, "add", challenge, until)
     return await context.page(
         request,
         "security-key.html",
-        here="/account",
         name=name,
         origin=party.origin,
         options=second_factors.creation_options(party, request.user, keys, challenge),
@@ -312,15 +303,15 @@ async def add_key(context: WebContext, request: SignedInRequest) -> PageResult:
     challenge = await context.store.second_factors.take_challenge(request.session.id, "add", context.now())
     party, name = relying_party(context, request.http), request.form.text("name", MAX_KEY_NAME)
     if not challenge or party is None or not name or not name.isprintable():
-        return with_status(await render_account(context, request, fault=NOT_MADE), 400)
+        return with_status(await show_account(context, request, fault=NOT_MADE), 400)
     made = await asyncio.to_thread(second_factors.verify_new_key, party, challenge, request.form)
     if isinstance(made, KeyFault):
         log.warning("a new security key was refused", user=request.user.name, reason=made.reason)
-        return with_status(await render_account(context, request, fault=NOT_MADE), 400)
+        return with_status(await show_account(context, request, fault=NOT_MADE), 400)
     codes = () if request.user.has_second_factor else credentials.new_recovery_codes()
     added = await context.store.second_factors.add_security_key(
         request.user.uid,
-        second_factors.with_name(made, name),
+        msgspec.structs.replace(made, name=name),
         request.actor,
         keep=request.session.id,
         keep_browser=read_browser_cookie(request.http, request.user.uid),
@@ -330,7 +321,7 @@ async def add_key(context: WebContext, request: SignedInRequest) -> PageResult:
         return NOT_VISIBLE
     if isinstance(added, KeyNotAdded):
         fault = FULL if added.reason == "full" else KNOWN
-        return with_status(await render_account(context, request, fault=fault), 409)
+        return with_status(await show_account(context, request, fault=fault), 409)
     if not codes:
         return redirect("/account", notice="key-added")
     return await render_codes(context, request, codes, is_new_factor=True)
@@ -343,9 +334,9 @@ async def remove_key(context: WebContext, request: SignedInRequest) -> PageResul
         return NOT_VISIBLE
     is_last = len(keys) == 1 and not request.user.totp
     if is_last and context.sign_in.needs_second_factor(request.user):
-        return with_status(await render_account(context, request, fault=NEEDED), 403)
+        return with_status(await show_account(context, request, fault=NEEDED), 403)
     if fault := await find_proof_fault(context, request, needs_code=True):
-        return with_status(await render_account(context, request, fault=fault), 400)
+        return with_status(await show_account(context, request, fault=fault), 400)
     removed = await context.store.second_factors.remove_security_key(
         request.user.uid,
         request.path_part("id"),

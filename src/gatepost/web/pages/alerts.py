@@ -15,7 +15,7 @@ from gatepost.settings.events import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAle
 from gatepost.settings.values import hide_path
 from gatepost.store.alerts import AlertDefinition
 from gatepost.web.context import WebContext
-from gatepost.web.forms import Form
+from gatepost.web.forms import Form, whole_number
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
@@ -66,11 +66,6 @@ class AlertForm(msgspec.Struct, frozen=True):
     seen: int = 0
 
 
-async def show_alerts(context: WebContext, request: SignedInRequest) -> PageResult:
-    """List all alerts."""
-    return await _render_alerts(context, request)
-
-
 async def edit_alert(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the form of an alert: a new one, or one that there is."""
     name, form = request.query.text("name", MAX_NAME), AlertForm()
@@ -115,7 +110,7 @@ async def test_alert(context: WebContext, request: SignedInRequest) -> PageResul
     await context.store.audit.note("system.testEvent", request.actor, sample=[found.name])
     async with context.examining:
         fault = await asyncio.to_thread(send, found.alert)
-    return await _render_alerts(context, request, tried=(found.name, fault))
+    return await show_alerts(context, request, tried=(found.name, fault))
 
 
 async def _find(context: WebContext, name: str) -> AlertDefinition | None:
@@ -123,21 +118,21 @@ async def _find(context: WebContext, name: str) -> AlertDefinition | None:
 
 
 def _read_form(form: Form) -> AlertForm:
-    most, seen = form.text("max_per_hour", 4), form.text("seen", 18)
     recipients = form.raw_text("recipients").replace(",", " ").split()
     alert = WebAlert(
         kinds=tuple(kind for kind in ALERT_KINDS if kind in form.all("kinds")),
         min_severity=form.text("min_severity", 20),
-        max_per_hour=int(most) if most.isascii() and most.isdigit() else 0,
+        max_per_hour=whole_number(form.text("max_per_hour", 4)),
         recipients=tuple(dict.fromkeys(recipients)),
         url=form.text("url", 3_000),
     )
-    return AlertForm(form.text("name", MAX_NAME), alert, int(seen) if seen.isascii() and seen.isdigit() else 0)
+    return AlertForm(form.text("name", MAX_NAME), alert, whole_number(form.text("seen", 18)))
 
 
-async def _render_alerts(
+async def show_alerts(
     context: WebContext, request: SignedInRequest, *, tried: tuple[str, str] | None = None
 ) -> Response:
+    """List all alerts; `tried` is one that was sent now, and why that failed."""
     may_know = request.may("system.change")
     of_files = [
         row for row in context.installation.settings if row[1].startswith("events.alerts") and row[2] != NOT_SET
@@ -145,7 +140,6 @@ async def _render_alerts(
     return await context.page(
         request,
         "alerts.html",
-        here="/alerts",
         alerts=[
             (each, each.alert.url if may_know else hide_path(each.alert.url) if each.alert.url else "")
             for each in await context.store.alerts.all()
@@ -162,7 +156,6 @@ async def _render_form(
     return await context.page(
         request,
         "alert-form.html",
-        here="/alerts",
         form=form,
         alert=form.alert,
         kinds=[(kind, MEANINGS[kind]) for kind in ALERT_KINDS],

@@ -23,7 +23,7 @@ from gatepost.store.errors import NotFound, TenantFull
 from gatepost.store.publishing import VersionContent
 from gatepost.times import date_time
 from gatepost.web.configuration import Publisher
-from gatepost.web.context import Scopes, WebContext, find_scopes
+from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, parse_expiry
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.pages.configuration import Running, find_running, for_publisher
@@ -32,11 +32,6 @@ from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 MAX_NAME = 100
 SENT_BEFORE = "this form was sent before, and its key exists; if the secret is lost, revoke that key and create another"
-
-
-async def show_keys(context: WebContext, request: SignedInRequest) -> PageResult:
-    """List all keys that the user may see."""
-    return await _render_keys(context, request)
 
 
 async def create_key(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -51,18 +46,18 @@ async def create_key(context: WebContext, request: SignedInRequest) -> PageResul
     name = form.text("name", MAX_NAME)
     fault = expires.message if isinstance(expires, Failure) else "" if name else "enter a name"
     if fault or isinstance(expires, Failure):
-        return with_status(await _render_keys(context, request, fault=fault), 400)
+        return with_status(await show_keys(context, request, fault=fault), 400)
     created = await context.store.api_keys.create(
         name, scope, form.has("read-only"), expires, request.actor, key_id=stated
     )
     if isinstance(created, NotFound) and created.what == "form":
-        return with_status(await _render_keys(context, request, fault=SENT_BEFORE), 409)
+        return with_status(await show_keys(context, request, fault=SENT_BEFORE), 409)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     if isinstance(created, TenantFull):
-        return with_status(await _render_keys(context, request, fault=created.explanation), 409)
+        return with_status(await show_keys(context, request, fault=created.explanation), 409)
     secret, key = created
-    return await _render_keys(context, request, secret=secret, created=key)
+    return await show_keys(context, request, secret=secret, created=key)
 
 
 async def revoke_key(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -74,19 +69,18 @@ async def revoke_key(context: WebContext, request: SignedInRequest) -> PageResul
     return redirect("/keys", notice="key-revoked")
 
 
-async def _render_keys(
+async def show_keys(
     context: WebContext, request: SignedInRequest, *, secret: str = "", created: ApiKey | None = None, fault: str = ""
 ) -> Response:
-    scopes: Scopes = await find_scopes(context, request)
+    """List all keys that the user may see, with the secret of one that was created now."""
     keys = sorted(
         await context.store.api_keys.all(request.user.tenant), key=lambda key: (bool(key.revoked), -key.created)
     )
     return await context.page(
         request,
         "keys.html",
-        here="/keys",
         keys=keys,
-        scopes=scopes,
+        scopes=await find_scopes(context, request),
         secret=secret,
         created=created,
         fault=fault,
@@ -115,28 +109,22 @@ class TokenRow(msgspec.Struct, frozen=True):
 
 
 @for_publisher
-async def show_tokens(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
-    """List the tokens of the running version."""
-    return await _render(context, request, publisher)
-
-
-@for_publisher
 async def create_token(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Make a token, publish its hash, and show it in this response only."""
     running = await find_running(context, publisher)
     name, allowed = request.form.text("name", MAX_NAME), [each for each in PERMISSIONS if request.form.has(each)]
     tokens = _tokens(running.content)
     if not name or not name.isprintable() or "${" in name:
-        return await _render(context, request, publisher, fault="enter a name of printable characters")
+        return await show_tokens(context, request, publisher, fault="enter a name of printable characters")
     if any(each.get("name") == name for each in tokens) or len(tokens) >= MAX_TOKENS:
-        return await _render(context, request, publisher, fault="a token has this name, or there are too many")
+        return await show_tokens(context, request, publisher, fault="a token has this name, or there are too many")
     token = secrets.token_hex(TOKEN_BYTES)
     made = {"name": name, "tokenHash": hashlib.sha256(token.encode()).hexdigest(), "made": date_time(context.now())}
     entry = {**made, **({"permissions": allowed} if allowed else {})}
     fault = await _publish(context, request, publisher, running, [*tokens, entry], f"API token {name} made")
     if fault:
-        return await _render(context, request, publisher, fault=fault)
-    return await _render(context, request, publisher, created=(name, token))
+        return await show_tokens(context, request, publisher, fault=fault)
+    return await show_tokens(context, request, publisher, created=(name, token))
 
 
 @for_publisher
@@ -149,7 +137,7 @@ async def revoke_token(context: WebContext, request: SignedInRequest, publisher:
         return NOT_VISIBLE
     fault = await _publish(context, request, publisher, running, kept, f"API token {name} revoked")
     if fault:
-        return await _render(context, request, publisher, fault=fault)
+        return await show_tokens(context, request, publisher, fault=fault)
     return redirect("/tokens", notice="token-revoked")
 
 
@@ -192,7 +180,7 @@ def _describe(entry: dict[str, Any], uses: dict[str, TokenUse]) -> TokenRow:
     return TokenRow(name, permissions, made, form, use if is_own else None)
 
 
-async def _render(
+async def show_tokens(
     context: WebContext,
     request: SignedInRequest,
     publisher: Publisher,
@@ -200,6 +188,7 @@ async def _render(
     fault: str = "",
     created: tuple[str, str] | None = None,
 ) -> Response:
+    """List the tokens of the running version, with one that was made now."""
     running, uses = await find_running(context, publisher), await context.store.api_keys.token_uses()
     page = await context.page(
         request,
@@ -220,7 +209,7 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/keys", show_keys, "keys.read"),
     PageRoute("POST", "/keys", create_key, "keys.change"),
     PageRoute("POST", "/keys/{id}/revoke", revoke_key, "keys.change"),
-    PageRoute("GET", "/tokens", show_tokens, "system.read"),
+    PageRoute("GET", "/tokens", for_publisher(show_tokens), "system.read"),
     PageRoute("POST", "/tokens", create_token, "system.change"),
     PageRoute("POST", "/tokens/revoke", revoke_token, "system.change"),
 )

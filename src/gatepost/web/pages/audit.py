@@ -10,10 +10,10 @@ from gatepost.store.audit import AuditFilter, AuditRecord
 from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.exports import EXPORT_PAGE, Export, export_search
-from gatepost.web.forms import parse_period
+from gatepost.web.forms import parse_period, whole_number
 from gatepost.web.list_access import ListInScope, for_list
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageResult, PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 ROWS_ON_A_PAGE = 100
 # Groups of actions, as the filter offers them.
@@ -50,16 +50,15 @@ LIST_ACTIONS = {
 }
 
 
-def _parse_filter(context: WebContext, request: SignedInRequest) -> AuditFilter | Failure:
-    query, named = request.query, request.query.text("scope")
-    scope = request.parse_scope(named) if named else request.user.tenant
+async def _parse_filter(context: WebContext, request: SignedInRequest) -> AuditFilter | Failure:
+    query, scope = request.query, request.parse_tenant("scope")
     if isinstance(scope, Failure):
         return scope
     when = parse_period(query, context.now())
     if isinstance(when, Failure):
         return when
     return AuditFilter(
-        scope="" if named == GLOBAL else scope,
+        scope="" if query.text("scope") == GLOBAL else scope,
         since=when.since,
         until=when.until,
         actor=query.text("actor", 200) or None,
@@ -68,16 +67,17 @@ def _parse_filter(context: WebContext, request: SignedInRequest) -> AuditFilter 
     )
 
 
-async def show_audit_trail(context: WebContext, request: SignedInRequest) -> PageResult:
+for_filter = about(_parse_filter)
+
+
+@for_filter
+async def show_audit_trail(context: WebContext, request: SignedInRequest, wanted: AuditFilter) -> PageResult:
     """List what was done, newest first."""
-    query, wanted = request.query, _parse_filter(context, request)
-    if isinstance(wanted, Failure):
-        return wanted
+    query = request.query
     page = await context.store.audit.page(wanted, query.text("before", 200) or None, ROWS_ON_A_PAGE)
     return await context.page(
         request,
         "audit.html",
-        here="/audit",
         page=page,
         query=query,
         scopes=await find_scopes(context, request),
@@ -117,16 +117,13 @@ def shorten_ids(text: str) -> str:
 
 async def show_record(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show one record with every value that it changed."""
-    number = request.path_part("number")
-    if not (number.isascii() and number.isdigit()) or len(number) > 18:
-        return NOT_VISIBLE
-    found = await context.store.audit.changes(int(number))
+    number = whole_number(request.path_part("number"), -1)
+    found = await context.store.audit.changes(number) if number >= 0 else None
     if found is None or (request.user.tenant and found[0].scope != request.user.tenant):
         return NOT_VISIBLE
     return await context.page(
         request,
         "audit-record.html",
-        here="/audit",
         record=found[0],
         changes=found[1],
         scopes=await find_scopes(context, request),
@@ -134,11 +131,9 @@ async def show_record(context: WebContext, request: SignedInRequest) -> PageResu
     )
 
 
-async def export_audit_trail(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_filter
+async def export_audit_trail(context: WebContext, request: SignedInRequest, wanted: AuditFilter) -> PageResult:
     """Send the records that match as CSV or JSON; that is on record itself."""
-    wanted = _parse_filter(context, request)
-    if isinstance(wanted, Failure):
-        return wanted
     search = partial(context.store.audit.page, wanted, limit=EXPORT_PAGE)
     return await export_search(context, request, TRAIL, request.user.tenant, search)
 
@@ -158,9 +153,7 @@ async def show_list_history(context: WebContext, request: SignedInRequest, scope
     wanted = AuditFilter(scope=scoped_list.scope or "", list=scoped_list.definition.name)
     before = request.query.text("before", 200) or None
     page = await context.store.audit.page(wanted, before, ROWS_ON_A_PAGE)
-    return await context.page(
-        request, "lists-history.html", here="/lists", scoped_list=scoped_list, page=page, actions=LIST_ACTIONS
-    )
+    return await context.page(request, "lists-history.html", scoped_list=scoped_list, page=page, actions=LIST_ACTIONS)
 
 
 PAGES: tuple[WebRoute, ...] = (

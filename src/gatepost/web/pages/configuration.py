@@ -5,6 +5,7 @@ compared with, and is refused if either has changed since.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 from starlette.responses import Response
@@ -15,12 +16,11 @@ from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.settings.faults import ConfigError, Fault
-from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent
+from gatepost.store.publishing import DraftContent, Version, VersionContent
 from gatepost.web.configuration import (
     DEPLOYMENT,
     MAX_POLICY,
     MAX_VALUE,
-    Difference,
     Publisher,
     apply_draft,
     build_policies,
@@ -28,6 +28,7 @@ from gatepost.web.configuration import (
     list_settings,
 )
 from gatepost.web.context import WebContext
+from gatepost.web.forms import whole_number
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
@@ -71,12 +72,6 @@ async def find_running(context: WebContext, publisher: Publisher) -> Running:
 
 
 @for_publisher
-async def show_configuration(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
-    """Show the draft, what it changes, and the versions."""
-    return await _render(context, request, publisher)
-
-
-@for_publisher
 async def save_draft(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Save what was typed, right or wrong; only publishing needs it to be right."""
     running, form = await find_running(context, publisher), request.form
@@ -91,12 +86,9 @@ async def save_draft(context: WebContext, request: SignedInRequest, publisher: P
         for uid, text in list_policies(running.content, DraftContent()).items()
         if f"policy {uid}" in form.fields and (typed := _read_text(form.raw_text(f"policy {uid}"))) != _read_text(text)
     }
-    draft = DraftContent(settings, policies)
-    if not await context.store.publishing.put_draft(
-        draft, running.number, _number(form.text("revision")), request.actor
-    ):
-        return redirect("/configuration", notice="draft-changed")
-    return redirect("/configuration", notice="draft-saved")
+    draft, revision = DraftContent(settings, policies), whole_number(form.text("revision"))
+    saved = await context.store.publishing.put_draft(draft, running.number, revision, request.actor)
+    return redirect("/configuration", notice="draft-saved" if saved else "draft-changed")
 
 
 async def try_draft(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -107,7 +99,7 @@ async def try_draft(context: WebContext, request: SignedInRequest) -> PageResult
     await context.store.audit.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
     running = await find_running(context, publisher)
     content, _ = apply_draft(running.content, draft.content)
-    return await _render(context, request, publisher, trial=await _try(context, content))
+    return await show_configuration(context, request, publisher, trial=await _try(context, content))
 
 
 async def _try(context: WebContext, content: VersionContent) -> PolicyTrial:
@@ -121,9 +113,9 @@ async def _try(context: WebContext, content: VersionContent) -> PolicyTrial:
 
 async def discard_draft(context: WebContext, request: SignedInRequest) -> PageResult:
     """Delete the draft."""
-    if not await context.store.publishing.discard_draft(_number(request.form.text("revision")), request.actor):
-        return redirect("/configuration", notice="draft-changed")
-    return redirect("/configuration", notice="draft-discarded")
+    revision = whole_number(request.form.text("revision"))
+    discarded = await context.store.publishing.discard_draft(revision, request.actor)
+    return redirect("/configuration", notice="draft-discarded" if discarded else "draft-changed")
 
 
 @for_publisher
@@ -131,16 +123,18 @@ async def publish_draft(context: WebContext, request: SignedInRequest, publisher
     """Publish the draft as the next version, if it is right and still what was shown."""
     draft = await context.store.publishing.draft()
     running = await find_running(context, publisher)
-    shown = (_number(request.form.text("revision")), _number(request.form.text("running")))
+    shown = (whole_number(request.form.text("revision")), whole_number(request.form.text("running")))
     if draft is None or (draft.revision, running.number) != shown:
         return redirect("/configuration", notice="draft-changed")
     reason = request.form.text("reason", MAX_REASON)
     if not reason:
-        return await _render(context, request, publisher, fault=NO_REASON)
+        return await show_configuration(context, request, publisher, fault=NO_REASON)
     content, faults = apply_draft(running.content, draft.content)
     faults += running.faults or await asyncio.to_thread(publisher.find_faults, content)
     if faults:
-        return await _render(context, request, publisher, fault="the draft has faults, which are named below")
+        return await show_configuration(
+            context, request, publisher, fault="the draft has faults, which are named below"
+        )
     digest = publisher.digest(content)
     if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return redirect("/configuration", notice="draft-changed")
@@ -148,43 +142,43 @@ async def publish_draft(context: WebContext, request: SignedInRequest, publisher
     return redirect("/configuration", notice="published")
 
 
-async def show_rollback(context: WebContext, request: SignedInRequest) -> PageResult:
+async def _find_version(context: WebContext, request: SignedInRequest) -> tuple[Publisher, Version] | Failure:
+    publisher, number = context.installation.publisher, whole_number(request.path_part("published"))
+    version = await context.store.publishing.find(number) if number else None
+    return (publisher, version) if publisher and version else NO_VERSION
+
+
+for_version = about(_find_version)
+
+
+@for_version
+async def show_rollback(context: WebContext, request: SignedInRequest, found: tuple[Publisher, Version]) -> PageResult:
     """Show what going back to a version would change."""
-    publisher, version = context.installation.publisher, await _find_version(context, request)
-    if publisher is None or version is None:
-        return NO_VERSION
+    publisher, version = found
     running = await find_running(context, publisher)
     differences = await asyncio.to_thread(publisher.compare, running.content, version.content)
     return await context.page(
         request,
         "rollback.html",
-        here="/configuration",
         version=version.info,
         running=running,
         differences=differences[:MAX_DIFFERENCES],
     )
 
 
-async def roll_back(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_version
+async def roll_back(context: WebContext, request: SignedInRequest, found: tuple[Publisher, Version]) -> PageResult:
     """Publish the content of an earlier version again."""
-    publisher, version = context.installation.publisher, await _find_version(context, request)
-    if publisher is None or version is None:
-        return NO_VERSION
-    number, running = version.info.number, _number(request.form.text("running"))
+    version = found[1]
+    number, running = version.info.number, whole_number(request.form.text("running"))
     reason = request.form.text("reason", MAX_REASON) or f"back to version {number}"
-    if not await context.store.publishing.publish_over(
+    published = await context.store.publishing.publish_over(
         running, version.content, version.info.digest, reason, request.actor, number
-    ):
-        return redirect("/configuration", notice="draft-changed")
-    return redirect("/configuration", notice="rolled-back")
+    )
+    return redirect("/configuration", notice="rolled-back" if published else "draft-changed")
 
 
-async def _find_version(context: WebContext, request: SignedInRequest) -> Version | None:
-    number = _number(request.path_part("published"))
-    return await context.store.publishing.find(number) if number else None
-
-
-async def _render(
+async def show_configuration(
     context: WebContext,
     request: SignedInRequest,
     publisher: Publisher,
@@ -192,28 +186,31 @@ async def _render(
     fault: str = "",
     trial: PolicyTrial | None = None,
 ) -> Response:
+    """Show the draft, what it changes, and the versions."""
     running, draft = await find_running(context, publisher), await context.store.publishing.draft()
     typed = draft.content if draft else DraftContent()
     content, faults = apply_draft(running.content, typed)
-    differences: list[Difference] = []
+    differences: Sequence[object] = ()
     if draft and not running.faults:
         faults += await asyncio.to_thread(publisher.find_faults, content)
-        differences = list(await asyncio.to_thread(publisher.compare, running.content, content))
+        differences = await asyncio.to_thread(publisher.compare, running.content, content)
     rows = list_settings(running.content, typed, faults)
     placed = {sentence for row in rows for sentence in row.faults}
+    policies = list_policies(running.content, typed)
+    names = {tenant.uid: tenant.name for tenant in await context.store.tenants.all()}
+    names |= {DEPLOYMENT: "All tenants", OUTBOUND: "Outbound mail"}
     moment = context.now()
     nodes = await context.store.publishing.nodes()
     rollout = await context.store.publishing.rollout()
     page = await context.page(
         request,
         "configuration.html",
-        here="/configuration",
         running=running,
         rollout=rollout,
         draft=draft,
         rows=rows,
-        policies=list_policies(running.content, typed),
-        policy_names=await _policy_names(context, running, draft),
+        policies=policies,
+        policy_names={uid: names.get(uid, uid) for uid in policies},
         faults=[str(each) for each in (*running.faults, *faults) if each.sentence not in placed][:50],
         differences=differences[:MAX_DIFFERENCES],
         is_right=not (running.faults or faults),
@@ -228,24 +225,13 @@ async def _render(
     return with_status(page, 400 if fault or (trial and trial.mistakes) else 200)
 
 
-async def _policy_names(context: WebContext, running: Running, draft: ConfigDraft | None) -> dict[str, str]:
-    names = {tenant.uid: tenant.name for tenant in await context.store.tenants.all()}
-    found = list_policies(running.content, draft.content if draft else DraftContent())
-    names |= {DEPLOYMENT: "All tenants", OUTBOUND: "Outbound mail"}
-    return {uid: names.get(uid, uid) for uid in found}
-
-
 def _read_text(text: str) -> str:
     """Return a text as files have it: browsers end lines with CR and LF."""
     return text.replace("\r\n", "\n")[:MAX_POLICY]
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else 0
-
-
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/configuration", show_configuration, "system.read"),
+    PageRoute("GET", "/configuration", for_publisher(show_configuration), "system.read"),
     PageRoute("POST", "/configuration", save_draft, "system.change"),
     PageRoute("POST", "/configuration/try", try_draft, "system.change", "policy trial"),
     PageRoute("POST", "/configuration/discard", discard_draft, "system.change"),

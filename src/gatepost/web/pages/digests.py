@@ -13,6 +13,7 @@ done twice, and a kill in between loses nothing.
 """
 
 import asyncio
+from collections.abc import Iterable
 
 import msgspec
 from starlette.requests import Request
@@ -22,8 +23,6 @@ from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import RATE_LIMITED, Failure
 from gatepost.digests.links import read_link
 from gatepost.digests.mail import MAX_SUBJECT, Texts, find_texts, list_languages, show, show_sender
-from gatepost.lists.addresses import normalise_tenant_domain
-from gatepost.lists.entries import ListRefusal
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS, NotHeld, RecipientReleaseOrder, Released
 from gatepost.store.audit import Actor
@@ -32,7 +31,8 @@ from gatepost.store.held_search import normalize_address
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, EntrySays
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import STRANGER, Form, read_form
+from gatepost.web.forms import STRANGER, Form, read_form, whole_number
+from gatepost.web.list_access import parse_domains
 from gatepost.web.page_responses import html_response, redirect, with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, PublicRoute, WebRoute, about
@@ -49,7 +49,7 @@ async def show_digests(context: WebContext, request: SignedInRequest) -> PageRes
     runs = {run.scope: run for run in await context.store.digests.runs()}
     uids = [*([None] if scopes.has_all_tenants else []), *(tenant.uid for tenant in scopes.tenants)]
     lines = [(uid, _name(scopes.name(uid), uid), known.get(uid), runs.get(uid)) for uid in uids]
-    return await context.page(request, "digests.html", here="/digests", lines=lines)
+    return await context.page(request, "digests.html", lines=lines)
 
 
 async def _find_scope(context: WebContext, request: SignedInRequest) -> str | Failure | None:
@@ -73,15 +73,12 @@ async def show_scope(context: WebContext, request: SignedInRequest, scope: str |
 async def save_scope(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Save the preferences of a scope."""
     typed = request.form.raw_text("domains")
-    seen = request.form.text("seen", 18)
-    wanted = _read_preferences(request.form)
-    faults = _find_faults(scope, wanted, typed)
-    if faults:
-        shown = DigestScope(scope, wanted, int(seen) if seen.isdigit() else 0)
+    domains, refused = parse_domains(typed)
+    seen, wanted = whole_number(request.form.text("seen", 18), -1), _read_preferences(request.form, domains)
+    if faults := [*refused, *_find_faults(scope, wanted)][:20]:
+        shown = DigestScope(scope, wanted, max(0, seen))
         return with_status(await _render(context, request, shown, typed, faults), 400)
-    saved = await context.store.digests.put_preferences(
-        scope, wanted, int(seen) if seen.isdigit() else -1, request.actor
-    )
+    saved = await context.store.digests.put_preferences(scope, wanted, seen, request.actor)
     return redirect(f"/digests/{scope or GLOBAL}", notice="digests-saved" if saved else "digests-changed")
 
 
@@ -99,26 +96,20 @@ def _name(name: str, uid: str | None) -> str:
     return name if uid else NO_TENANT
 
 
-def _read_preferences(form: Form) -> DigestPreferences:
-    hour = form.text("hour", 2)
-    domains = [normalise_tenant_domain(line.strip()) for line in form.raw_text("domains").splitlines() if line.strip()]
+def _read_preferences(form: Form, domains: Iterable[str]) -> DigestPreferences:
     return DigestPreferences(
         enabled=form.has("enabled"),
         language=form.text("language", 20),
-        hour=int(hour) if hour.isascii() and hour.isdigit() else 24,
+        hour=whole_number(form.text("hour", 2), 24),
         zone=form.text("zone", 60),
         intro=form.raw_text("intro").strip(),
         own_entries=form.has("own_entries"),
-        domains=tuple(dict.fromkeys(each.key for each in domains if not isinstance(each, ListRefusal))),
+        domains=tuple(domains),
     )
 
 
-def _find_faults(scope: str | None, wanted: DigestPreferences, typed: str) -> list[str]:
-    faults = [
-        f"line {number}: {line.strip()[:100]} {refused.reason}"
-        for number, line in enumerate(typed.splitlines(), 1)
-        if line.strip() and isinstance(refused := normalise_tenant_domain(line.strip()), ListRefusal)
-    ]
+def _find_faults(scope: str | None, wanted: DigestPreferences) -> list[str]:
+    faults = []
     if wanted.hour > 23:
         faults.append("the hour must be a number from 0 to 23")
     if wanted.language not in dict(list_languages()):
@@ -131,7 +122,7 @@ def _find_faults(scope: str | None, wanted: DigestPreferences, typed: str) -> li
         faults.append(f"at most {MAX_DOMAINS:,} domains can be named")
     if scope is None and wanted.enabled and not wanted.domains:
         faults.append("name the domains whose recipients get digests; such mail can be addressed to anybody")
-    return faults[:20]
+    return faults
 
 
 async def _render(
@@ -144,11 +135,10 @@ async def _render(
     return await context.page(
         request,
         "digest-scope.html",
-        here="/digests",
         name=_name(scopes.name(shown.scope), shown.scope),
         path=f"/digests/{shown.scope or GLOBAL}",
         shown=shown,
-        preferences=msgspec.structs.replace(shown.preferences),
+        preferences=shown.preferences,
         typed=typed,
         run=runs.get(shown.scope),
         counts=await context.store.digests.counts(shown.scope),
@@ -198,11 +188,7 @@ class OpenedLink(msgspec.Struct, frozen=True):
 async def show_link(context: WebContext, request: Request) -> PageResult:
     """Show what a link is about; nothing else happens."""
     opened = await _open(context, request)
-    if isinstance(opened, Failure):
-        return opened
-    if opened is None:
-        return _refuse(context)
-    return await _render_digest_links(context, opened)
+    return await _render_digest_links(context, opened) if isinstance(opened, OpenedLink) else opened
 
 
 async def use_link(context: WebContext, request: Request) -> PageResult:
@@ -211,10 +197,8 @@ async def use_link(context: WebContext, request: Request) -> PageResult:
     if isinstance(form, Failure):
         return form
     opened = await _open(context, request)
-    if isinstance(opened, Failure):
+    if not isinstance(opened, OpenedLink):
         return opened
-    if opened is None:
-        return _refuse(context)
     if opened.mail is None and not form.has("sender"):
         return await _render_digest_links(context, opened)
     done = await (_act(context, opened, form) if opened.mail else _remove_entries(context, opened, form))
@@ -228,18 +212,18 @@ async def use_link(context: WebContext, request: Request) -> PageResult:
     return _respond(page, 503 if done[0] == "done_later" else 200)
 
 
-async def _open(context: WebContext, request: Request) -> OpenedLink | Failure | None:
-    """Return what a link leads to; None if it does not work, for whatever reason."""
+async def _open(context: WebContext, request: Request) -> OpenedLink | PageResult:
+    """Return what a link leads to, or the answer to one that does not work, for whatever reason."""
     link = read_link(str(request.path_params["link"]), await context.store.digests.keys(), context.now())
     if link:
-        return await _find(context, link.digest, link.item)
+        return await _find(context, link.digest, link.item) or _refuse(context)
     # Whoever has a link of ours does not wait, or one guest could slow down a whole office behind one address.
     delay = context.guesses.take_turn(f"link:{address_of(request)}")
     if delay is None:
         return TOO_MANY
     if delay:
         await asyncio.sleep(delay)
-    return None
+    return _refuse(context)
 
 
 async def _find(context: WebContext, uid: str, item: str) -> OpenedLink | None:
@@ -256,7 +240,7 @@ async def _find(context: WebContext, uid: str, item: str) -> OpenedLink | None:
         return None
     if digest.address not in map(normalize_address, mail.record.envelope.recipients):
         return None
-    having = {each.address for each in await context.store.quarantine.recipient_releases(item)}
+    having = await context.store.quarantine.recipient_releases(item)
     return None if digest.address in having else OpenedLink(digest, preferences, mail)
 
 

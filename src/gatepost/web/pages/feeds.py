@@ -13,12 +13,12 @@ from starlette.responses import Response
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.settings.feeds import CREDENTIALS, MAX_FEEDS, MAX_URL, FeedFormat, WebFeed, WebFeedError, build_feed
 from gatepost.store.feeds import FeedDefinition
-from gatepost.web.context import Scopes, WebContext, find_scopes
-from gatepost.web.forms import Form
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.forms import Form, whole_number
 from gatepost.web.list_access import FeedInScope, find_all_feeds
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import GLOBAL, SignedInRequest
-from gatepost.web.routing import PageResult, PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_NAME = 63
 FORMATS: tuple[FeedFormat, ...] = ("plain", "csv", "jsonl", "misp", "stix", "taxii")
@@ -63,16 +63,24 @@ class FeedForm(msgspec.Struct, frozen=True):
         return self.numbers.get(name) or str(getattr(self.feed, name))
 
 
-async def show_feeds(context: WebContext, request: SignedInRequest) -> PageResult:
-    """List all feeds."""
-    return await _render_feeds(context, request)
+async def _find_feed(context: WebContext, request: SignedInRequest) -> FeedInScope | Failure:
+    name = request.form.text("name", MAX_NAME) or request.query.text("name", MAX_NAME)
+    return next((feed for feed in await find_all_feeds(context) if feed.line.name == name), NO_FEED)
+
+
+async def _find_definition(context: WebContext, request: SignedInRequest) -> FeedDefinition | Failure:
+    found = await _find_feed(context, request)
+    return found if isinstance(found, Failure) else found.line.definition or NO_FEED
+
+
+for_feed, for_definition = about(_find_feed), about(_find_definition)
 
 
 async def edit_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     """Show the form of a feed: a new one, or one that there is."""
-    name, form = request.query.text("name", MAX_NAME), FeedForm()
-    if name:
-        found = await _find_definition(context, name)
+    form = FeedForm()
+    if request.query.text("name"):
+        found = await _find_definition(context, request)
         if isinstance(found, Failure):
             return found
         form = FeedForm(found.name, found.feed, paused=found.paused, seen=found.modified)
@@ -91,32 +99,26 @@ async def save_feed(context: WebContext, request: SignedInRequest) -> PageResult
     return redirect("/feeds", notice="feed-saved")
 
 
-async def pause_feed(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_definition
+async def pause_feed(context: WebContext, request: SignedInRequest, found: FeedDefinition) -> PageResult:
     """Pause a feed of the web interface, or resume it."""
-    found = await _find_definition(context, request.form.text("name", MAX_NAME))
-    if isinstance(found, Failure):
-        return found
-    paused, seen = request.form.text("do") == "pause", _read_number(request.form.text("seen", 18))
+    paused, seen = request.form.text("do") == "pause", whole_number(request.form.text("seen", 18), -1)
     done = await context.store.feeds.put_definition(found.name, found.feed, seen, request.actor, paused=paused)
     if isinstance(done, str):
         return redirect("/feeds", notice="feeds-changed")
     return redirect("/feeds", notice="feed-paused" if paused else "feed-resumed")
 
 
-async def delete_feed(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_definition
+async def delete_feed(context: WebContext, request: SignedInRequest, found: FeedDefinition) -> PageResult:
     """Delete a feed of the web interface; its entries stay."""
-    found = await _find_definition(context, request.form.text("name", MAX_NAME))
-    if isinstance(found, Failure):
-        return found
     await context.store.feeds.delete_definition(found.name, request.actor)
     return redirect("/feeds", notice="feed-deleted")
 
 
-async def run_feed(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_feed
+async def run_feed(context: WebContext, request: SignedInRequest, found: FeedInScope) -> PageResult:
     """Make a feed due, so that a node runs it within seconds."""
-    found = await _find_feed(context, request.form.text("name", MAX_NAME))
-    if isinstance(found, Failure):
-        return found
     line = found.line
     if line.every is None:
         return NOT_RUN
@@ -124,11 +126,9 @@ async def run_feed(context: WebContext, request: SignedInRequest) -> PageResult:
     return redirect("/feeds", notice="feed-requested")
 
 
-async def try_feed(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_feed
+async def try_feed(context: WebContext, request: SignedInRequest, found: FeedInScope) -> PageResult:
     """Read a feed without changing anything, and say what would change."""
-    found = await _find_feed(context, request.form.text("name", MAX_NAME))
-    if isinstance(found, Failure):
-        return found
     if context.installation.try_feed is None or (found.line.every is None and found.line.definition is None):
         return NOT_RUN
     is_read, said = await context.installation.try_feed(found.line.name)
@@ -138,28 +138,16 @@ async def try_feed(context: WebContext, request: SignedInRequest) -> PageResult:
             outcome = json.loads(said)
         except ValueError:
             outcome = {"result": "failed", "message": "what came of it could not be read"}
-    return await _render_feeds(context, request, tried=(found.line.name, outcome))
+    return await show_feeds(context, request, tried=(found.line.name, outcome))
 
 
-async def _find_definition(context: WebContext, name: str) -> FeedDefinition | Failure:
-    found = await _find_feed(context, name)
-    if isinstance(found, Failure):
-        return found
-    return found.line.definition or NO_FEED
-
-
-async def _find_feed(context: WebContext, name: str) -> FeedInScope | Failure:
-    found = next((feed for feed in await find_all_feeds(context) if feed.line.name == name), None)
-    return found or NO_FEED
-
-
-async def _render_feeds(
+async def show_feeds(
     context: WebContext, request: SignedInRequest, tried: tuple[str, dict[str, Any]] | None = None
 ) -> Response:
+    """List all feeds; `tried` is one that was read now, and what came of it."""
     return await context.page(
         request,
         "feeds.html",
-        here="/feeds",
         feeds=await find_all_feeds(context),
         scopes=await find_scopes(context, request),
         tried=tried,
@@ -174,15 +162,13 @@ async def _render_form(
     mistakes: tuple[tuple[str, str], ...] = (),
     fault: str = "",
 ) -> Response:
-    scopes: Scopes = await find_scopes(context, request)
     lists = [state.definition for state in await context.store.lists.all(form.feed.tenant)]
     return await context.page(
         request,
         "feed.html",
-        here="/feeds",
         form=form,
         feed=form.feed,
-        scopes=scopes,
+        scopes=await find_scopes(context, request),
         lists=sorted(lists, key=lambda each: each.name),
         formats=FORMATS,
         mistakes=[(LABELS.get(field, field), sentence) for field, sentence in mistakes],
@@ -194,7 +180,9 @@ async def _render_form(
 
 async def _find_mistakes(context: WebContext, request: SignedInRequest, form: FeedForm) -> tuple[tuple[str, str], ...]:
     feed = form.feed
-    numbers = tuple((name, "must be a whole number") for name, text in form.numbers.items() if _read_number(text) < 0)
+    numbers = tuple(
+        (name, "must be a whole number") for name, text in form.numbers.items() if whole_number(text, -1) < 0
+    )
     try:
         if context.installation.data is None:
             return (("name", "cannot be checked by this process"),)
@@ -231,15 +219,11 @@ def _read_form(form: Form) -> FeedForm:
         credentials_user=form.text("credentials_user", 200),
         credentials_header=form.text("credentials_header", 101) or "Authorization",
         credentials_prefix=form.text("credentials_prefix", 100),
-        **{name: max(0, _read_number(text)) for name, text in numbers.items()},
+        **{name: whole_number(text) for name, text in numbers.items()},
     )
     return FeedForm(
-        form.text("name", MAX_NAME + 1), feed, numbers, form.has("paused"), max(0, _read_number(form.text("seen", 18)))
+        form.text("name", MAX_NAME + 1), feed, numbers, form.has("paused"), whole_number(form.text("seen", 18))
     )
-
-
-def _read_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else -1
 
 
 PAGES: tuple[WebRoute, ...] = (

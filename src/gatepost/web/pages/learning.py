@@ -10,10 +10,11 @@ import msgspec
 
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.store.learning import StoredModel
-from gatepost.web.context import Scopes, WebContext, find_scopes
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.forms import whole_number
 from gatepost.web.page_responses import redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageResult, PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 NO_MODEL = Failure(NOT_FOUND, "this model is no longer kept; the last 20 of a pool are")
 
@@ -31,53 +32,47 @@ async def show_learning(context: WebContext, request: SignedInRequest) -> PageRe
     pools = [pool for pool in await store.learning.pools() if tenant in (None, pool.tenant)]
     models = await store.learning.models(tenant, every=tenant is None)
     runs = {run.tenant: run for run in await store.learning.runs()}
-    scopes: Scopes = await find_scopes(context, request)
     return await context.page(
         request,
         "learning.html",
-        here="/learning",
         pools=pools,
         runs=runs,
         models=[_describe(model) for model in models],
-        scopes=scopes,
+        scopes=await find_scopes(context, request),
     )
 
 
-async def show_model(context: WebContext, request: SignedInRequest) -> PageResult:
+async def _find_model(context: WebContext, request: SignedInRequest) -> StoredModel | Failure:
+    number = whole_number(request.path_part("version"), -1)
+    if number < 0:
+        return NOT_VISIBLE
+    found = await context.store.learning.find_model(number)
+    return found if found and request.user.tenant in (None, found.tenant) else NO_MODEL
+
+
+for_model = about(_find_model)
+
+
+@for_model
+async def show_model(context: WebContext, request: SignedInRequest, found: StoredModel) -> PageResult:
     """Show one model with its figures and what it would have held."""
-    found = await _find_model(context, request)
-    if isinstance(found, Failure):
-        return found
     hits = found.look_back.hits if found.look_back and request.may("messages.read") else ()
     return await context.page(
         request,
         "learning-model.html",
-        here="/learning",
         one=_describe(found),
         lines=await context.store.messages.lines(hits),
         scopes=await find_scopes(context, request),
     )
 
 
-async def roll_back(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_model
+async def roll_back(context: WebContext, request: SignedInRequest, found: StoredModel) -> PageResult:
     """Withdraw a model that takes part; the one before it takes part again."""
-    found = await _find_model(context, request)
-    if isinstance(found, Failure):
-        return found
     if found.state != "current":
         return redirect("/learning", notice="model-not-current")
     await context.store.learning.roll_back(found.tenant, request.actor)
     return redirect("/learning", notice="model-withdrawn")
-
-
-async def _find_model(context: WebContext, request: SignedInRequest) -> StoredModel | Failure:
-    number = request.path_part("version")
-    if not (number.isascii() and number.isdigit() and len(number) <= 18):
-        return NOT_VISIBLE
-    found = await context.store.learning.find_model(int(number))
-    if found is None:
-        return NO_MODEL
-    return found if request.user.tenant in (None, found.tenant) else NO_MODEL
 
 
 def _describe(model: StoredModel) -> ModelLine:

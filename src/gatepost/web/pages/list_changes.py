@@ -83,10 +83,11 @@ class PastedLine(msgspec.Struct, frozen=True):
 
 
 class Pasted(msgspec.Struct, frozen=True):
-    """A pasted text: its entries and its rejected lines."""
+    """A pasted text: its entries, its rejected lines, and what is wrong with it as a whole."""
 
     lines: tuple[PastedLine, ...] = ()
     faults: tuple[RejectedLine, ...] = ()
+    fault: str = ""
 
     @property
     def entries(self) -> tuple[NewEntry, ...]:
@@ -94,15 +95,11 @@ class Pasted(msgspec.Struct, frozen=True):
         return tuple(line.entry for line in self.lines if not line.again)
 
 
-class TooManyLines(msgspec.Struct, frozen=True):
-    """The text has more lines than a form takes."""
-
-
-def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: int | None) -> Pasted | TooManyLines:
+def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: int | None) -> Pasted:
     """Parse the lines of a text; lines without a comment of their own get the given one."""
     rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n", MAX_LINES)
     if len(rows) > MAX_LINES and rows[-1].strip():
-        return TooManyLines()
+        return Pasted(fault=f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
     lines: list[PastedLine] = []
     faults: list[RejectedLine] = []
     for number, row in enumerate(rows, 1):
@@ -114,7 +111,8 @@ def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: i
             faults.append(RejectedLine(number, stated.entry, made.reason))
         else:
             lines.append(PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires)))
-    return Pasted(_mark_repeated(_share_comments(lines, comment)), tuple(faults))
+    fault = "" if lines or faults else "Enter at least one entry."
+    return Pasted(_mark_repeated(_share_comments(lines, comment)), tuple(faults), fault)
 
 
 def _parse_line(row: str, definition: ListDefinition, comment: str) -> NewListEntry | None:
@@ -147,13 +145,6 @@ def _mark_repeated(lines: list[PastedLine]) -> tuple[PastedLine, ...]:
     )
 
 
-class PastedForm(msgspec.Struct, frozen=True):
-    """The pasted text, and what is wrong with the form as a whole."""
-
-    pasted: Pasted
-    fault: str = ""
-
-
 class Preview(msgspec.Struct, frozen=True):
     """What adding the entries would do: together, each by its key, and which of them the list has already."""
 
@@ -166,10 +157,8 @@ class Preview(msgspec.Struct, frozen=True):
 @for_list
 async def show_preview(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show what adding the entries would do; nothing is saved."""
-    pasted_form = await _read_pasted(context, request, scoped_list)
-    return with_status(
-        await _render_preview(context, request, scoped_list, pasted_form), 400 if pasted_form.fault else 200
-    )
+    pasted = await _read_pasted(context, request, scoped_list)
+    return with_status(await _render_preview(context, request, scoped_list, pasted), 400 if pasted.fault else 200)
 
 
 async def preview_senders(
@@ -202,8 +191,8 @@ async def preview_senders(
     typed = Form({name: (value,) for name, value in fields.items()})
     with call:
         filled = msgspec.structs.replace(request, form=typed)
-        pasted_form = await _read_pasted(context, filled, scoped_list)
-        return await _render_preview(context, filled, scoped_list, pasted_form)
+        pasted = await _read_pasted(context, filled, scoped_list)
+        return await _render_preview(context, filled, scoped_list, pasted)
 
 
 def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
@@ -217,23 +206,20 @@ def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
 @for_list
 async def add_entries(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Save the entries. A rejected line stops that, unless the user has seen it and chose to skip it."""
-    pasted_form = await _read_pasted(context, request, scoped_list)
-    if pasted_form.fault or (pasted_form.pasted.faults and not request.form.has("skip")):
-        return with_status(await _render_preview(context, request, scoped_list, pasted_form), 400)
-    applied = await add_all(context, scoped_list, pasted_form.pasted.entries, request.actor)
+    pasted = await _read_pasted(context, request, scoped_list)
+    if pasted.fault or (pasted.faults and not request.form.has("skip")):
+        return with_status(await _render_preview(context, request, scoped_list, pasted), 400)
+    applied = await add_all(context, scoped_list, pasted.entries, request.actor)
     if applied.fault:
-        return with_status(
-            await _render_preview(
-                context, request, scoped_list, PastedForm(pasted_form.pasted, _explain_partial(applied))
-            ),
-            409,
-        )
-    number = await _look_back(context, request, scoped_list, pasted_form.pasted)
+        before = f"{applied.modified:,} entries were saved." if applied.modified else "Nothing was saved."
+        refused = msgspec.structs.replace(pasted, fault=f"{before} {applied.fault}")
+        return with_status(await _render_preview(context, request, scoped_list, refused), 409)
+    number = await _look_back(context, request, scoped_list, pasted)
     if request.form.has("from-quarantine"):
         return redirect(f"/quarantine?{request.form.text('back', 5_000)}".rstrip("?"), notice="senders-blocked")
     if number and request.may("messages.read"):
         return redirect(f"{scoped_list.path}/look-back?id={number}", notice="added")
-    return redirect(f"{scoped_list.path}", notice="added")
+    return redirect(scoped_list.path, notice="added")
 
 
 async def _look_back(
@@ -264,23 +250,13 @@ async def _look_back(
     return await context.store.look_backs.record(scope, definition.name, delivered) if delivered.found else None
 
 
-def _explain_partial(applied: Applied) -> str:
-    before = f"{applied.modified:,} entries were saved." if applied.modified else "Nothing was saved."
-    return f"{before} {applied.fault}"
-
-
-async def _read_pasted(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PastedForm:
+async def _read_pasted(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> Pasted:
     form = request.form
     expires = parse_expiry(form.text("expires"), context.now())
     if isinstance(expires, Failure):
-        return PastedForm(Pasted(), f"Last day: {expires.message}.")
+        return Pasted(fault=f"Last day: {expires.message}.")
     comment = form.text("comment", MAX_COMMENT)
-    found = await asyncio.to_thread(parse_pasted, form.raw_text("entries"), scoped_list.definition, comment, expires)
-    if isinstance(found, TooManyLines):
-        return PastedForm(Pasted(), f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
-    if not found.lines and not found.faults:
-        return PastedForm(found, "Enter at least one entry.")
-    return PastedForm(found)
+    return await asyncio.to_thread(parse_pasted, form.raw_text("entries"), scoped_list.definition, comment, expires)
 
 
 async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: Pasted) -> Preview:
@@ -298,22 +274,22 @@ async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: 
 
 
 async def _render_preview(
-    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted_form: PastedForm
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted: Pasted
 ) -> Response:
-    preview = Preview() if pasted_form.fault else await _preview_effect(context, scoped_list, pasted_form.pasted)
-    keys = tuple(entry.key for entry in pasted_form.pasted.entries)
+    preview = Preview() if pasted.fault else await _preview_effect(context, scoped_list, pasted)
+    keys = tuple(entry.key for entry in pasted.entries)
     scopes, definition = await find_scopes(context, request), scoped_list.definition
     return await context.page(
         request,
         "lists-preview.html",
         here="/lists",
         scoped_list=scoped_list,
-        pasted=pasted_form.pasted,
+        pasted=pasted,
         dry_run=preview.dry_run,
         each=preview.each,
         present=preview.present,
         warnings=await find_warnings(context, scopes, scoped_list.scope, definition, keys),
-        fault=pasted_form.fault or preview.fault,
+        fault=pasted.fault or preview.fault,
         form=request.form,
         shown=MAX_ROWS_SHOWN,
         most=MAX_LINES,
@@ -403,14 +379,10 @@ class ImportOutcome(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-async def show_import(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_list
+async def show_import(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show the form for a file."""
-    scoped_list = await find_list(context, request)
-    return (
-        scoped_list
-        if isinstance(scoped_list, Failure)
-        else html_response(await _render_import(context, request, scoped_list, None))
-    )
+    return html_response(await _render_import(context, request, scoped_list, None))
 
 
 async def import_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> PageResult:
@@ -521,7 +493,6 @@ async def _render_import(
     return await context.renderer.render_in_turns(
         "lists-import.html",
         request,
-        here="/lists",
         scoped_list=scoped_list,
         outcome=outcome,
         form=request.form,

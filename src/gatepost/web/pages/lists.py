@@ -25,7 +25,6 @@ from gatepost.lists.catalogue import (
     MAX_DISPLAY_NAME,
     MAX_SIZE,
     ListDefinition,
-    UnfitList,
     define_custom_list,
 )
 from gatepost.lists.entries import ListRefusal, NormalForm
@@ -36,7 +35,7 @@ from gatepost.store.lists import EntryRow, ListEntry, NewEntry
 from gatepost.store.look_backs import LookBack
 from gatepost.store.message_records import MessageLine
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import parse_expiry
+from gatepost.web.forms import parse_expiry, whole_number
 from gatepost.web.list_access import (
     CATEGORIES,
     NO_LIST,
@@ -51,19 +50,20 @@ from gatepost.web.list_access import (
 from gatepost.web.page_responses import PAGE_HEADERS, redirect, with_status
 from gatepost.web.pages.list_changes import MAX_LINES
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageResult, PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 from gatepost.web.time_zones import local_time
 
 ROWS_ON_A_PAGE = 100
 MAX_CURSOR = 20_000
 
 
-async def show_lists(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show all lists of a scope; the user's own where none is named."""
-    scope = await find_scope(context, request, request.query.text("scope") or request.user.tenant or "")
-    if isinstance(scope, Failure):
-        return scope
-    return await render_lists(context, request, scope[0], scope[1])
+async def _find_scope(context: WebContext, request: SignedInRequest) -> tuple[str | None, str] | Failure:
+    """Return the scope that the path or the query names, with its label; the user's own where none is named."""
+    named = request.path_part("scope") or request.query.text("scope")
+    return await find_scope(context, request, named or request.user.tenant or "")
+
+
+for_scope = about(_find_scope)
 
 
 @for_list
@@ -84,7 +84,6 @@ async def show_entries(context: WebContext, request: SignedInRequest, scoped_lis
     return await context.page(
         request,
         "lists-entries.html",
-        here="/lists",
         scoped_list=scoped_list,
         page=msgspec.structs.replace(found, rows=lasting),
         text=text,
@@ -152,31 +151,35 @@ MAX_KEY = 3_000
 ENTRY_GONE = Failure(NOT_FOUND, "the entry is no longer in the list; it was deleted or has expired")
 
 
-async def show_entry(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show an entry, with a form for users who may change it."""
-    found = await _find_entry(context, request, request.query.raw_text("key"))
-    return found if isinstance(found, Failure) else await _render_entry(context, request, *found)
+async def _find_entry(context: WebContext, request: SignedInRequest) -> tuple[ListInScope, ListEntry] | Failure:
+    scoped_list = await find_list(context, request)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    key = request.form.raw_text("key") or request.query.raw_text("key")
+    there = await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
+    return (scoped_list, there[0]) if there else ENTRY_GONE
 
 
-async def change_entry(context: WebContext, request: SignedInRequest) -> PageResult:
+for_entry = about(_find_entry)
+
+
+@for_entry
+async def change_entry(
+    context: WebContext, request: SignedInRequest, found: tuple[ListInScope, ListEntry]
+) -> PageResult:
     """Set comment and expiry. An expiry that the form sent back unchanged stays as it is, to the millisecond."""
-    found = await _find_entry(context, request, request.form.raw_text("key"))
-    if isinstance(found, Failure):
-        return found
     scoped_list, entry = found
     comment, stated = request.form.text("comment", MAX_COMMENT + 1), request.form.text("expires")
     expires = entry.expires if stated == format_minute(entry.expires) else parse_expiry(stated, context.now())
     if isinstance(expires, Failure):
-        return with_status(
-            await _render_entry(context, request, scoped_list, entry, f"Expires: {expires.message}."), 400
-        )
+        return with_status(await show_entry(context, request, found, f"Expires: {expires.message}."), 400)
     if len(comment) > MAX_COMMENT:
         fault = f"A comment can have at most {MAX_COMMENT:,} characters."
-        return with_status(await _render_entry(context, request, scoped_list, entry, fault), 400)
+        return with_status(await show_entry(context, request, found, fault), 400)
     applied = await add_all(context, scoped_list, (NewEntry(entry.key, entry.shown, comment, expires),), request.actor)
     if applied.fault:
-        return with_status(await _render_entry(context, request, scoped_list, entry, applied.fault), 409)
-    return redirect(f"{scoped_list.path}", notice="changed")
+        return with_status(await show_entry(context, request, found, applied.fault), 409)
+    return redirect(scoped_list.path, notice="changed")
 
 
 @for_list
@@ -187,22 +190,10 @@ async def delete_entries(context: WebContext, request: SignedInRequest, scoped_l
         return redirect(scoped_list.path, notice="none-selected")
     if request.form.has("sure"):
         await delete_all(context, scoped_list, keys, request.actor)
-        return redirect(f"{scoped_list.path}", notice="deleted")
+        return redirect(scoped_list.path, notice="deleted")
     dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
-    return await context.page(
-        request, "lists-delete.html", here="/lists", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen
-    )
-
-
-async def _find_entry(
-    context: WebContext, request: SignedInRequest, key: str
-) -> tuple[ListInScope, ListEntry] | Failure:
-    scoped_list = await find_list(context, request)
-    if isinstance(scoped_list, Failure):
-        return scoped_list
-    there = await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, (key[:MAX_KEY],))
-    return (scoped_list, there[0]) if there else ENTRY_GONE
+    return await context.page(request, "lists-delete.html", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen)
 
 
 def format_minute(milliseconds: int | None) -> str:
@@ -212,13 +203,14 @@ def format_minute(milliseconds: int | None) -> str:
     return local_time(milliseconds // 1000 * 1000).strftime("%Y-%m-%dT%H:%M")
 
 
-async def _render_entry(
-    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, entry: ListEntry, fault: str = ""
+async def show_entry(
+    context: WebContext, request: SignedInRequest, found: tuple[ListInScope, ListEntry], fault: str = ""
 ) -> Response:
+    """Show an entry, with a form for users who may change it."""
+    scoped_list, entry = found
     return await context.page(
         request,
         "lists-entry.html",
-        here="/lists",
         scoped_list=scoped_list,
         entry=entry,
         can_hit=request.may("messages.read") and Change(scoped_list.definition, "global", (), adding=True).countable,
@@ -241,30 +233,27 @@ TOO_MANY = "There are as many custom lists here as there may be: {0:,}. Delete o
 BUILT_IN = Failure(INVALID_REQUEST, "a built-in list cannot be deleted; you can delete its entries")
 
 
-async def create_list(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_scope
+async def create_list(context: WebContext, request: SignedInRequest, named: tuple[str | None, str]) -> PageResult:
     """Create a custom list."""
-    found = await find_scope(context, request, request.path_part("scope"))
-    if isinstance(found, Failure):
-        return found
-    scope, scope_name = found
-    definition = _parse_definition(request)
-    if isinstance(definition, UnfitList):
+    scope, definition = named[0], _parse_definition(request)
+    if isinstance(definition, ListRefusal):
         fault = f"{FIELD_LABELS[definition.field]} {definition.reason}."
-        return with_status(await render_lists(context, request, scope, scope_name, fault=fault), 400)
+        return with_status(await show_lists(context, request, named, fault=fault), 400)
     created = await context.store.lists.create(scope, definition, request.actor)
     if isinstance(created, NotFound | ListRefusal):
         return NOT_VISIBLE
     if isinstance(created, NameTaken | TooManyLists):
         fault = NAME_TAKEN if isinstance(created, NameTaken) else TOO_MANY.format(created.limit)
-        return with_status(await render_lists(context, request, scope, scope_name, fault=fault), 409)
+        return with_status(await show_lists(context, request, named, fault=fault), 409)
     return redirect(f"/lists/{scope or GLOBAL}/{created.name}", notice="list-created")
 
 
-def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
+def _parse_definition(request: SignedInRequest) -> ListDefinition | ListRefusal:
     form = request.form
     size = form.text("max-size", 20).replace(",", "")
     if size and not (size.isascii() and size.isdigit()):
-        return UnfitList("max_size", "must be a whole number")
+        return ListRefusal("must be a whole number", "max_size")
     return define_custom_list(
         form.text("name"),
         form.text("kind"),
@@ -275,14 +264,14 @@ def _parse_definition(request: SignedInRequest) -> ListDefinition | UnfitList:
     )
 
 
-async def render_lists(
-    context: WebContext, request: SignedInRequest, scope: str | None, scope_name: str, *, fault: str = ""
+async def show_lists(
+    context: WebContext, request: SignedInRequest, named: tuple[str | None, str], *, fault: str = ""
 ) -> Response:
-    """Render all lists of a scope, and the form for a custom list."""
+    """Show all lists of a scope, and the form for a custom list."""
+    scope, scope_name = named
     return await context.page(
         request,
         "lists.html",
-        here="/lists",
         states=await context.store.lists.all(scope),
         scope=scope or GLOBAL,
         scope_name=scope_name,
@@ -301,7 +290,7 @@ async def confirm_list_deletion(context: WebContext, request: SignedInRequest, s
     """Ask before a custom list is deleted."""
     if not scoped_list.definition.custom:
         return BUILT_IN
-    return await context.page(request, "lists-remove.html", here="/lists", scoped_list=scoped_list)
+    return await context.page(request, "lists-remove.html", scoped_list=scoped_list)
 
 
 @for_list
@@ -320,11 +309,10 @@ NO_LOOK_BACK = Failure(NOT_FOUND, "this look back is no longer kept; the last 50
 async def show_look_back(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show one look back with its messages, or the last ones of a list."""
     scope, name = scoped_list.scope, scoped_list.definition.name
-    number = request.query.text("id", 20)
-    if not number:
+    if not request.query.text("id"):
         return await _render(context, request, scoped_list, await context.store.look_backs.of_list(scope, name))
-    is_number = number.isascii() and number.isdigit() and len(number) <= 18
-    found = await context.store.look_backs.find(scope, name, int(number)) if is_number else None
+    number = whole_number(request.query.text("id", 20), -1)
+    found = await context.store.look_backs.find(scope, name, number) if number >= 0 else None
     if found is None:
         return NO_LOOK_BACK
     lines = await context.store.messages.lines([ggrid for ggrid, _ in found.hits])
@@ -341,7 +329,6 @@ async def _render(
     return await context.page(
         request,
         "lists-look-back.html",
-        here="/lists",
         scoped_list=scoped_list,
         found=found,
         lines=lines,
@@ -350,9 +337,9 @@ async def _render(
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/lists", show_lists, "lists.read"),
+    PageRoute("GET", "/lists", for_scope(show_lists), "lists.read"),
     PageRoute("GET", "/lists/{scope}/{name}", show_entries, "lists.read", "search"),
-    PageRoute("GET", "/lists/{scope}/{name}/entry", show_entry, "lists.read"),
+    PageRoute("GET", "/lists/{scope}/{name}/entry", for_entry(show_entry), "lists.read"),
     PageRoute("POST", "/lists/{scope}/{name}/entry", change_entry, "lists.change"),
     PageRoute("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change", "dry run"),
     PageRoute("GET", "/lists/{scope}/{name}/export", export_list, "lists.read"),

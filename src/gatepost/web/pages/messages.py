@@ -54,22 +54,21 @@ from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, View
 from gatepost.store.feedback import Correction
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageSummary
+from gatepost.store.messages import MessageFilter, MessageSummary
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.record_packing import is_cut
 from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import Scopes, WebContext, find_scopes
-from gatepost.web.forms import LAST_PERIODS, Form, default_end, parse_expiry
+from gatepost.web.forms import Form, default_end, parse_expiry, whole_number
 from gatepost.web.list_access import ListInScope, explain_refusal, find_warnings, for_list
 from gatepost.web.message_lines import attachments, defang, headline, is_body, links_by_host, strongest_lines
 from gatepost.web.message_search import (
     DECISIONS,
-    MORE_FIELDS,
-    SORTS,
+    describe_search,
     find_neighbours,
+    for_message_filter,
     list_of,
-    parse_message_filter,
     tail_of,
 )
 from gatepost.web.page_responses import download_response, image_response, redirect, with_status
@@ -94,7 +93,11 @@ def entry_links(report: Report, ggrid: str, place: str = "") -> list[EntryLink]:
     message stands (`message_search`)."""
     found: dict[tuple[str, str], EntryLink] = {}
     for what, entry, lists in _entry_candidates(report):
-        block, allow = (_entry_form_path(ggrid, name, entry) + place.replace("?", "&", 1) for name in lists)
+        form = f"/messages/{ggrid}/entry?"
+        block, allow = (
+            form + urlencode({"list": name, "entry": entry}, errors="replace") + place.replace("?", "&", 1)
+            for name in lists
+        )
         found.setdefault((what, entry), EntryLink(what, entry, block, allow))
     return list(found.values())
 
@@ -118,10 +121,6 @@ def _entry_candidates(report: Report) -> Iterator[tuple[str, str, tuple[str, str
 
 def _values_of_role(report: Report, role: Role) -> list[str]:
     return [subject.value for subject in report.subjects if subject.role == role][:MAX_PER_ROLE]
-
-
-def _entry_form_path(ggrid: str, name: str, entry: str) -> str:
-    return f"/messages/{ggrid}/entry?{urlencode({'list': name, 'entry': entry}, errors='replace')}"
 
 
 CORRECTIONS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
@@ -158,11 +157,9 @@ class MessageOnRecord(msgspec.Struct, frozen=True):
         return self.held is not None and self.held.state in ("held", "releasing")
 
 
-async def show_messages(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_message_filter
+async def show_messages(context: WebContext, request: SignedInRequest, wanted: MessageFilter) -> PageResult:
     """Search messages, newest first, or the newest thousand by score or sender."""
-    wanted = parse_message_filter(request, context.now())
-    if isinstance(wanted, Failure):
-        return wanted
     query = request.query
     ggrid = id_prefix(wanted.ggrid or wanted.anywhere or "")
     if ggrid and canonical(ggrid):
@@ -174,24 +171,15 @@ async def show_messages(context: WebContext, request: SignedInRequest) -> PageRe
     return await context.page(
         request,
         "messages.html",
-        here="/messages",
         page=page,
         rows=rows,
         heads=await context.store.messages.heads([row.ggrid for row in rows]),
         count=await context.store.messages.count(wanted) if query.is_filtered and page.rows else None,
-        query=query,
-        scopes=await find_scopes(context, request),
         verdicts=VERDICTS,
         decisions=DECISIONS,
-        sorts=SORTS,
         is_sorted=sort in SORT_KEYS,
         sorted_rows=limit,
-        periods=LAST_PERIODS,
-        has_more=any(query.has(name) for name in MORE_FIELDS),
-        searches=[
-            each for each in await context.store.users.saved_searches(request.user.uid) if each.page == "/messages"
-        ],
-        narrowed=query.is_filtered,
+        **await describe_search(context, request, "/messages"),
     )
 
 
@@ -210,16 +198,10 @@ async def find_message(context: WebContext, request: SignedInRequest) -> Message
 for_message = about(find_message)
 
 
-@for_message
-async def show_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
-    """Show one message with its ledger."""
-    return await render_message(context, request, found)
-
-
-async def render_message(
+async def show_message(
     context: WebContext, request: SignedInRequest, found: MessageOnRecord, *, fault: str = ""
 ) -> Response:
-    """Render the page of a message."""
+    """Show one message with its ledger; `fault` says why an action on it failed."""
     record, report = found.record, found.record.report
     order = ViewOrder(record.ggrid, request.user.tenant)
     view = await context.held_mail.carry_out(order) if found.is_held else NotHeld()
@@ -229,11 +211,10 @@ async def render_message(
     return await context.page(
         request,
         "message.html",
-        here="/messages",
         record=record,
         report=report,
         held=found.held,
-        having=await context.store.quarantine.recipient_releases(record.ggrid) if found.held else (),
+        having=[*(await context.store.quarantine.recipient_releases(record.ggrid)).values()] if found.held else (),
         is_held=found.is_held,
         headline=headline(report),
         sender=shown_sender(report, record.envelope.sender),
@@ -250,7 +231,7 @@ async def render_message(
         silent=[line for line in report.lines if not line.counted and not line.conclusive],
         view=view if isinstance(view, View) else None,
         missing_text=_explain_missing_text(request, found, view),
-        entry_links=_entry_links(request, found),
+        entry_links=entry_links(report, record.ggrid, tail_of(request)) if request.may("lists.change") else [],
         files=[file for file in report.files if not is_body(file)],
         bodies=[file for file in report.files if is_body(file)],
         note_owner=partial(_note_owner, request, record),
@@ -293,19 +274,13 @@ def _explain_missing_text(request: SignedInRequest, found: MessageOnRecord, view
     return "The content of this message is not stored; only held messages are."
 
 
-def _entry_links(request: SignedInRequest, found: MessageOnRecord) -> list[EntryLink]:
-    if not request.may("lists.change"):
-        return []
-    return entry_links(found.record.report, found.record.ggrid, tail_of(request))
-
-
 @for_message
 async def show_picture(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
     """Send one picture of a held message, drawn anew."""
-    index = request.path_part("index")
-    if not (index.isascii() and index.isdigit()) or len(index) > 3:
+    index = whole_number(request.path_part("index"), -1)
+    if not 0 <= index < 1_000:
         return NOT_VISIBLE
-    order = PictureOrder(found.record.ggrid, request.user.tenant, index=int(index))
+    order = PictureOrder(found.record.ggrid, request.user.tenant, index=index)
     drawn = await context.held_mail.carry_out(order)
     if isinstance(drawn, Down):
         return core_is_away(request, drawn)
@@ -315,10 +290,11 @@ async def show_picture(context: WebContext, request: SignedInRequest, found: Mes
     return image_response(drawn.png)
 
 
-async def report_message(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_message
+async def report_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
     """Report that the decision on a message was wrong."""
-    found, word = await find_message(context, request), request.form.text("says")
-    if isinstance(found, Failure) or word not in CORRECTIONS:
+    word = request.form.text("says")
+    if word not in CORRECTIONS:
         return NOT_VISIBLE
     await report_wrong_decision(context, request, found.record.ggrid, word)
     return redirect(f"/messages/{found.record.ggrid}{tail_of(request)}", notice="reported")
@@ -329,7 +305,7 @@ async def show_reevaluation(context: WebContext, request: SignedInRequest, found
     """Compare the decision on record with the one that the policy and the lists of today would lead to."""
     comparison = await replay_record(context.store, found.record, context.policies)
     return await context.page(
-        request, "replay.html", here="/messages", record=found.record, comparison=comparison, place=tail_of(request)
+        request, "replay.html", record=found.record, comparison=comparison, place=tail_of(request)
     )
 
 
@@ -349,7 +325,6 @@ async def show_source(context: WebContext, request: SignedInRequest, found: Mess
     return await context.page(
         request,
         "source.html",
-        here="/messages",
         record=found.record,
         report=found.record.report,
         is_whole=raw is not None,
@@ -381,11 +356,10 @@ def decode_source(content: bytes) -> str:
     return content.decode("utf-8", "backslashreplace")
 
 
-async def export_message(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_message
+async def export_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
     """Send the original message as a file, or in a zip file with a password; the audit trail records it."""
-    found, form = await find_message(context, request), request.form.text("form") or "eml"
-    if isinstance(found, Failure):
-        return found
+    form = request.form.text("form") or "eml"
     if form not in ("eml", "zip"):
         return UNKNOWN_FORM
     raw = await context.held_mail.carry_out(ExportOrder(found.record.ggrid, request.user.tenant, by=request.actor))
@@ -396,7 +370,7 @@ async def export_message(context: WebContext, request: SignedInRequest) -> PageR
     name = f"{found.record.ggrid}.eml"
     if form == "eml":
         return download_response(raw, name, "application/octet-stream")
-    packed = await asyncio.to_thread(zip_with_password, raw, name, PASSWORD)
+    packed = await asyncio.to_thread(zip_with_password, raw, name)
     return download_response(packed, f"{found.record.ggrid}.zip", "application/zip")
 
 
@@ -499,7 +473,6 @@ async def _render(
     return await context.page(
         request,
         "message-entry.html",
-        here="/messages",
         record=found.record,
         report=found.record.report,
         place=tail_of(request),
@@ -523,7 +496,6 @@ async def show_hits(context: WebContext, request: SignedInRequest, scoped_list: 
     return await context.page(
         request,
         "lists-hits.html",
-        here="/lists",
         scoped_list=scoped_list,
         entry=made,
         hits=await context.dry_runs.find_hits(scoped_list.scope, change),
@@ -543,14 +515,15 @@ _CENTRAL = Struct("<4sHHHHHHIIIHHHHHII")
 _END = Struct("<4sHHHHIIH")
 
 
-def zip_with_password(content: bytes, name: str, password: str = PASSWORD) -> bytes:
+def zip_with_password(content: bytes, name: str) -> bytes:
     """Return a zip file with one encrypted file; `name` is ASCII (PKWARE APPNOTE section 4.3, WinZip AE-2).
 
     The password is no secret: it stands on the page, and `infected` is what analysts expect. The cipher is AES-256 as
     WinZip defines it, which 7-Zip, WinZip and the tools of analysts open. The older cipher of zip files would need a
     step of Python for every byte, which is most of a minute for a large message.
     """
-    data = _encrypt(_deflate(content), password.encode())
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    data = _encrypt(deflate.compress(content) + deflate.flush(), PASSWORD.encode())
     moment = time.gmtime()
     clock = moment.tm_hour << 11 | moment.tm_min << 5 | moment.tm_sec // 2
     day = (moment.tm_year - 1980) << 9 | moment.tm_mon << 5 | moment.tm_mday
@@ -560,11 +533,6 @@ def zip_with_password(content: bytes, name: str, password: str = PASSWORD) -> by
     local = _LOCAL.pack(b"PK\x03\x04", *common) + label + _EXTRA + data
     directory = _CENTRAL.pack(b"PK\x01\x02", _VERSION, *common, 0, 0, 0, 0, 0) + label + _EXTRA
     return local + directory + _END.pack(b"PK\x05\x06", 0, 0, 1, 1, len(directory), len(local), 0)
-
-
-def _deflate(content: bytes) -> bytes:
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return deflate.compress(content) + deflate.flush()
 
 
 def _encrypt(plain: bytes, password: bytes) -> bytes:
@@ -594,7 +562,7 @@ def _count_and_mix(key: bytes, plain: bytes) -> bytes:
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/messages", show_messages, "messages.read", "search"),
-    PageRoute("GET", "/messages/{ggrid}", show_message, "messages.read"),
+    PageRoute("GET", "/messages/{ggrid}", for_message(show_message), "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/picture/{index}", show_picture, "messages.read"),
     PageRoute("POST", "/messages/{ggrid}/report", report_message, "messages.report"),
     PageRoute("GET", "/messages/{ggrid}/replay", show_reevaluation, "messages.read"),

@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
-from gatepost.store.message_plans import MessageFilter
+from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.traffic import BINS, TopValues, TrafficBucket
 from gatepost.store.users import User
@@ -29,7 +29,7 @@ from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.message_lines import name_tag
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageResult, PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 from gatepost.web.time_zones import local_time
 
 MINUTE = 60_000
@@ -60,26 +60,19 @@ SPANS = (
 VERDICT_ORDER = (*reversed(VERDICTS), "undecided")
 
 
-async def show_overview(context: WebContext, request: SignedInRequest) -> PageResult:
+async def show_overview(context: WebContext, request: SignedInRequest, values: Mapping[str, Any]) -> PageResult:
     """Show the whole page."""
-    values = await _collect_values(context, request)
-    if isinstance(values, Failure):
-        return values
     return await context.page(
         request,
         "overview.html",
-        here="/",
         scopes=await find_scopes(context, request),
         checklist=await find_checklist(context, request),
         **values,
     )
 
 
-async def show_live_overview(context: WebContext, request: SignedInRequest) -> PageResult:
+async def show_live_overview(context: WebContext, _request: SignedInRequest, values: Mapping[str, Any]) -> PageResult:
     """Show the part of the page that changes."""
-    values = await _collect_values(context, request)
-    if isinstance(values, Failure):
-        return values
     return html_response(context.renderer.render_public("overview-live.html", **values))
 
 
@@ -120,6 +113,9 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "since": local_time(now - span.length).strftime("%Y-%m-%dT%H:%M"),
         **_draw_charts(buckets, span, places),
     }
+
+
+for_values = about(_collect_values)
 
 
 async def _find_top_values(
@@ -431,7 +427,7 @@ def _wrap_svg(inside: str, summary: str) -> Markup:
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/", show_overview, "overview.read"),
-    PageRoute("GET", "/overview/live", show_live_overview, "overview.read", is_polled=True),
+    PageRoute("GET", "/", for_values(show_overview), "overview.read"),
+    PageRoute("GET", "/overview/live", for_values(show_live_overview), "overview.read", is_polled=True),
     PageRoute("POST", "/checklist/dismiss", dismiss, "system.change"),
 )

@@ -6,13 +6,13 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
-from gatepost.policy.layers import OUTBOUND, Layer, Origin, Policies, lay_over
+from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over
 from gatepost.policy.rules import RULE, PolicyError, collect_titles, describe_rule_action, rule_of, title_of
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.page_responses import with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageResult, PageRoute, WebRoute
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_MESSAGES = 1_000
 MAX_TEXT = 100_000
@@ -20,54 +20,43 @@ MAX_FLIPS_SHOWN = 200
 TYPED_LAYER = "your changes"
 
 
-async def show_policy(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show the policy in force."""
-    scope = _choose_scope(request, request.query.text("scope"))
-    return scope if isinstance(scope, Failure) else await _render_policy(context, request, scope)
+async def _find_scope(_context: WebContext, request: SignedInRequest) -> str | Failure | None:
+    """Return whose policy is meant: a tenant's uid, `OUTBOUND`, or None for the deployment."""
+    named = request.query.text("scope") or request.form.text("scope")
+    return OUTBOUND if named == OUTBOUND and request.user.tenant is None else request.parse_tenant("scope")
 
 
-async def show_finding_kind(context: WebContext, request: SignedInRequest) -> PageResult:
+for_scope = about(_find_scope)
+
+
+@for_scope
+async def show_finding_kind(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Show one kind of finding: its meaning, its effect, and where each value comes from."""
-    scope, kind = _choose_scope(request, request.query.text("scope")), request.path_part("kind")
-    if isinstance(scope, Failure):
-        return scope
-    effective = context.policies.of(scope)
+    effective, kind = context.policies.of(scope), request.path_part("kind")
     own = effective.policy.rules.get(kind.removeprefix(RULE)) if kind.startswith(RULE) else None
     if own is None and kind not in effective.policy.kinds:
         return NOT_VISIBLE
-    rule = rule_of(kind, effective.policy)
-    section, name = ("rules", kind.removeprefix(RULE)) if own else ("kinds", kind)
-    fields = ("weight", "verdict", "group", "conclusive", *(("decision",) if own else ()))
-    places = [(section, name, field) for field in fields]
-    places += [("groups", rule.group, "cap")] if rule.group else []
-    action = [name for name in ("action", "mark", "to") if getattr(effective.policy.verdicts[rule.verdict], name)]
-    places += [("verdicts", rule.verdict, field) for field in ("decision", "threshold", "own", *action)]
-    values: list[tuple[str, tuple[Origin, ...]]] = [(".".join(place), effective.origins(*place)) for place in places]
     return await context.page(
         request,
         "kind.html",
-        here="/policy",
         scope=scope or GLOBAL,
         kind=kind,
         title=title_of(kind, effective.policy),
         condition=own.when if own else "",
-        rule=rule,
+        rule=rule_of(kind, effective.policy),
         policy=effective.policy,
-        values=values,
+        values=effective.explain(kind),
     )
 
 
-async def try_policy_change(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_scope
+async def try_policy_change(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
     """Re-evaluate the last messages with the typed layer on top of the policy in force. Nothing is changed."""
-    scope = _choose_scope(request, request.form.text("scope"))
-    if isinstance(scope, Failure):
-        return scope
     text = request.form.raw_text("text")[:MAX_TEXT]
     await context.store.audit.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
     dry_run = await _dry_run_change(context, request, scope, text)
-    return with_status(
-        await _render_policy(context, request, scope, text=text, dry_run=dry_run), 400 if dry_run.mistakes else 200
-    )
+    page = await show_policy(context, request, scope, text=text, dry_run=dry_run)
+    return with_status(page, 400 if dry_run.mistakes else 200)
 
 
 async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: str | None, text: str) -> PolicyTrial:
@@ -90,14 +79,7 @@ def _with_layer(policies: Policies, scope: str | None, text: str) -> Policies:
     return Policies(policies.deployment, {**policies.tenants, scope: changed})
 
 
-def _choose_scope(request: SignedInRequest, named: str) -> str | Failure | None:
-    """Return whose policy is meant: a tenant's uid, `OUTBOUND`, or None for the deployment."""
-    if named == OUTBOUND and request.user.tenant is None:
-        return OUTBOUND
-    return request.user.tenant if request.user.tenant and not named else request.parse_scope(named)
-
-
-async def _render_policy(
+async def show_policy(
     context: WebContext,
     request: SignedInRequest,
     scope: str | None,
@@ -105,6 +87,7 @@ async def _render_policy(
     text: str = "",
     dry_run: PolicyTrial | None = None,
 ) -> Response:
+    """Show the policy in force, and what a change of it would have done."""
     effective = context.policies.of(scope)
     search, titles = request.query.text("part", 100), collect_titles(effective.policy)
     scopes = await find_scopes(context, request)
@@ -116,7 +99,6 @@ async def _render_policy(
     return await context.page(
         request,
         "policy.html",
-        here="/policy",
         policy=effective.policy,
         kinds=kinds,
         titles=titles,
@@ -135,7 +117,7 @@ async def _render_policy(
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/policy", show_policy, "policy.read"),
+    PageRoute("GET", "/policy", for_scope(show_policy), "policy.read"),
     PageRoute("POST", "/policy", try_policy_change, "policy.read", "policy trial"),
     PageRoute("GET", "/policy/{kind}", show_finding_kind, "policy.read"),
 )

@@ -10,7 +10,7 @@ recipient who asked, and to nobody else; to grant a report says that it was righ
 the audit trail keeps. Malware and phishing are granted by those who may release them.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 from urllib.parse import urlencode
 
@@ -40,25 +40,22 @@ from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import LAST_PERIODS, Form
 from gatepost.web.message_lines import MailGroup, group_campaigns
 from gatepost.web.message_search import (
     HELD_VERDICTS,
-    MORE_FIELDS,
     SORTED_ROWS,
-    SORTS,
     STATES,
+    describe_search,
     find_neighbours,
+    for_held_filter,
     is_sorted,
     list_of,
-    parse_held_filter,
     sort_held,
     tail_of,
 )
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.pages.list_changes import preview_senders
-from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision
-from gatepost.web.pages.messages import render_message as message_page
+from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision, show_message
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
@@ -70,23 +67,15 @@ BLOCK = "block"
 NOTHING_SELECTED = "no message is selected"
 
 
-async def show_quarantine(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Search held mail, newest first."""
-    wanted = _parse_filter(context, request)
-    return wanted if isinstance(wanted, Failure) else await _render_quarantine(context, request, wanted)
-
-
-async def act_on_selected(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_held_filter
+async def act_on_selected(context: WebContext, request: SignedInRequest, wanted: HeldFilter) -> PageResult:
     """Apply one action to every selected message, or to all that match; a release is confirmed first."""
-    wanted = _parse_filter(context, request)
-    if isinstance(wanted, Failure):
-        return wanted
     word, back = request.form.text("action"), request.query.with_field("again", "")
     if word == "none":
         return redirect(f"/quarantine?{back}".rstrip("?"))
     chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
     if word not in (*ACTIONS, BLOCK) or not chosen:
-        return with_status(await _render_quarantine(context, request, wanted, fault=NOTHING_SELECTED), 400)
+        return with_status(await show_quarantine(context, request, wanted, fault=NOTHING_SELECTED), 400)
 
     if word == BLOCK:
         return await preview_senders(context, request, chosen, wanted.tenant, back)
@@ -164,17 +153,13 @@ async def delete_message(context: WebContext, request: SignedInRequest, found: M
 
 
 async def _render_fault(context: WebContext, request: SignedInRequest, found: MessageOnRecord, fault: str) -> Response:
-    return with_status(await message_page(context, request, found, fault=fault), 409)
+    return with_status(await show_message(context, request, found, fault=fault), 409)
 
 
-def _parse_filter(context: WebContext, request: SignedInRequest) -> HeldFilter | Failure:
-    tenant = request.parse_tenant()
-    return tenant if isinstance(tenant, Failure) else parse_held_filter(request.query, tenant, context.now())
-
-
-async def _render_quarantine(
+async def show_quarantine(
     context: WebContext, request: SignedInRequest, wanted: HeldFilter, *, fault: str = ""
 ) -> Response:
+    """Search held mail, newest first; `fault` says why an action failed."""
     query = request.query
     limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
     page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
@@ -183,28 +168,19 @@ async def _render_quarantine(
     return await context.page(
         request,
         "quarantine.html",
-        here="/quarantine",
         page=page,
         groups=groups,
         counts=await context.store.quarantine.counts(wanted.tenant),
         count=await context.store.quarantine.count(wanted) if query.is_filtered and page.rows else None,
-        query=query,
         place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
-        sorts=SORTS,
         is_sorted=is_sorted(query),
         sorted_rows=SORTED_ROWS,
-        scopes=await find_scopes(context, request),
         verdicts=HELD_VERDICTS,
         states=STATES,
-        periods=LAST_PERIODS,
-        has_more=any(query.has(name) for name in MORE_FIELDS),
-        searches=[
-            each for each in await context.store.users.saved_searches(request.user.uid) if each.page == "/quarantine"
-        ],
         now=context.now(),
         most=MAX_ITEMS,
         fault=fault,
-        narrowed=query.is_filtered,
+        **await describe_search(context, request, "/quarantine"),
     )
 
 
@@ -327,7 +303,6 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
     return await context.page(
         request,
         template,
-        here="/quarantine",
         work=work,
         begun=begun,
         is_running=begun and not work.finished and work.lease >= now,
@@ -339,10 +314,8 @@ async def _render_work(context: WebContext, request: SignedInRequest, work: Bulk
     )
 
 
-REQUEST_STATES = ("open", "granted", "denied")
-REQUEST_KINDS = ("release", "report")
+REQUEST_CHOICES = {"state": ("open", "granted", "denied"), "kind": ("release", "report")}
 NO_REQUEST_SELECTED = "no request is selected"
-MAY_NOT_GRANT = "releasing malware and phishing is a right of its own; ask an administrator"
 
 
 class RequestLine(msgspec.Struct, frozen=True):
@@ -353,23 +326,27 @@ class RequestLine(msgspec.Struct, frozen=True):
     is_held: bool
 
 
-async def show_requests(context: WebContext, request: SignedInRequest) -> PageResult:
-    """List requests, newest first."""
-    wanted = _parse_filter_requests(request)
-    return wanted if isinstance(wanted, Failure) else await _render(context, request, wanted)
+async def _find_request_filter(_context: WebContext, request: SignedInRequest) -> RequestFilter | Failure:
+    tenant, query = request.parse_tenant(), request.query
+    if isinstance(tenant, Failure):
+        return tenant
+    state, kind = (word if (word := query.text(name, 20)) in known else "" for name, known in REQUEST_CHOICES.items())
+    stated = {"tenant": tenant, "state": state or "open", "kind": kind or None, "address": query.text("q", 300)}
+    return msgspec.convert(stated, RequestFilter)
 
 
-async def decide_requests(context: WebContext, request: SignedInRequest) -> PageResult:
+for_request_filter = about(_find_request_filter)
+
+
+@for_request_filter
+async def decide_requests(context: WebContext, request: SignedInRequest, wanted: RequestFilter) -> PageResult:
     """Grant or deny the selected requests, with a note."""
-    wanted = _parse_filter_requests(request)
-    if isinstance(wanted, Failure):
-        return wanted
     word, back = request.form.text("action", 20), f"/requests?{request.query.with_field('before', '')}".rstrip("?")
     chosen = list(dict.fromkeys(filter(None, map(canonical, request.form.all("id")[:ROWS_ON_A_PAGE]))))
     if word not in ("grant", "deny"):
         return redirect(back)
     if not chosen:
-        return with_status(await _render(context, request, wanted, faults=[NO_REQUEST_SELECTED]), 400)
+        return with_status(await show_requests(context, request, wanted, faults=[NO_REQUEST_SELECTED]), 400)
     note = request.form.text("note", MAX_SAID)
     work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
 
@@ -381,7 +358,7 @@ async def decide_requests(context: WebContext, request: SignedInRequest) -> Page
     if done.failed:
         faults = list(dict.fromkeys(fault for _, fault in done.failed))
         said = [f"{len(done.succeeded)} decided, {len(done.failed)} not", *faults]
-        return with_status(await _render(context, request, wanted, faults=said), 409)
+        return with_status(await show_requests(context, request, wanted, faults=said), 409)
     return redirect(back, len(done.succeeded), notice="requests-granted" if word == "grant" else "requests-denied")
 
 
@@ -396,7 +373,7 @@ async def _decide(context: WebContext, request: SignedInRequest, uid: str, word:
         may = request.may("quarantine.release-dangerous")
         mail = await context.store.quarantine.find(found.ggrid, request.user.tenant)
         if mail and mail.record.report.verdict in DANGEROUS_VERDICTS and not may:
-            return MAY_NOT_GRANT
+            return MAY_NOT_RELEASE
         order = RecipientReleaseOrder(
             found.ggrid, request.user.tenant, by=request.actor, recipient=found.address, dangerous=may
         )
@@ -406,41 +383,25 @@ async def _decide(context: WebContext, request: SignedInRequest, uid: str, word:
     return ""
 
 
-def _parse_filter_requests(request: SignedInRequest) -> RequestFilter | Failure:
-    tenant = request.parse_tenant()
-    if isinstance(tenant, Failure):
-        return tenant
-    state, kind = _choice(request.query, "state", REQUEST_STATES), _choice(request.query, "kind", REQUEST_KINDS)
-    return msgspec.convert(
-        {"tenant": tenant, "state": state or "open", "kind": kind or None, "address": request.query.text("q", 300)},
-        RequestFilter,
-    )
-
-
-def _choice(query: Form, name: str, known: tuple[str, ...]) -> str:
-    word = query.text(name, 20)
-    return word if word in known else ""
-
-
-async def _render(
-    context: WebContext, request: SignedInRequest, wanted: RequestFilter, *, faults: list[str] | None = None
+async def show_requests(
+    context: WebContext, request: SignedInRequest, wanted: RequestFilter, *, faults: Sequence[str] = ()
 ) -> Response:
+    """List requests, newest first; `faults` say what could not be decided."""
     page = await context.store.recipients.requests(wanted, canonical(request.query.text("before", 40)) or "")
     lines = [await _describe(context, request, each) for each in page.rows]
     return await context.page(
         request,
         "requests.html",
-        here="/requests",
         lines=lines,
         page=page,
         query=request.query,
         wanted=wanted,
-        states=REQUEST_STATES,
-        kinds=REQUEST_KINDS,
+        states=REQUEST_CHOICES["state"],
+        kinds=REQUEST_CHOICES["kind"],
         waiting=await context.store.recipients.count_open(request.user.tenant),
         scopes=await find_scopes(context, request),
         now=context.now(),
-        faults=faults or [],
+        faults=faults,
     )
 
 
@@ -454,7 +415,7 @@ async def _describe(context: WebContext, request: SignedInRequest, asked: Recipi
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read", "search"),
+    PageRoute("GET", "/quarantine", for_held_filter(show_quarantine), "quarantine.read", "search"),
     PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act", "search"),
     PageRoute("POST", "/messages/{ggrid}/release", release_message, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/delete", delete_message, "quarantine.act"),
@@ -462,6 +423,6 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/quarantine/work/{id}/live", show_live_work, "quarantine.act", is_polled=True),
     PageRoute("POST", "/quarantine/work/{id}/start", start_work, "quarantine.act"),
     PageRoute("POST", "/quarantine/work/{id}/undo", undo_work, "quarantine.act"),
-    PageRoute("GET", "/requests", show_requests, "quarantine.read"),
+    PageRoute("GET", "/requests", for_request_filter(show_requests), "quarantine.read"),
     PageRoute("POST", "/requests", decide_requests, "quarantine.act"),
 )

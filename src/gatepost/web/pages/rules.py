@@ -21,10 +21,10 @@ from gatepost.policy.rules import RULE, VERDICTS, OwnRule, Policy
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_rule
 from gatepost.store.errors import NotFound
-from gatepost.store.message_plans import MessageFilter
+from gatepost.store.messages import MessageFilter
 from gatepost.store.own_rules import MAX_CHARACTERS, MAX_OF_DEPLOYMENT, MAX_OF_TENANT, RuleSet, StoredRule
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import Form
+from gatepost.web.forms import Form, whole_number
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
@@ -152,24 +152,12 @@ def read_rule_form(form: Form) -> RuleForm:
 
 def fill_form(name: str, rule: OwnRule, *, enabled: bool) -> RuleForm:
     """Return the form of a rule that there is."""
-    return RuleForm(
-        name,
-        rule.title,
-        rule.when,
-        rule.verdict,
-        f"{rule.weight:g}",
-        rule.group,
-        rule.conclusive,
-        rule.decision,
-        enabled,
-        name,
-    )
+    fields = {**msgspec.structs.asdict(rule), "weight": f"{rule.weight:g}"}
+    return RuleForm(name, **fields, enabled=enabled, was=name)
 
 
-def list_differences(before: OwnRule | None, after: OwnRule) -> list[tuple[str, str, str]]:
+def list_differences(before: OwnRule, after: OwnRule) -> list[tuple[str, str, str]]:
     """Return each field whose value differs, with the value before and after."""
-    if before is None:
-        return []
     old, new = _describe(before), _describe(after)
     return [(name, old[name], new[name]) for name in new if old[name] != new[name]]
 
@@ -239,8 +227,7 @@ class RuleLine(msgspec.Struct, frozen=True):
 
 
 async def _find_scope(_context: WebContext, request: SignedInRequest) -> str | Failure | None:
-    named = request.form.text("scope") or request.query.text("scope")
-    return request.user.tenant if request.user.tenant and not named else request.parse_scope(named)
+    return request.parse_tenant("scope")
 
 
 for_scope = about(_find_scope)
@@ -254,7 +241,6 @@ async def show_rules(context: WebContext, request: SignedInRequest, scope: str |
     return await context.page(
         request,
         "rules.html",
-        here="/rules",
         scope=scope or GLOBAL,
         scopes=await find_scopes(context, request),
         lines=_list_rules(context, request, scope, kept),
@@ -341,8 +327,7 @@ def _limit(scope: str | None) -> int:
 
 
 def _read_version(request: SignedInRequest) -> int:
-    text = request.form.text("version", 18)
-    return int(text) if text.isascii() and text.isdigit() else -1
+    return whole_number(request.form.text("version", 18), -1)
 
 
 def _list_rules(
@@ -418,7 +403,6 @@ async def _render_form(
     return await context.page(
         request,
         "rule.html",
-        here="/rules",
         scope=scope or GLOBAL,
         scope_name=(await find_scopes(context, request)).name(scope),
         form=form,

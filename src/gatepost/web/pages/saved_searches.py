@@ -4,14 +4,15 @@ from functools import partial
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.report import shown_sender
-from gatepost.store.messages import MessageSummary
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.messages import MessageFilter, MessageSummary
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.exports import EXPORT_PAGE, Export, export_search
 from gatepost.web.message_lines import attachments, links_by_host
-from gatepost.web.message_search import parse_held_filter, parse_message_filter, sort_held
+from gatepost.web.message_search import for_held_filter, for_message_filter, sort_held
 from gatepost.web.page_responses import redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
@@ -42,25 +43,19 @@ async def delete_search(context: WebContext, request: SignedInRequest) -> PageRe
     return redirect(page if page in PAGES_WITH_SEARCHES else "/messages", notice="search-deleted")
 
 
-async def export_messages(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_message_filter
+async def export_messages(context: WebContext, request: SignedInRequest, wanted: MessageFilter) -> PageResult:
     """Send the result of a search as CSV or JSON."""
-    wanted = parse_message_filter(request, context.now())
-    if isinstance(wanted, Failure):
-        return wanted
     search = partial(context.store.messages.search, wanted, limit=EXPORT_PAGE)
     return await export_search(context, request, MESSAGES, wanted.tenant, search)
 
 
-async def export_held(context: WebContext, request: SignedInRequest) -> PageResult:
+@for_held_filter
+async def export_held(context: WebContext, request: SignedInRequest, wanted: HeldFilter) -> PageResult:
     """Send the result of a search in the quarantine as CSV or JSON, in the order of the page."""
-    tenant = request.parse_tenant()
-    if isinstance(tenant, Failure):
-        return tenant
-    wanted = parse_held_filter(request.query, tenant, context.now())
-    if isinstance(wanted, Failure):
-        return wanted
     search = partial(context.store.quarantine.search, wanted, limit=HELD_EXPORT_PAGE)
-    return await export_search(context, request, HELD_MAIL, tenant, search, lambda rows: sort_held(rows, request.query))
+    arrange = partial(sort_held, query=request.query)
+    return await export_search(context, request, HELD_MAIL, wanted.tenant, search, arrange)
 
 
 def _values(row: MessageSummary) -> tuple[object, ...]:

@@ -16,7 +16,6 @@ from gatepost.mail.message import Envelope
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import SpooledBody
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import Form
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, UploadRoute, WebRoute
@@ -25,21 +24,16 @@ DEFAULT_RECIPIENT = "postmaster@localhost"
 EMPTY_FILE = Failure(EMPTY_EMAIL, "choose a message as an .eml file, with all headers")
 
 
-async def show_scan(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show the form for a message."""
-    return await _render_scan(context, request)
-
-
 async def scan_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> PageResult:
     """Analyse the file, then redirect to its ledger."""
     envelope = EMPTY_FILE if body.size == 0 else _parse_envelope(request)
     if isinstance(envelope, Failure):
-        return with_status(await _render_scan(context, request, fault=envelope.message), envelope.error.status)
+        return with_status(await show_scan(context, request, fault=envelope.message), envelope.error.status)
     opened = int(context.clock() * 1e9)
     scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "page")
     outcome = await context.cores.scan(scan, body, ConnectedClient(request.http.receive), context.scan_seconds)
     if isinstance(outcome, Failure):
-        return with_status(await _render_scan(context, request, fault=outcome.message), outcome.error.status)
+        return with_status(await show_scan(context, request, fault=outcome.message), outcome.error.status)
     if isinstance(outcome, ClientLeft):
         return redirect("/scan")
     await context.store.audit.note("message.trial", request.actor, envelope.tenant, sample=[outcome.ggrid])
@@ -65,14 +59,13 @@ def _parse_envelope(request: SignedInRequest) -> Envelope | Failure:
     return read_parameters(msgspec.json.encode(parameters))
 
 
-async def _render_scan(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
-    form: Form = request.form
+async def show_scan(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
+    """Show the form for a message."""
     return await context.page(
         request,
         "scan.html",
-        here="/scan",
         scopes=await find_scopes(context, request),
-        form=form,
+        form=request.form,
         fault=fault,
         default_recipient=DEFAULT_RECIPIENT,
     )

@@ -32,11 +32,11 @@ from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
 from gatepost.logs import Logger
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
-from gatepost.store.sessions import Attempt, WebSession, address_source, browser_source
+from gatepost.store.sessions import SignInAttempt, WebSession, address_source, browser_source
 from gatepost.store.users import PROVIDER, Credentials, User
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
-from gatepost.web.forms import STRANGER, Form, Unsent, parse_query, read_form, read_unsent
+from gatepost.web.forms import STRANGER, Form, parse_query, read_form, read_unsent
 from gatepost.web.openid import (
     Access,
     Endpoints,
@@ -72,7 +72,7 @@ from gatepost.web.request import (
     read_browser_cookie,
     set_browser_cookie,
 )
-from gatepost.web.routing import IDLE_MILLISECONDS, PageResult, PublicRoute, WebRoute, find_session
+from gatepost.web.routing import IDLE_MILLISECONDS, PageResult, PublicRoute, WebRoute, find_session, sign_in_page
 from gatepost.web.second_factors import MAX_CODE, SecondFactors, ask_for_key, check_code, check_key, find_second_factors
 
 Shown: TypeAlias = Literal["password", "code", "key"]
@@ -115,7 +115,7 @@ async def show_sign_in(context: WebContext, request: Request) -> PageResult:
     is_half = session is not None and not query.has("again")
     second = await find_second_factors(context, request, session.user) if session and is_half else None
     done, has_left = notice.text if notice else "", query.has("out")
-    page = _render_sign_in(context, query.text("next"), second, done=done, has_left=has_left)
+    page = sign_in_page(context, query.text("next"), second, done=done, has_left=has_left)
     return clear_notice(page) if notice else page
 
 
@@ -130,7 +130,7 @@ async def sign_in(context: WebContext, request: Request) -> PageResult:
     origin = await _find_origin(context, request, found)
     if refused := await wait_for_turn(context, request, origin):
         return refused
-    attempt: Attempt | None = None
+    attempt: SignInAttempt | None = None
     async with context.passwords.queue(request.is_disconnected) as place:
         if place == "full" and not origin.browser:
             context.guesses.give_back(origin.address)
@@ -228,21 +228,21 @@ def _refuse(
     form: Form,
     found: Credentials | None,
     origin: Origin,
-    attempt: Attempt | None,
+    attempt: SignInAttempt | None,
     shown: Shown = "password",
     second: SecondFactors | None = None,
 ) -> Response:
     context.events.emit(_describe_refusal, found, origin.address, attempt, shown)
     log.warning("sign-in refused", user=found.user.name if found else None, address=origin.address)
     name, unsent = form.text("name", 100), read_unsent(form)
-    page = _render_sign_in(context, form.text("next"), second, fault=FAULTS[shown], name=name, unsent=unsent)
+    page = sign_in_page(context, form.text("next"), second, fault=FAULTS[shown], name=name, unsent=unsent)
     if found and attempt:
         # After the answer: the time that it takes must not tell who exists. Locked accounts add nothing to the trail.
         page.background = BackgroundTask(_record_failure, context, found.user, origin.address, attempt, shown)
     return page
 
 
-async def _record_failure(context: WebContext, user: User, address: str, attempt: Attempt, shown: Shown) -> None:
+async def _record_failure(context: WebContext, user: User, address: str, attempt: SignInAttempt, shown: Shown) -> None:
     """Put a wrong password, code or key on the audit trail, and the lock that it set."""
     by, locked = Actor("user", user.name, user.uid), max([until for _, until in attempt.counted], default=0)
     try:
@@ -255,7 +255,7 @@ async def _record_failure(context: WebContext, user: User, address: str, attempt
 
 
 def _describe_refusal(
-    found: Credentials | None, address: str, attempt: Attempt | None, shown: Shown
+    found: Credentials | None, address: str, attempt: SignInAttempt | None, shown: Shown
 ) -> UserSignInFailed:
     user = found.user if found else None
     if user and user.disabled:
@@ -275,7 +275,38 @@ def _describe_refusal(
     )
 
 
-def describe_sign_in(user: User, address: str) -> UserSignedIn:
+async def _create_session(
+    context: WebContext,
+    request: Request,
+    proven: Credentials,
+    expires: int,
+    *,
+    strong: bool = True,
+    provider_session: str = "",
+) -> tuple[str, WebSession] | None:
+    """Start a session with what was proven; return its secret and it, None where the user may not sign in any more."""
+    secret, digest = new_session_secret()
+    session = await context.store.sessions.create(
+        proven.user.uid,
+        digest,
+        expires=expires,
+        address=request.client.host if request.client else "",
+        agent=request.headers.get("user-agent", "")[:300],
+        strong=strong,
+        proven=proven,
+        provider_session=provider_session,
+    )
+    return (secret, session) if isinstance(session, WebSession) else None
+
+
+async def _note_sign_in(context: WebContext, user: User, address: str, proof: str) -> None:
+    """Put a sign-in on record, and purge sessions that are over."""
+    await context.store.users.note_sign_in(user.uid, context.now(), address, proof)
+    await context.store.sessions.purge(context.now(), IDLE_MILLISECONDS)
+    context.events.emit(_describe_sign_in, user, address)
+
+
+def _describe_sign_in(user: User, address: str) -> UserSignedIn:
     return UserSignedIn(
         tenant_uid=user.tenant,
         user=bound(user.name),
@@ -291,7 +322,7 @@ async def _start_session(
     found: Credentials,
     form: Form,
     origin: Origin,
-    attempt: Attempt,
+    attempt: SignInAttempt,
     *,
     strong: bool,
     proof: str = "",
@@ -300,37 +331,24 @@ async def _start_session(
     user, now = found.user, context.now()
     if not origin.browser:
         context.guesses.give_back(origin.address)
-    secret, digest = new_session_secret()
     seconds = SESSION_SECONDS if strong else CODE_SECONDS
-    session = await context.store.sessions.create(
-        user.uid,
-        digest,
-        expires=now + seconds * 1000,
-        address=request.client.host if request.client else "",
-        agent=request.headers.get("user-agent", "")[:300],
-        strong=strong,
-        proven=found,
-    )
-    if not isinstance(session, WebSession):
+    created = await _create_session(context, request, found, now + seconds * 1000, strong=strong)
+    if created is None:
         return _refuse(context, form, found, origin, attempt)
+    secret, session = created
     if not strong:
         await context.store.sessions.give_back_attempt(attempt)
         second = await find_second_factors(context, request, user)
-        page = _render_sign_in(context, form.text("next"), second, unsent=read_unsent(form))
+        page = sign_in_page(context, form.text("next"), second, unsent=read_unsent(form))
         return put_cookie(page, COOKIE_NAME, secret, seconds)
     await context.store.sessions.finish_attempt(attempt, now)
-    await context.store.users.note_sign_in(user.uid, now, origin.address, proof)
-    await context.store.sessions.purge(now, IDLE_MILLISECONDS)
-    context.events.emit(describe_sign_in, user, origin.address)
+    await _note_sign_in(context, user, origin.address, proof)
     log.info("user signed in", user=user.name)
     if (unsent := read_unsent(form)).path:
-        resending = await context.renderer.render_in_turns(
-            "unsent.html", SignedInRequest(request, session), unsent=unsent
-        )
-        answer = put_cookie(html_response(resending), COOKIE_NAME, secret, seconds)
+        answer = await context.page(SignedInRequest(request, session), "unsent.html", unsent=unsent)
     else:
-        answer = put_cookie(redirect(safe_target(form.text("next"))), COOKIE_NAME, secret, seconds)
-    return await _mark_browser(context, answer, user.uid, origin)
+        answer = redirect(safe_target(form.text("next")))
+    return await _mark_browser(context, put_cookie(answer, COOKIE_NAME, secret, seconds), user.uid, origin)
 
 
 async def _mark_browser(context: WebContext, answer: Response, uid: str, origin: Origin) -> Response:
@@ -341,31 +359,6 @@ async def _mark_browser(context: WebContext, answer: Response, uid: str, origin:
     secret, digest = new_session_secret()
     await context.store.sessions.remember_browser(uid, digest, context.now())
     return set_browser_cookie(answer, uid, secret)
-
-
-def _render_sign_in(
-    context: WebContext,
-    target: str,
-    second: SecondFactors | None,
-    *,
-    fault: str = "",
-    name: str = "",
-    done: str = "",
-    unsent: Unsent | None = None,
-    has_left: bool = False,
-) -> Response:
-    page = context.renderer.render_public(
-        "sign-in.html",
-        **context.sign_in_ways,
-        second=second,
-        next=target,
-        fault=fault,
-        name=name,
-        done=done,
-        unsent=unsent or Unsent(),
-        has_left=has_left,
-    )
-    return html_response(page, 401 if fault else 200)
 
 
 def safe_target(wanted: str) -> str:
@@ -472,31 +465,21 @@ async def _admit(
     if not isinstance(user, User):
         await _note_refusal(context, identity, origin.address, "the tenant of the rule does not exist")
         return _refuse_openid(context, NO_ACCESS, "the tenant of a rule of access does not exist", 403)
-    secret, digest = new_session_secret()
     now = context.now()
     expires = now + SESSION_SECONDS * 1000
     if client.settings.max_age is not None:
         expires = min(expires, int(identity.proven * 1000) + client.settings.max_age * 60_000)
-    session = await context.store.sessions.create(
-        user.uid,
-        digest,
-        expires=expires,
-        address=request.client.host if request.client else "",
-        agent=request.headers.get("user-agent", "")[:300],
-        strong=True,
-        proven=Credentials(user, "", None),
-        provider_session=identity.session,
+    created = await _create_session(
+        context, request, Credentials(user, "", None), expires, provider_session=identity.session
     )
-    if not isinstance(session, WebSession):
+    if created is None:
         await _note_refusal(context, identity, origin.address, "disabled")
         return _refuse_openid(context, DISABLED, "a disabled user came from the provider", 403)
     context.guesses.give_back(origin.address)
-    await context.store.users.note_sign_in(user.uid, now, origin.address, PROOF)
-    await context.store.sessions.purge(now, IDLE_MILLISECONDS)
-    context.events.emit(describe_sign_in, user, origin.address)
+    await _note_sign_in(context, user, origin.address, PROOF)
     log.info("user signed in", user=user.name, provider=client.settings.issuer)
     seconds = max(1, (expires - now) // 1000)
-    return put_cookie(redirect(safe_target(flow.target)), COOKIE_NAME, secret, seconds)
+    return put_cookie(redirect(safe_target(flow.target)), COOKIE_NAME, created[0], seconds)
 
 
 async def sign_out_there(context: WebContext, _request: Request) -> PageResult:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from gatepost import __version__
 from gatepost.events.schema import NodeState
 from gatepost.store.errors import StorageError
-from gatepost.web.context import Diagnosis, WebContext
+from gatepost.web.context import WebContext
 from gatepost.web.page_responses import redirect
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
@@ -21,17 +21,12 @@ VERSIONS = 20
 UNSET = ("not set", "none")
 
 
-async def show_system(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show versions, state and settings."""
-    return await _render_system(context, request, ())
-
-
 async def run_health_check(context: WebContext, request: SignedInRequest) -> PageResult:
     """Run the health check and show its result."""
     await context.store.audit.note("system.examine", request.actor)
     async with context.examining:
         found = await asyncio.to_thread(context.installation.examine)
-    return await _render_system(context, request, found)
+    return await show_system(context, request, found)
 
 
 async def send_test_event(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -39,20 +34,16 @@ async def send_test_event(context: WebContext, request: SignedInRequest) -> Page
     if context.events.is_idle:
         return redirect("/system", notice="no-outputs")
     await context.store.audit.note("system.testEvent", request.actor)
-    context.events.emit(_describe_test)
+    context.events.emit(lambda: NodeState(state="test", version=__version__))
     return redirect("/system", notice="event-sent")
 
 
-def _describe_test() -> NodeState:
-    return NodeState(state="test", version=__version__)
-
-
-async def _render_system(context: WebContext, request: SignedInRequest, found: Sequence[Diagnosis]) -> PageResult:
+async def show_system(context: WebContext, request: SignedInRequest, found: Sequence[object] = ()) -> PageResult:
+    """Show versions, state and settings; `found` are the rows of a health check."""
     installation = context.installation
     return await context.page(
         request,
         "system.html",
-        here="/system",
         installation=installation,
         python=f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}",
         now=context.now(),
@@ -81,7 +72,6 @@ async def show_nodes(context: WebContext, request: SignedInRequest) -> PageResul
     return await context.page(
         request,
         "nodes.html",
-        here="/nodes",
         rollout=await context.store.publishing.rollout(),
         nodes=[(node, node.health(moment)) for node in await context.store.publishing.nodes()],
         versions=await context.store.publishing.history(VERSIONS),

@@ -11,13 +11,12 @@ from starlette.responses import Response
 
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
-from gatepost.lists.addresses import normalise_tenant_domain
-from gatepost.lists.entries import ListRefusal
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
 from gatepost.store.tenants import Tenant
 from gatepost.store.users import Role, User
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.credentials import generate_password
+from gatepost.web.list_access import parse_domains
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import NOT_VISIBLE, ROLE_MEANINGS, ROLES, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
@@ -26,67 +25,16 @@ MAX_TENANT_NAME = 200
 MAX_DOMAINS = 10_000
 
 
-async def show_tenants(context: WebContext, request: SignedInRequest) -> PageResult:
-    """List all tenants."""
-    return await _render_tenants(context, request)
-
-
 async def create_tenant(context: WebContext, request: SignedInRequest) -> PageResult:
     """Create a tenant."""
     name = request.form.text("name", MAX_TENANT_NAME)
     if not name or not name.isprintable():
-        return with_status(await _render_tenants(context, request, fault="enter a name of printable characters"), 400)
+        return with_status(await show_tenants(context, request, fault="enter a name of printable characters"), 400)
     created = await context.store.tenants.create(name, request.actor)
     if isinstance(created, NameTaken):
-        return with_status(
-            await _render_tenants(context, request, fault=f"a tenant named {created.name} already exists"), 409
-        )
+        fault = f"a tenant named {created.name} already exists"
+        return with_status(await show_tenants(context, request, fault=fault), 409)
     return redirect(f"/tenants/{created.uid}", notice="tenant-created")
-
-
-async def show_tenant(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show one tenant and its domains."""
-    tenant = await _find_tenant(context, request)
-    return tenant if isinstance(tenant, Failure) else await _render_tenant(context, request, tenant)
-
-
-async def set_domains(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Replace the domains of a tenant, one in each line."""
-    tenant = await _find_tenant(context, request)
-    if isinstance(tenant, Failure):
-        return tenant
-    typed = request.form.raw_text("domains")
-    lines = [(number, line.strip()) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
-    normal = [normalise_tenant_domain(line) for _, line in lines]
-    faults = [
-        f"line {number}: {line[:100]} {each.reason}"
-        for (number, line), each in zip(lines, normal, strict=True)
-        if isinstance(each, ListRefusal)
-    ]
-    if len(normal) > MAX_DOMAINS:
-        faults = [f"a tenant can have at most {MAX_DOMAINS:,} domains"]
-    if faults:
-        return with_status(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 400)
-    keys = list(dict.fromkeys(each.key for each in normal if not isinstance(each, ListRefusal)))
-    outcome = await context.store.tenants.set_domains(tenant.uid, keys, request.actor)
-    if isinstance(outcome, NotFound):
-        return NOT_VISIBLE
-    if isinstance(outcome, NameTaken):
-        faults = [f"{outcome.name} belongs to another tenant, {outcome.by}"]
-        return with_status(await _render_tenant(context, request, tenant, typed=typed, faults=faults), 409)
-    return redirect(f"/tenants/{tenant.uid}", notice="changed")
-
-
-async def delete_tenant(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Delete a tenant, if the user has typed its name."""
-    tenant = await _find_tenant(context, request)
-    if isinstance(tenant, Failure):
-        return tenant
-    if request.form.text("name", MAX_TENANT_NAME) != tenant.name:
-        fault = "to delete the tenant, type its name exactly as shown"
-        return with_status(await _render_tenant(context, request, tenant, faults=[fault]), 400)
-    await context.store.tenants.delete(tenant.uid, request.actor)
-    return redirect("/tenants", notice="tenant-deleted")
 
 
 async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant | Failure:
@@ -94,12 +42,44 @@ async def _find_tenant(context: WebContext, request: SignedInRequest) -> Tenant 
     return (await context.store.tenants.find(uid) if uid else None) or NOT_VISIBLE
 
 
-async def _render_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
+for_tenant = about(_find_tenant)
+
+
+@for_tenant
+async def set_domains(context: WebContext, request: SignedInRequest, tenant: Tenant) -> PageResult:
+    """Replace the domains of a tenant, one in each line."""
+    typed = request.form.raw_text("domains")
+    keys, faults = parse_domains(typed)
+    if len(keys) > MAX_DOMAINS:
+        faults = [f"a tenant can have at most {MAX_DOMAINS:,} domains"]
+    if faults:
+        return with_status(await show_tenant(context, request, tenant, typed=typed, faults=faults), 400)
+    outcome = await context.store.tenants.set_domains(tenant.uid, keys, request.actor)
+    if isinstance(outcome, NotFound):
+        return NOT_VISIBLE
+    if isinstance(outcome, NameTaken):
+        faults = [f"{outcome.name} belongs to another tenant, {outcome.by}"]
+        return with_status(await show_tenant(context, request, tenant, typed=typed, faults=faults), 409)
+    return redirect(f"/tenants/{tenant.uid}", notice="changed")
+
+
+@for_tenant
+async def delete_tenant(context: WebContext, request: SignedInRequest, tenant: Tenant) -> PageResult:
+    """Delete a tenant, if the user has typed its name."""
+    if request.form.text("name", MAX_TENANT_NAME) != tenant.name:
+        fault = "to delete the tenant, type its name exactly as shown"
+        return with_status(await show_tenant(context, request, tenant, faults=[fault]), 400)
+    await context.store.tenants.delete(tenant.uid, request.actor)
+    return redirect("/tenants", notice="tenant-deleted")
+
+
+async def show_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
+    """List all tenants."""
     tenants = await context.store.tenants.all()
-    return await context.page(request, "tenants.html", here="/tenants", tenants=tenants, fault=fault)
+    return await context.page(request, "tenants.html", tenants=tenants, fault=fault)
 
 
-async def _render_tenant(
+async def show_tenant(
     context: WebContext,
     request: SignedInRequest,
     tenant: Tenant,
@@ -107,10 +87,10 @@ async def _render_tenant(
     typed: str | None = None,
     faults: Sequence[str] = (),
 ) -> Response:
+    """Show one tenant and its domains."""
     return await context.page(
         request,
         "tenant.html",
-        here="/tenants",
         tenant=tenant,
         typed="\n".join(tenant.domains) if typed is None else typed,
         faults=faults,
@@ -125,11 +105,6 @@ OWN_ACCOUNT = "you cannot change your own account here; ask another administrato
 NO_PASSWORD = "this user signs in through OpenID Connect and has no password here"  # noqa: S105
 
 
-async def show_users(context: WebContext, request: SignedInRequest) -> PageResult:
-    """List all users that the user may see."""
-    return await _render_users(context, request)
-
-
 async def create_user(context: WebContext, request: SignedInRequest) -> PageResult:
     """Create a user with a random password, which is shown in this response only."""
     scope = request.parse_scope(request.form.text("scope"))
@@ -137,21 +112,20 @@ async def create_user(context: WebContext, request: SignedInRequest) -> PageResu
         return scope
     name, role = request.form.text("name", MAX_USER_NAME), request.form.text("role")
     if not name or not name.isprintable():
-        return with_status(await _render_users(context, request, fault="enter a name of printable characters"), 400)
+        return with_status(await show_users(context, request, fault="enter a name of printable characters"), 400)
     if role not in ROLES:
-        return with_status(await _render_users(context, request, fault="choose a role"), 400)
+        return with_status(await show_users(context, request, fault="choose a role"), 400)
     password = generate_password()
     hashed = await context.passwords.hash(password)
     created = await context.store.users.create(name, cast(Role, role), scope, hashed, request.actor, must_change=True)
     if isinstance(created, NotFound):
         return NOT_VISIBLE
     if isinstance(created, TenantFull):
-        return with_status(await _render_users(context, request, fault=created.explanation), 409)
+        return with_status(await show_users(context, request, fault=created.explanation), 409)
     if isinstance(created, NameTaken):
-        return with_status(
-            await _render_users(context, request, fault=f"a user named {created.name} already exists"), 409
-        )
-    return await _render_users(context, request, new_password=(created, password))
+        fault = f"a user named {created.name} already exists"
+        return with_status(await show_users(context, request, fault=fault), 409)
+    return await show_users(context, request, new_password=(created, password))
 
 
 async def _find_user(context: WebContext, request: SignedInRequest) -> User | Failure:
@@ -169,7 +143,7 @@ for_user = about(_find_user)
 async def change_user(context: WebContext, request: SignedInRequest, user: User) -> PageResult:
     """Change the role of a user, or disable or enable the user."""
     if user.uid == request.user.uid:
-        return with_status(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
+        return with_status(await show_users(context, request, fault=OWN_ACCOUNT), 409)
     role, disabled = request.form.text("role"), request.form.text("disabled")
     outcome = await context.store.users.update(
         user.uid,
@@ -186,24 +160,23 @@ async def reset_password(context: WebContext, request: SignedInRequest, user: Us
     if user.uid == request.user.uid:
         return redirect("/account")
     if user.external:
-        return with_status(await _render_users(context, request, fault=NO_PASSWORD), 409)
+        return with_status(await show_users(context, request, fault=NO_PASSWORD), 409)
     password = generate_password()
     await context.store.users.set_password(
         user.uid, await context.passwords.hash(password), request.actor, must_change=True
     )
     if request.form.has("totp"):
         await context.store.second_factors.forget(user.uid, request.actor)
-    return await _render_users(context, request, new_password=(user, password))
+    return await show_users(context, request, new_password=(user, password))
 
 
 @for_user
 async def delete_user(context: WebContext, request: SignedInRequest, user: User) -> PageResult:
     """Delete a user."""
     if user.uid == request.user.uid:
-        return with_status(await _render_users(context, request, fault=OWN_ACCOUNT), 409)
-    return await _answer_change(
-        context, request, await context.store.users.delete(user.uid, request.actor), "user-deleted"
-    )
+        return with_status(await show_users(context, request, fault=OWN_ACCOUNT), 409)
+    outcome = await context.store.users.delete(user.uid, request.actor)
+    return await _answer_change(context, request, outcome, "user-deleted")
 
 
 async def _answer_change(
@@ -212,17 +185,17 @@ async def _answer_change(
     if isinstance(outcome, NotFound):
         return NOT_VISIBLE
     if isinstance(outcome, LastAdministrator):
-        return with_status(await _render_users(context, request, fault=LAST_ADMINISTRATOR), 409)
+        return with_status(await show_users(context, request, fault=LAST_ADMINISTRATOR), 409)
     return redirect("/users", notice=done)
 
 
-async def _render_users(
+async def show_users(
     context: WebContext, request: SignedInRequest, *, fault: str = "", new_password: tuple[User, str] | None = None
 ) -> Response:
+    """List all users that the user may see, with the password of one that was set now."""
     return await context.page(
         request,
         "users.html",
-        here="/users",
         users=await context.store.users.all(request.user.tenant),
         key_uses=await context.store.second_factors.security_key_uses(),
         needs_second_factor=context.sign_in.needs_second_factor,
@@ -237,7 +210,7 @@ async def _render_users(
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/tenants", show_tenants, "tenants.read"),
     PageRoute("POST", "/tenants", create_tenant, "tenants.change"),
-    PageRoute("GET", "/tenants/{uid}", show_tenant, "tenants.read"),
+    PageRoute("GET", "/tenants/{uid}", for_tenant(show_tenant), "tenants.read"),
     PageRoute("POST", "/tenants/{uid}/domains", set_domains, "tenants.change"),
     PageRoute("POST", "/tenants/{uid}/delete", delete_tenant, "tenants.change"),
     PageRoute("GET", "/users", show_users, "users.read"),

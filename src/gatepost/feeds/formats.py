@@ -1,4 +1,12 @@
-"""Feeds of indicators, which name kinds of values: MISP folders, STIX 2.1 bundles and TAXII 2.1 collections.
+"""The formats of feeds: a reader for each, and what the feed says, collected in the normal form of its list.
+
+Every reader of a format hands its values over to `FeedItems`. Nothing that a feed says is trusted. A value that the
+list refuses is skipped and counted, and a feed with more entries than it may have ends the run.
+
+Feeds of lines are plain text, CSV (RFC 4180) and lines of JSON. Lines are read one by one, and one that cannot be read
+is counted and passed over. Work is linear in the bytes, whatever they are: lines and cells have a maximum length.
+
+Feeds of indicators name kinds of values: MISP folders, STIX 2.1 bundles and TAXII 2.1 collections.
 
 A MISP feed is a folder with `manifest.json`, which names events and when each changed, and a file for each event. A run
 reads the manifest, and of the events all or those that changed since the last run, the newest first. Only attributes
@@ -15,16 +23,223 @@ A TAXII collection has such indicators page by page (OASIS TAXII 2.1, sections 3
 the next run goes on.
 """
 
+import csv
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from itertools import islice
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from gatepost.feeds.items import MAX_VALUE, FeedFault, FeedItems, ValueKind
+from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.ids import canonical
-from gatepost.times import milliseconds
+from gatepost.lists.catalogue import ListDefinition
+from gatepost.lists.entries import ListRefusal
+from gatepost.rejudge.dry_run import new_entry
+from gatepost.settings.feeds import FeedSettings
+from gatepost.store.lists import NewEntry
+from gatepost.times import date_time, milliseconds, now
+
+# A line or value that is longer is no entry of any list.
+MAX_VALUE = 10_000
+SAMPLES = 5
+
+ValueKind: TypeAlias = Literal["url", "host", "address", "email", "sha256"]
+
+# Which values of formats that name kinds of values (MISP, STIX) are entries of which kind of list. A host is no sender:
+# a site that was broken into may still send honest mail.
+_USES: dict[str, frozenset[ValueKind]] = {
+    "url": frozenset({"url", "host"}),
+    "network": frozenset({"address"}),
+    "sender": frozenset({"email"}),
+    "sha256": frozenset({"sha256"}),
+    "domain": frozenset({"host"}),
+}
+
+
+class FeedFault(Exception):  # noqa: N818  an outcome of a run, not a fault of the program
+    """Why a run ends without a result. `refused` says that the source answered, with something that is not accepted."""
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.refused = refused
+
+
+class RejectedValue(msgspec.Struct, frozen=True):
+    """A value that the list refused, and why."""
+
+    value: str
+    reason: str
+
+
+class FeedItems:
+    """Collects the entries of one run: `entries` by key, and how many values were none."""
+
+    def __init__(self, definition: ListDefinition, source: str, max_entries: int) -> None:
+        self._definition, self._max_entries = definition, max_entries
+        self._uses = _USES.get(definition.kind, frozenset())
+        self._moment = now()
+        self.kind = definition.kind
+        self._comment = f"{source}, {date_time(self._moment)[:10]}"
+        self.entries: dict[str, NewEntry] = {}
+        self.revoked: set[str] = set()
+        self.read = self.invalid = self.expired = self.other = self.repeated = 0
+        self.rejected: list[RejectedValue] = []
+
+    def uses(self, kind: ValueKind) -> bool:
+        """Whether values of this kind are entries of the list; others are counted."""
+        if kind in self._uses:
+            return True
+        self.count_other()
+        return False
+
+    def add(self, value: str, comment: str = "", expires: int | None = None) -> None:
+        """Take one value, whatever it is. `expires` None is never."""
+        self.read += 1
+        if expires is not None and expires <= self._moment:
+            self.expired += 1
+            return
+        stated = f"{self._comment}: {comment.strip()}" if comment.strip() else self._comment
+        made = new_entry(NewListEntry(value[:MAX_VALUE], stated[:MAX_COMMENT]), self._definition)
+        if isinstance(made, ListRefusal):
+            self._reject(value, made.reason)
+            return
+        if made.key in self.entries:
+            self.repeated += 1
+        elif len(self.entries) >= self._max_entries:
+            raise FeedFault(f"the feed has more than {self._max_entries:,} entries (maxEntries)", refused=True)
+        self.revoked.discard(made.key)
+        self.entries[made.key] = msgspec.structs.replace(made, expires=expires)
+
+    def take(self, value: str, comment: str = "", expires: int | None = None, *, revoked: bool = False) -> None:
+        """Take one value, or take it back: the source says that it does not hold any more."""
+        if not revoked:
+            self.add(value, comment, expires)
+            return
+        key = self._definition.key(value[:MAX_VALUE])
+        self.entries.pop(key, None)
+        if len(self.revoked) < self._max_entries:
+            self.revoked.add(key)
+
+    def reject(self, value: str, reason: str) -> None:
+        """Count something that cannot be read."""
+        self.read += 1
+        self._reject(value, reason)
+
+    def count_other(self) -> None:
+        """Count something that can be read and is nothing for this list."""
+        self.other += 1
+
+    def _reject(self, value: str, reason: str) -> None:
+        self.invalid += 1
+        if len(self.rejected) < SAMPLES:
+            self.rejected.append(RejectedValue(value[:200], reason))
+
+
+# What starts a remark behind an entry; phrases may hold anything, so lists of phrases have none.
+_REMARKS = (" #", "\t#", " ;", "\t;")
+# Lines that may stand above the header.
+MAX_REMARKS = 100
+_BOM = b"\xef\xbb\xbf"
+# Records of CSV may go over several lines; a quote that nobody closes must not swallow the file.
+_MAX_CELL = 131_072
+
+
+def read_plain(body: bytes, items: FeedItems, kind: str) -> None:
+    """Read one entry a line. Empty lines and lines that start with `#` or `;` are skipped, remarks are cut."""
+    for line in _lines(body, items):
+        text = line.strip()
+        if not text or text.startswith(("#", ";")):
+            continue
+        entry, remark = _split_remark(text) if kind != "phrase" else (text, "")
+        items.add(entry, remark)
+
+
+def read_csv(body: bytes, items: FeedItems, settings: FeedSettings) -> None:
+    """Read one column. Lines before the header that start with `#` are skipped; a header that starts so is found."""
+    rows = _rows(body, items, settings.delimiter)
+    place = _find_column(rows, settings)
+    for row in rows:
+        if not row or row[0].lstrip().startswith("#"):
+            continue
+        if place < len(row):
+            items.add(row[place].strip())
+        else:
+            items.reject(",".join(row)[:200], f"has no column {place + 1}")
+
+
+def read_json_lines(body: bytes, items: FeedItems, field: str) -> None:
+    """Read one field of each object; a list of texts is as many entries."""
+    path = field.split(".")
+    for line in _lines(body, items):
+        if not line.strip():
+            continue
+        try:
+            found: Any = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            items.reject(line[:200], "is no JSON")
+            continue
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        values = found if isinstance(found, list) else [found]
+        for value in values:
+            if isinstance(value, str):
+                items.add(value)
+            else:
+                items.reject(line[:200], f"has no text in the field {field}")
+
+
+def _lines(body: bytes, items: FeedItems) -> Iterator[str]:
+    start = len(_BOM) if body.startswith(_BOM) else 0
+    while start < len(body):
+        end = body.find(b"\n", start)
+        end = len(body) if end < 0 else end
+        if end - start > MAX_VALUE:
+            items.reject(body[start : start + 200].decode("utf-8", "replace"), f"is longer than {MAX_VALUE:,} bytes")
+        else:
+            try:
+                yield body[start:end].decode("utf-8")
+            except UnicodeDecodeError:
+                items.reject(body[start:end].decode("utf-8", "replace"), "is not UTF-8")
+        start = end + 1
+
+
+def _split_remark(text: str) -> tuple[str, str]:
+    found = [place for sign in _REMARKS if (place := text.find(sign)) > 0]
+    if not found:
+        return text, ""
+    return text[: min(found)].rstrip(), text[min(found) :].lstrip(" \t#;")
+
+
+def _rows(body: bytes, items: FeedItems, delimiter: str) -> Iterator[list[str]]:
+    csv.field_size_limit(_MAX_CELL)
+    # csv forbids a line end in the middle of a line it is given, so carriage returns go.
+    reader = csv.reader((line.rstrip("\r") for line in _lines(body, items)), delimiter=delimiter)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as fault:
+            items.reject("", f"is no CSV: {fault}")
+        else:
+            yield row
+
+
+def _find_column(rows: Iterator[list[str]], settings: FeedSettings) -> int:
+    """The index of the column; the header, if there is one, is taken from the rows."""
+    named = settings.column if isinstance(settings.column, str) else None
+    if named is None and not settings.header:
+        return int(settings.column) - 1
+    for row in islice(rows, MAX_REMARKS):
+        cells = [cell.strip().lstrip("#").strip().lower() for cell in row]
+        if named is not None and named.lower() in cells:
+            return cells.index(named.lower())
+        if named is None and row and not row[0].startswith("#"):
+            return int(settings.column) - 1
+    raise FeedFault(f"the feed has no column {settings.column!r} in its header", refused=True)
+
 
 T = TypeVar("T")
 _WRONG = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -97,7 +312,7 @@ class _ManifestLine(msgspec.Struct, frozen=True):
 
 
 _manifests = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_lines = msgspec.json.Decoder(_ManifestLine, strict=False)
+_manifest_lines = msgspec.json.Decoder(_ManifestLine, strict=False)
 _documents = msgspec.json.Decoder(_Document)
 # Numbers and booleans stand in quotes in the files of some programs.
 _attributes = msgspec.json.Decoder(_Attribute, strict=False)
@@ -143,7 +358,7 @@ def _read_manifest(body: bytes, items: FeedItems) -> dict[str, int]:
     for name, raw in lines.items():
         uid = canonical(name)
         try:
-            time = int(_lines.decode(raw).timestamp)
+            time = int(_manifest_lines.decode(raw).timestamp)
         except (*_WRONG, ValueError):
             uid = None
         if uid is None:
