@@ -9,14 +9,14 @@ from gatepost.checks.files import malware, traits
 from gatepost.checks.headers import bulk_mail, fields, replies
 from gatepost.checks.links import hosts, urls
 from gatepost.checks.sender import authentication, envelope, history, lookalikes, mailboxes, sending_host
-from gatepost.checks.text import evasion, fraud, learned, lures, spam_vocabulary
+from gatepost.checks.text import advertising, fraud, learned, lures
 from gatepost.findings import Check
 
 _MODULES = (
     *(mailboxes, authentication, envelope, history, lookalikes, sending_host),
     *(fields, replies, bulk_mail),
     *(hosts, urls),
-    *(lures, fraud, evasion, spam_vocabulary, learned),
+    *(lures, fraud, advertising, learned),
     *(malware, traits),
 )
 CHECKS: tuple[Check, ...] = tuple(

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence_share, find_rows, pair_keys
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, compute_known_share, find_rows, make_pair_keys
 
 T = TypeVar("T", str, int)
 
@@ -115,7 +115,7 @@ def _is_trace(word: str) -> bool:
 def _collect_pairs(known: Mapping[str, int], message: Features) -> set[int]:
     """Return the pairs of a message, both of whose words are known."""
     rows = find_rows(known, message.text, normalise_word)
-    keys = pair_keys(rows, len(known) + 1)
+    keys = make_pair_keys(rows, len(known) + 1)
     return {key for key, (first, second) in zip(keys, pairwise(rows), strict=True) if min(first, second) >= 0}
 
 
@@ -197,7 +197,7 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
     weights, bias = trainer.fit(np.ones(len(truth), bool))
     kinds = [find_kind(example.label, example.seen) for example in examples]
     heads = [trainer.fit_kind(kinds, name) for name in ("phishing", "fraud")]
-    slope, offset = trainer.calibrate(np.array([evidence_share(count) for count in counts]), progress)
+    slope, offset = trainer.calibrate(np.array([compute_known_share(count) for count in counts]), progress)
     return msgspec.structs.replace(
         known,
         weights=np.stack([weights, *(head for head, _ in heads)], axis=1).astype(np.float32),

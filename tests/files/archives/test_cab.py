@@ -96,4 +96,4 @@ def test_no_damage_raises(sample: bytes, data: st.DataObject) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_header_raises(content: bytes) -> None:
-    list(unpack.read_cab(b"MSCF" + content, UnpackBudget()))
+    list(unpack.read_cab(b"MSCF" + content, UnpackBudget(), ()))

@@ -30,7 +30,7 @@ from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import (
     Address,
-    addresses_in,
+    find_shown_addresses,
     is_icann_suffix,
     is_ip,
     is_mixed_script,
@@ -74,7 +74,7 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
             return
         if org_domain(domain) not in owners:
             yield kinds.SENDER_REPLY_TO_MISMATCH.at("Reply-To", answers=reply, sender=message.senders[0])
-            is_random = not is_tenant(domain) and any(map(randomness, domain.split(".")))
+            is_random = not is_tenant(domain) and any(map(measure_randomness, domain.split(".")))
             strength = _CHEAP_REPLY * measure_ending(domain) + _RANDOM_REPLY * is_random
             if strength >= _LEAST_REPLY:
                 yield kinds.SENDER_THROWAWAY_REPLY_TO.at(
@@ -157,7 +157,7 @@ def random_name(reading: Reading) -> Iterator[Finding]:
             yield kinds.SENDER_RANDOM_DOMAIN.at("From", strength=strength, domain=sender.domain)
         mailbox = sender.local[:64].partition("+")[0]
         # Mailboxes with separators are tickets, bounces and aliases: machines of honest owners name those.
-        if mailbox.isalnum() and (strength := randomness(mailbox)):
+        if mailbox.isalnum() and (strength := measure_randomness(mailbox)):
             yield kinds.SENDER_RANDOM_MAILBOX.at("From", strength=strength, mailbox=sender)
     for host, link in reading.sites.items():
         if strength := _measure_host(host):
@@ -177,14 +177,14 @@ def _measure_host(host: str) -> float:
     name = org_domain(host)
     below = (label for label in host.removesuffix(name).split(".") if len(label) >= _LONG_LABEL)
     return max(
-        *(randomness(part) for part in name.partition(".")[0].split("-")),
-        *(_RANDOM_BELOW * (randomness(label) >= _RANDOM_SURE) for label in below),
+        *(measure_randomness(part) for part in name.partition(".")[0].split("-")),
+        *(_RANDOM_BELOW * (measure_randomness(label) >= _RANDOM_SURE) for label in below),
         0.0,
     )
 
 
 @lru_cache(8192)
-def randomness(label: str) -> float:
+def measure_randomness(label: str) -> float:
     """Return how far a label is from a name that a person may have chosen: 0 for such a name, else up to 1."""
     if len(label) < _SHORTEST_LABEL or not label.isascii():
         return 0.0
@@ -273,7 +273,7 @@ def display_name(reading: Reading) -> Iterator[Finding]:
     links lead to the domain that is shown, and a forger needs them to lead elsewhere.
     """
     for sender in reading.message.senders:
-        for shown in addresses_in(sender.name):
+        for shown in find_shown_addresses(sender.name):
             # Same owner, other host (mail.bank.example and bank.example) is ordinary.
             if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
                 strength = _ADDRESS_BY_SERVICE if is_tenant(sender.domain) or reading.is_discussion else 1.0

@@ -12,7 +12,7 @@ import msgspec
 
 from gatepost import kinds
 from gatepost.checks.known_names import ending_exists, is_under
-from gatepost.checks.sender.envelope import is_report
+from gatepost.checks.sender.envelope import is_delivery_report
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import is_ip, normal_domain, org_domain
@@ -76,7 +76,7 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
     if not helo or not host or helo.startswith("[") or _INSIDE.match(host):
         return
     ending = helo.rpartition(".")[2]
-    strength = _REPORT if is_report(reading) else 1.0
+    strength = _REPORT if is_delivery_report(reading) else 1.0
     if helo == ending:
         yield kinds.HELO_NO_DOT.at("HELO", strength=strength, helo=helo, host=host)
     elif is_ip(helo):

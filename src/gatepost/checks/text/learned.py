@@ -10,7 +10,7 @@ from gatepost.kinds import Finding
 from gatepost.names import org_domain
 from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
-from gatepost.textmodel.features import MAX_WORDS, Features, body_words, extract_features
+from gatepost.textmodel.features import MAX_WORDS, Features, extract_features, list_body_words
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import ModelScore, lower_score, sigmoid
 
@@ -49,7 +49,7 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     opinion = _weigh(reading, reading.features)
     is_proven = opinion is not None and opinion.is_proven
     if reading.documents:
-        words = [*reading.written, *body_words(reading.documents)][:MAX_WORDS]
+        words = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
         whole = _weigh(reading, extract_features(reading.message, reading.files, words))
         opinion = max(filter(None, (opinion, whole)), key=lambda each: each.strength, default=None)
     if opinion is None or opinion.strength < LEAST:

@@ -36,7 +36,7 @@ from gatepost.files.values import (
 Reader: TypeAlias = Callable[[bytes, UnpackBudget, Iterable[str]], Iterator[Member]]
 
 
-def _report_faults(read: Callable[[bytes, UnpackBudget], Iterator[Member]]) -> Reader:
+def _catch_faults(read: Callable[[bytes, UnpackBudget], Iterator[Member]]) -> Reader:
     """Return a reader that yields a member without a name where the bytes are broken, or hold too many headers."""
 
     def reader(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
@@ -83,7 +83,7 @@ class _UnpackedFolder(msgspec.Struct, frozen=True):
     unread: UnreadReason | None
 
 
-@_report_faults
+@_catch_faults
 def read_cab(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield every file of a cabinet."""
     folders, entries = _read_directory(content, budget.max_files)
@@ -172,7 +172,7 @@ _ACE_FILE = 1
 _MAX_EXTENSIONS = 16
 
 
-@_report_faults
+@_catch_faults
 def read_arj(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield the files of an ARJ archive; the first header is that of the archive."""
     source = ByteSource(content)
@@ -200,7 +200,7 @@ def _read_arj_header(source: ByteSource) -> bytes:
     return header
 
 
-@_report_faults
+@_catch_faults
 def read_ace(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield the files of an ACE archive."""
     source = ByteSource(content)
@@ -241,7 +241,7 @@ _RPM_LEAD = 96
 _RPM_HEADER = b"\x8e\xad\xe8"
 
 
-@_report_faults
+@_catch_faults
 def read_ar(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield the files of an ar archive, with GNU's and BSD's long names."""
     source = ByteSource(content, 8)
@@ -270,7 +270,7 @@ def read_ar(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
         source.skip(min(size & 1, source.left))
 
 
-@_report_faults
+@_catch_faults
 def read_cpio(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield the files of a cpio archive in any of its forms."""
     source = ByteSource(content)
@@ -313,7 +313,7 @@ def _read_cpio_header(source: ByteSource) -> tuple[int, int, str, int]:
     return mode, size, name.rstrip(b"\0").decode("utf-8", "replace"), pad
 
 
-@_report_faults
+@_catch_faults
 def read_rpm(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield the payload of an rpm package: a packed cpio behind a lead and two headers."""
     source = ByteSource(content, _RPM_LEAD)
@@ -479,8 +479,7 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
         if file.type in appended.CARRIERS:
             return chain(found, appended.find_appended(file.content, budget))
         return chain(found, appended.find_tail(file.content, zip_archive.find_end(file.content), budget))
-    is_body = file.declared.startswith("text/") and not file.names
-    if file.type in appended.CARRIERS and not is_body:
+    if file.type in appended.CARRIERS and not file.is_body:
         first = list(islice(appended.find_appended(file.content, budget), appended.MAX_FOUND))
         return iter(first) if first else None
     return None

@@ -332,7 +332,7 @@ def _choose_reader(file: File) -> Reader | None:
 def _choose_text_reader(file: File) -> Reader | None:
     """Choose the reader of text by what its name makes of it: a table, a shortcut, a page. The message's own text is
     none of these."""
-    if file.declared.startswith("text/") and not file.names:
+    if file.is_body:
         return None if file.shown else _inspect_plain
     if b"[internetshortcut" in file.content[:512].lower():
         return _inspect_internet_shortcut

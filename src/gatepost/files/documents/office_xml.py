@@ -161,7 +161,7 @@ def _scan(text: str, builder: ContentsBuilder) -> None:
         else:
             _inspect_element(element, attributes, following, builder)
     for instruction in fields.finish():
-        report_field(instruction, builder)
+        add_field(instruction, builder)
     if "HYPERLINK(" in text:
         joined = _JOINED.sub("", text)  # `"https://" & "evil.example"`
         builder.add_links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(joined))
@@ -176,7 +176,7 @@ def _parse_attributes(text: str) -> dict[str, str]:
     }
 
 
-def report_field(instruction: str, builder: ContentsBuilder) -> None:
+def add_field(instruction: str, builder: ContentsBuilder) -> None:
     """Report a field of a text document: a link, or data from another program."""
     words = instruction.split(None, 1)
     kind = words[0].strip('"').upper() if words else ""

@@ -95,7 +95,7 @@ def is_smime(content_type: str, names: Iterable[str]) -> bool:
 
 def _is_read_already(file: File) -> bool:
     """Return whether the reader of the message itself has read this file."""
-    if file.declared.startswith("text/") and not file.names:
+    if file.is_body:
         return True
     if not _is_part(file):
         return False

@@ -67,7 +67,7 @@ def inspect(document: CompoundFile, builder: ContentsBuilder) -> None:
         sources.extend(_read_project(document, entries, folder, builder))
     if _START in builder.file.content and not any(_CODE.search(source) for _, source in sources):
         sources.extend(_find_stray_modules(document, entries.values(), {name for name, _ in sources}, builder))
-    _report(sources, builder, is_unreadable=bool(projects) and not sources)
+    _add_modules(sources, builder, is_unreadable=bool(projects) and not sources)
 
 
 def _read_project(
@@ -111,7 +111,7 @@ def _find_stray_modules(
             yield entry.name, _read_source(document, entry, place - 3, "", builder)
 
 
-def _report(sources: list[tuple[str, str]], builder: ContentsBuilder, *, is_unreadable: bool) -> None:
+def _add_modules(sources: list[tuple[str, str]], builder: ContentsBuilder, *, is_unreadable: bool) -> None:
     with_code = [(name, source) for name, source in sources if _CODE.search(source)]
     if is_unreadable:
         builder.add_trait("macro", "its source cannot be read")

@@ -123,12 +123,6 @@ def _is_active(raw: bytes) -> bool:
     return b"script" in low and (b"<script" in low or b"javascript:" in low)
 
 
-def is_body(file: File) -> bool:
-    """Return whether this is the message's own text; mail programs run no scripts in it, and its links are read with
-    the message."""
-    return file.declared.startswith("text/") and not file.names
-
-
 def _inspect_page(file: File, builder: ContentsBuilder) -> None:
     kind = "image/svg+xml" if file.type == "svg" else "text/html"
     reader = TextReader()
@@ -157,7 +151,7 @@ def _inspect_scripts(text: str, builder: ContentsBuilder) -> None:
     if made:
         text, low = f"{text}\n{made}", f"{low}\n{made.lower()}"
     _inspect_payloads(text, low, found.encoded, builder)
-    if is_body(builder.file):
+    if builder.file.is_body:
         return
     if _has_any(low, _WRITES) and _has_any(low, _FETCHES):
         builder.add_trait("written-page", "fetched by the script")
