@@ -14,7 +14,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 
 from gatepost.client import Client
-from gatepost.client.exchange import Retries
+from gatepost.client.calls import Retries
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store import open_store
 

@@ -18,7 +18,7 @@ from bench.ports import free_port
 from bench.processes import await_output
 
 from gatepost.client import Client
-from gatepost.client.exchange import ClientError, Retries
+from gatepost.client.calls import ClientError, Retries
 from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter

@@ -18,7 +18,7 @@ from tests.command_line import run_command
 from tests.plugins.conftest import DECLARED, MakePlugin
 
 from gatepost.client import Client
-from gatepost.client.exchange import Retries
+from gatepost.client.calls import Retries
 from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.plugins import find_plugin

@@ -18,7 +18,7 @@ from bench.processes import await_output
 from tests.command_line import run_command
 
 from gatepost.client import Client
-from gatepost.client.exchange import Retries
+from gatepost.client.calls import Retries
 from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE

@@ -20,7 +20,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 
 from gatepost.client import Client
-from gatepost.client.exchange import ApiError, Retries, UnreachableError
+from gatepost.client.calls import ApiError, Retries, UnreachableError
 from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE

@@ -24,7 +24,7 @@ def main() -> None:
     usual = gc.get_threshold()
     if not _SERVICES & set(sys.argv[1:2]):
         gc.set_threshold(*_RARE_COLLECTION)
-    from gatepost.cli.app import COMMANDS
+    from gatepost.cli.commands import COMMANDS
 
     try:
         COMMANDS.run(sys.argv[1:])
@@ -59,7 +59,7 @@ def _describe_fault(fault: Exception) -> str | None:
 
 
 def _describe_client_error(fault: Exception) -> str | None:
-    from gatepost.client.exchange import ClientError
+    from gatepost.client.calls import ClientError
 
     return f"The request failed: {fault}." if isinstance(fault, ClientError) else None
 

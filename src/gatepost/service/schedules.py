@@ -23,7 +23,7 @@ from gatepost.metrics import counter, gauge
 from gatepost.periodic import PeriodicWork
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
-from gatepost.settings.feeds import FeedSettings, WebFeedError, build_feed
+from gatepost.settings.feeds import FeedSettings, WebSettingsError, build_feed
 from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
@@ -106,7 +106,7 @@ async def load_web_feeds(
             continue
         try:
             feeds.append(build_feed(definition.name, definition.feed, data))
-        except WebFeedError as fault:
+        except WebSettingsError as fault:
             faults[definition.name] = str(fault)
     return feeds, faults
 

@@ -14,6 +14,7 @@ import hashlib
 import ipaddress
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, ValidationInfo, model_validator
 
-from gatepost.settings.values import FilePath, Milliseconds, Secret, Section, TenantUid, group, live, resolve_path
+from gatepost.settings.values import FilePath, Milliseconds, S, Secret, Section, TenantUid, group, live, resolve_path
 
 FeedFormat = Literal["plain", "csv", "jsonl", "misp", "stix", "taxii"]
 
@@ -251,8 +252,9 @@ class WebFeed(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     credentials_prefix: str = ""
 
 
-class WebFeedError(ValueError):
-    """What is wrong with a feed: the field and the rest of a sentence, for each mistake."""
+class WebSettingsError(ValueError):
+    """What is wrong with a feed or an alert of the web interface: the field and the rest of a sentence, for each
+    mistake."""
 
     def __init__(self, mistakes: tuple[tuple[str, str], ...]) -> None:
         self.mistakes = mistakes
@@ -260,7 +262,7 @@ class WebFeedError(ValueError):
 
 
 def build_feed(name: str, feed: WebFeed, data: Path) -> FeedSettings:
-    """Return the settings of a feed, with its credentials from the data folder; raises `WebFeedError`."""
+    """Return the settings of a feed, with its credentials from the data folder; raises `WebSettingsError`."""
     mistakes = check_web_url(feed.url, "; plain http and files can be named in abby.yml only", "abby.yml")
     stated: dict[str, Any] = {
         field: getattr(feed, field)
@@ -275,13 +277,23 @@ def build_feed(name: str, feed: WebFeed, data: Path) -> FeedSettings:
             mistakes.append(("credentials_file", str(fault)))
     elif feed.credentials_user:
         mistakes.append(("credentials_file", "is needed with a user; it has the password"))
+    return validate_web_settings(FeedSettings, stated, mistakes, _describe)
+
+
+def validate_web_settings(
+    section: type[S],
+    stated: dict[str, Any],
+    mistakes: list[tuple[str, str]],
+    describe: Callable[[Any], tuple[str, str]],
+) -> S:
+    """Return the settings that were typed into a page; raises `WebSettingsError` with these mistakes and with those
+    that the section finds, which `describe` turns into a field and a sentence."""
     try:
-        settings = FeedSettings.model_validate(stated)
+        settings = section.model_validate(stated)
     except ValidationError as fault:
-        mistakes += [_describe(each) for each in fault.errors()]
-        settings = None
-    if mistakes or settings is None:
-        raise WebFeedError(tuple(dict.fromkeys(mistakes)))
+        mistakes = [*mistakes, *map(describe, fault.errors())]
+    if mistakes:
+        raise WebSettingsError(tuple(dict.fromkeys(mistakes)))
     return settings
 
 

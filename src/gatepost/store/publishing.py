@@ -10,6 +10,7 @@ A draft is a row that is replaced as a whole. `revision` counts its changes: a c
 revision is refused, so that of two administrators who edit at once nobody overwrites the other unseen.
 """
 
+import hashlib
 from collections.abc import Callable
 
 import msgspec
@@ -305,3 +306,8 @@ class Publishing(Operations):
         """Dismiss an item of the checklist for all administrators."""
         if (yield Write(_DISMISS, (storable(name), now()))):
             yield from write_audit(now(), by, "checklist.dismiss", None, "", 1, [name])
+
+
+def digest_content(content: VersionContent) -> str:
+    """Return what tells one content from another."""
+    return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()
