@@ -149,13 +149,8 @@ def _may_be_read_as(value: str, ours: str) -> bool:
     if claim is None or "=?" in claim:
         return True
     words = _QUOTING.sub("", unicodedata.normalize("NFKC", claim)).casefold().split()
-    names = ("".join(words[:1]), "".join(words))
-    return any(_read_first_host(name) == ours for name in names)
-
-
-def _read_first_host(name: str) -> str:
-    found = _HOST.match(name)
-    return found[0].strip(".") if found else ""
+    hosts = (_HOST.match(name) for name in ("".join(words[:1]), "".join(words)))
+    return any((found[0].strip(".") if found else "") == ours for found in hosts)
 
 
 def _without_comments(value: str) -> str | None:

@@ -432,7 +432,10 @@ def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
         if not target.isascii():  # RFC 8616 section 4: an international local part matches nothing
             return False
     if mechanism.name == "include":
-        return (yield from _matches_include(check, target))
+        outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfCheck("none")
+        if outcome.result == "none":
+            raise _CheckError("permerror", f"include of {target[:80]}, which has no record")
+        return outcome.result == "pass"
     if not is_queryable(target):
         return False
     match mechanism.name:
@@ -445,13 +448,6 @@ def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
             (answer,) = yield (Dns(target, "A"),)
             return bool(_check_records(check, answer))
     return (yield from _matches_ptr(check, target))
-
-
-def _matches_include(check: _Check, target: str) -> Asking[bool]:
-    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfCheck("none")
-    if outcome.result == "none":
-        raise _CheckError("permerror", f"include of {target[:80]}, which has no record")
-    return outcome.result == "pass"
 
 
 def _matches_mx(check: _Check, mechanism: Mechanism, target: str) -> Asking[bool]:

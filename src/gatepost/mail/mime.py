@@ -544,11 +544,7 @@ class MimeTree:
 
     def _begin_part(self, boundary: bytes, at: int, after: int) -> bool:
         """Begin the next part of the multipart that has this boundary."""
-        index = self._boundaries[boundary]
-        node = self._stack[index]
-        self._close(index + 1, self._find_part_end(at))
-        if not node.children:
-            node.outside.append((node.start, max(node.start, at)))
+        node = self._end_part(boundary, at)
         if not self._budget.take_part(node.path):
             # What is left is one part, so that its bytes are scanned all the same.
             rest = MimeNode(self.source, f"{node.path}.{len(node.children) + 1}", node.depth + 1, Entity(), _NO_HEADER)
@@ -563,15 +559,11 @@ class MimeTree:
 
     def _finish(self, boundary: bytes, at: int, after: int) -> None:
         """End the multipart that has this boundary; what follows is its epilogue."""
-        index = self._boundaries[boundary]
-        node = self._stack[index]
-        self._close(index + 1, self._find_part_end(at))
-        if not node.children:
-            node.outside.append((node.start, max(node.start, at)))
+        node = self._end_part(boundary, at)
         node.outside.append((after, -1))
         node.ended = True
         self._closed.add(boundary)
-        self._forget(index)
+        self._forget(self._boundaries[boundary])
 
     def _close(self, index: int, end: int) -> None:
         for node in self._stack[index:]:
@@ -607,9 +599,15 @@ class MimeTree:
                 self._budget.note(kinds.MIME_PART_AFTER_END, "message")
                 self.odd = True
 
-    def _find_part_end(self, at: int) -> int:
-        """Return where a part ends whose delimiter's line feed is at `at`: that line end belongs to the delimiter."""
-        return at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0)
+    def _end_part(self, boundary: bytes, at: int) -> MimeNode:
+        """End the part before a delimiter whose line feed is at `at`: that line end belongs to the delimiter. Return
+        the multipart."""
+        index = self._boundaries[boundary]
+        node = self._stack[index]
+        self._close(index + 1, at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0))
+        if not node.children:
+            node.outside.append((node.start, max(node.start, at)))
+        return node
 
 
 _NO_HEADER = HeaderSection(Entity().headers, 0)

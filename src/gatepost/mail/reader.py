@@ -225,7 +225,9 @@ def read_leaf(path: str, entity: Entity, body: bytes, budget: ReadBudget) -> lis
     parts.extend(_make_part(f"{path}~{kind}", entity, content, kind) for kind in others)
     for number, file in enumerate(_find_embedded(path, entity, content, budget), 1):
         if budget.take_decoded(len(file.content), path):
-            parts.append(_make_embedded_part(f"{path}~{file.label}{number}", file))
+            disposition = "attachment" if file.names else ""
+            inside = f"{path}~{file.label}{number}"
+            parts.append(Part(inside, Headers(), file.content_type, None, disposition, file.names, file.content))
     _note_defects(path, entity, content, budget)
     return parts
 
@@ -300,27 +302,11 @@ def _note_defects(path: str, entity: Entity, content: bytes, budget: ReadBudget)
         budget.note(kinds.MIME_EXTERNAL_BODY, path)
 
 
-def _make_part(path: str, entity: Entity, content: bytes, kind: str | None = None) -> Part:
-    return Part(
-        path=path,
-        headers=entity.headers,
-        content_type=kind or entity.types[0],
-        charset=entity.charset,
-        disposition=entity.disposition,
-        names=entity.names,
-        content=content,
-    )
-
-
-def _make_embedded_part(path: str, file: EmbeddedFile) -> Part:
-    return Part(
-        path=path,
-        headers=Headers(),
-        content_type=file.content_type,
-        disposition="attachment" if file.names else "",
-        names=file.names,
-        content=file.content,
-    )
+def _make_part(
+    path: str, entity: Entity, content: bytes, kind: str | None = None, children: tuple[Part, ...] = ()
+) -> Part:
+    kind = kind or entity.types[0]
+    return Part(path, entity.headers, kind, entity.charset, entity.disposition, entity.names, content, children)
 
 
 def _gunzip(decoded: DecodedBody) -> DecodedBody:
@@ -456,7 +442,9 @@ class MessageParts:
         for tree in reversed(self.trees):
             for node in reversed(tree.nodes):
                 if node.children or node.part is None:
-                    node.part = _make_container(node)
+                    children = tuple(child.part for child in node.children if child.part is not None)
+                    content = node.part.content if node.part else b""
+                    node.part = _make_part(node.path, node.entity, content, children=children)
         flat: list[Part] = []
         waiting = [self.root]
         while waiting:
@@ -493,20 +481,6 @@ class MessageParts:
                 path = f"1~{len(found) + 1}-{other.label}"
                 found.append(Part(path, Headers(), other.content_type, other.charset, "", other.names, other.content))
         self.flat += tuple(found)
-
-
-def _make_container(node: MimeNode) -> Part:
-    entity = node.entity
-    return Part(
-        path=node.path,
-        headers=entity.headers,
-        content_type=entity.types[0],
-        charset=entity.charset,
-        disposition=entity.disposition,
-        names=entity.names,
-        content=node.part.content if node.part else b"",
-        children=tuple(child.part for child in node.children if child.part is not None),
-    )
 
 
 def _has_hidden_fields(tree: MimeTree) -> bool:

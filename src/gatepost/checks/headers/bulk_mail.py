@@ -166,7 +166,11 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
     send "Dear {first name}" now and then, but in the subject; addresses and identifiers are written by their system.
     """
     yield from _find_forged_program(reading)
-    yield from _find_placeholder(reading)
+    for name in _WRITTEN_BY_MACHINE:
+        value = reading.fields.get(name, "")
+        if not _PLACEHOLDER_MARKS.isdisjoint(value) and (match := _PLACEHOLDER.search(value[:1000])):
+            yield kinds.HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())
+            return
 
 
 def _find_forged_program(reading: Reading) -> Iterator[Finding]:
@@ -201,11 +205,3 @@ def _find_missing_habit(habit: _Habit, fields: Mapping[str, str]) -> str:
     if habit.fields and not any(name in fields for name in habit.fields):
         return habit.fields[0]
     return ""
-
-
-def _find_placeholder(reading: Reading) -> Iterator[Finding]:
-    for name in _WRITTEN_BY_MACHINE:
-        value = reading.fields.get(name, "")
-        if not _PLACEHOLDER_MARKS.isdisjoint(value) and (match := _PLACEHOLDER.search(value[:1000])):
-            yield kinds.HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())
-            return
