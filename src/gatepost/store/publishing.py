@@ -4,10 +4,9 @@ A version is a row that is never changed. The rollout is one row: which version 
 is to take it over. A turn is a lease: it ends when its holder gives it back or when its time has passed, so that a node
 that was killed blocks the others for no longer than that. There is no other coordination between nodes.
 
-The draft of the next published version, one for all administrators, and dismissed items of the checklist.
-
-A draft is a row that is replaced as a whole. `revision` counts its changes: a change that was made from an older
-revision is refused, so that of two administrators who edit at once nobody overwrites the other unseen.
+There is one draft of the next version, for all administrators. It is a row that is replaced as a whole. `revision`
+counts its changes: a change that was made from an older revision is refused, so that of two administrators who edit at
+once nobody overwrites the other unseen.
 """
 
 import hashlib
