@@ -21,7 +21,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 from tests.command_line import run_command
 
-from gatepost.checks.text.spam_vocabulary import GTUBE
+from gatepost.checks.text.advertising import GTUBE
 from gatepost.service.signing import make_record
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.smtp.signing import read_private_key
