@@ -18,7 +18,7 @@ from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.client.calls import build_multipart
-from gatepost.files.saved_messages import open_saved_message
+from gatepost.files.documents.saved_messages import open_saved_message
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.service import Guard
