@@ -76,7 +76,7 @@ def signed(body: bytes, key: RSAPrivateKey, form: str = "relaxed") -> bytes:
 
 def by_gatepost(raw: bytes, record: str) -> bool:
     end, fields = split(raw)
-    asking = dkim.verify(raw, end, fields, NOW)
+    asking = dkim.verify(SignedMessage(raw, end, fields), NOW)
     next(asking)
     try:
         asking.send((DnsAnswer("found", (record,)),))

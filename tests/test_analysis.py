@@ -35,7 +35,7 @@ from gatepost.questions import (
 )
 from gatepost.report import Outcome, Report
 from gatepost.stages import Context
-from gatepost.textmodel.features import body_words
+from gatepost.textmodel.features import list_body_words
 
 PLAIN = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: Minutes\r\n\r\nSee you on Tuesday.\r\n"
 ENVELOPE = Envelope("ann@shop.example", ("bob@example.org",), "192.0.2.9", "mail.shop.example")
@@ -242,11 +242,11 @@ def test_the_words_of_a_message_are_worked_out_once(monkeypatch: pytest.MonkeyPa
 
     def counted(texts: tuple[Text, ...]) -> list[str]:
         read_once.append(len(texts))
-        return body_words(texts)
+        return list_body_words(texts)
 
-    monkeypatch.setattr("gatepost.stages.body_words", counted)
-    monkeypatch.setattr("gatepost.findings.body_words", counted)
-    monkeypatch.setattr("gatepost.textmodel.features.body_words", counted)
+    monkeypatch.setattr("gatepost.stages.list_body_words", counted)
+    monkeypatch.setattr("gatepost.findings.list_body_words", counted)
+    monkeypatch.setattr("gatepost.textmodel.features.list_body_words", counted)
     for campaigns in (False, True):
         steps = list(_steps(PLAIN + b"one two three four five six seven " * 9, Context(now=NOW, campaigns=campaigns)))
         assert read_once == [1]

@@ -19,7 +19,7 @@ from gatepost.abby import authenticator, cores, upload
 from gatepost.abby import lists as list_calls
 from gatepost.api import http, lists, scanning, server
 from gatepost.api.errors import ERRORS
-from gatepost.cli.app import COMMANDS
+from gatepost.cli.commands import COMMANDS
 from gatepost.service.listeners import HANDSHAKE_SECONDS
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.smtp import replies

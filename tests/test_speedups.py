@@ -22,10 +22,10 @@ from tools import build_speedups
 
 from gatepost import speedups
 from gatepost.checks import phrases
-from gatepost.mail import headers, leaves, links, mime, reader
+from gatepost.mail import headers, links, mime, reader
 from gatepost.mail.html import document
 from gatepost.mail.html.active import HtmlNotes
-from gatepost.mail.html.elements import BREAK
+from gatepost.mail.html.document import BREAK
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.links import Links
 from gatepost.mail.message import Message
@@ -298,8 +298,8 @@ SEGMENT_PIECES = st.sampled_from(
 @given(st.lists(SEGMENT_PIECES, max_size=30), st.integers(-1, 120), st.integers(0, 4))
 def test_the_same_segments(pieces: list[str], limit: int, most: int) -> None:
     source = "".join(pieces).encode()
-    assert native.find_segments(source, limit, most) == leaves.find_segments(source, limit, most)
-    assert native.find_segments(source, len(source), 99) == leaves.find_segments(source, len(source), 99)
+    assert native.find_segments(source, limit, most) == reader.find_segments(source, limit, most)
+    assert native.find_segments(source, len(source), 99) == reader.find_segments(source, len(source), 99)
 
 
 @given(st.lists(SEGMENT_PIECES, max_size=20), st.integers(-1, 60), st.integers(-1, 120))
@@ -338,7 +338,7 @@ def test_the_same_header_fields_and_segments_of_real_mail() -> None:
         assert _read_fields(native.split_fields, raw, 65_536, 1 << 20, 99) == _read_fields(
             headers.split_fields, raw, 65_536, 1 << 20, 99
         )
-        assert native.find_segments(raw, len(raw), 99) == leaves.find_segments(raw, len(raw), 99)
+        assert native.find_segments(raw, len(raw), 99) == reader.find_segments(raw, len(raw), 99)
 
 
 def test_the_same_reports_with_and_without_them(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """The numbers of the strengths: what the file says and what the checks use is the same, and a fault names its table."""
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,22 +18,29 @@ from gatepost.strengths import StrengthsError, calculations, coefficients, parse
 CHECK_MODULES = sorted((Path(gatepost.__file__).parent / "checks").rglob("*.py"))
 
 
-def uses() -> list[tuple[str, tuple[str, ...]]]:
-    """Every `coefficients(…)` in the checks: its table, and the names that it asks for."""
-    found = []
-    for path in CHECK_MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "coefficients":
-                of, *names = node.args
-                table = getattr(kinds, of.attr).id if isinstance(of, ast.Attribute) else ast.literal_eval(of)
-                found.append((table, tuple(ast.literal_eval(name) for name in names)))
-    return found
+NOTES_COEFFICIENTS = """
+import json
+from gatepost import strengths
+from gatepost.kinds import Kind
+
+asked, take = [], strengths.coefficients
+def note(of, *names):
+    asked.append((of.id if isinstance(of, Kind) else of, names))
+    return take(of, *names)
+strengths.coefficients = note
+import gatepost.checks.registry
+print(json.dumps(asked))
+"""
 
 
 def test_every_number_is_used_by_one_check_and_every_used_number_is_there() -> None:
+    """Every table that the checks ask for when they are imported, with the names, is one that there is, and is asked
+    for once."""
+    said = subprocess.run([sys.executable, "-c", NOTES_COEFFICIENTS], capture_output=True, check=True)
+    asked = json.loads(said.stdout)
     stated = {name: set(each.coefficients) for name, each in calculations().items() if each.coefficients}
-    assert {table: set(names) for table, names in uses()} == stated
-    assert len(uses()) == len(stated), "a table is asked for twice"
+    assert {table: set(names) for table, names in asked} == stated
+    assert len(asked) == len(stated), "a table is asked for twice"
 
 
 def test_every_shared_table_is_shared() -> None:

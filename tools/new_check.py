@@ -165,8 +165,10 @@ def _add_rule(text: str, check: NewCheck) -> str:
 
 
 def _add_to_registry(text: str, check: NewCheck) -> str:
-    """Add the check to the imports and to the end of `CHECKS`."""
-    text = text.removesuffix(")\n") + f"    {check.subject}.{check.trick},\n)\n"
+    """Add the module of the check to the imports and to the end of `_MODULES`, where it is new."""
+    if check.subject in _names_in(text):
+        return text
+    text = text.replace("\n)\nCHECKS", f"\n    {check.subject},\n)\nCHECKS", 1)
     return _format(_import(text, f"from gatepost.checks.{check.area} import {check.subject}"), REGISTRY)
 
 

@@ -238,7 +238,7 @@ def render_commands() -> Iterator[str]:
     """Yield the lines of the page on the command line: every command with its arguments and options."""
     import typer.main
 
-    from gatepost.cli.app import COMMANDS
+    from gatepost.cli.commands import COMMANDS
 
     yield from ("# Command line", "")
     yield "A command that fails for a reason that you can mend says so in one sentence and exits with 1; a wrong"

@@ -5,7 +5,7 @@ from bench.fuzz.seeds import formats, lines
 from bench.fuzz.target import Target
 from gatepost.auth import dmarc, results
 from gatepost.auth.sending_host import _read_hop
-from gatepost.files.saved_messages import find_reported_messages, open_saved_message
+from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
 from gatepost.mail.addresses import parse_addresses
 from gatepost.mail.encodings import cms, outlook
 from gatepost.mail.headers import decode_words

@@ -7,7 +7,7 @@ from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf
-from gatepost.auth.authenticate import authenticate
+from gatepost.auth.dmarc import authenticate
 from gatepost.files import pictures
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
@@ -18,9 +18,9 @@ from gatepost.guard.answers.dns import build_question, is_reply, read_reply
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
-from gatepost.mail import headers, leaves, mime
+from gatepost.mail import headers, mime, reader
 from gatepost.mail.encodings import charset, embedded, outlook, transfer
-from gatepost.mail.html.elements import BREAK
+from gatepost.mail.html.document import BREAK
 from gatepost.mail.html.style import StyleSheets, parse_style
 from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words, unwrap
 from gatepost.mail.message import Envelope, Field, Message, Part
@@ -90,7 +90,7 @@ def compare_native(data: bytes) -> object:
 
 class _Twins:
     split_fields = staticmethod(headers.split_fields)
-    find_segments = staticmethod(leaves.find_segments)
+    find_segments = staticmethod(reader.find_segments)
     find_delimiter = staticmethod(mime.find_delimiter)
     find_content_field = staticmethod(find_content_field)
 

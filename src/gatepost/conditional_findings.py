@@ -67,6 +67,10 @@ def parse_composites(text: str) -> tuple[tuple[Kind, Composite], ...]:
     return tuple((BY_ID[name], composite) for name, composite in stated.items())
 
 
+# Every value that a condition can read, empty; composites read tags only.
+_make_empty = cache(make_variables)
+
+
 @cache
 def _index_composites() -> Mapping[str, tuple[int, ...]]:
     """Return, by tag, the numbers of the composites that it lets evaluate."""
@@ -75,12 +79,6 @@ def _index_composites() -> Mapping[str, tuple[int, ...]]:
         for tag in composite.any_of:
             found.setdefault(tag, []).append(number)
     return {tag: tuple(numbers) for tag, numbers in found.items()}
-
-
-@cache
-def _make_empty_values() -> Mapping[str, Any]:
-    """Every value that a condition can read, empty; composites read tags only."""
-    return make_variables()
 
 
 def may_combine(findings: Sequence[Finding]) -> bool:
@@ -97,7 +95,7 @@ def find_composites(findings: Sequence[Finding]) -> Iterator[Finding]:
     index = _index_composites()
     numbers = {number for finding in findings if finding.kind in index for number in index[finding.kind]}
     variables = {
-        **_make_empty_values(),
+        **_make_empty(),
         "tags": list(dict.fromkeys([finding.kind for finding in findings]))[:MAX_ITEMS],
     }
     for number in sorted(numbers):

@@ -1,6 +1,6 @@
 """The vocabulary between reading and judging: a check looks at a `Reading` and yields `Finding`s.
 
-A finding states a fact with its evidence. It knows no weight and no action: policy gives those (`policy.toml`).
+A finding states a fact, and what was seen there. It knows no weight and no action: policy gives those (`policy.toml`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -15,7 +15,7 @@ from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import NO_HISTORY, SenderHistory
-from gatepost.textmodel.features import Features, body_words, extract_features
+from gatepost.textmodel.features import Features, extract_features, list_body_words
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
 
@@ -90,7 +90,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         """The words that the writer of the mail chose, without those of documents."""
         if self.words is not None:
             return self.words
-        return body_words(tuple(text for text in self.message.texts if text.form != "document"))
+        return list_body_words(tuple(text for text in self.message.texts if text.form != "document"))
 
     @once_property
     def features(self) -> Features:
@@ -216,7 +216,7 @@ def check(
 ) -> Callable[[Callable[[Reading], Iterator[Finding]]], Check]:
     """Return a decorator that makes a `Check` of a generator function, whose name is the trick.
 
-    It registers nothing: `checks.registry` lists the checks that run.
+    It registers nothing: `checks.registry` lists the modules whose checks run.
     """
 
     def make(function: Callable[[Reading], Iterator[Finding]]) -> Check:

@@ -109,7 +109,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"{self.local}@{self.domain}" if self.domain else self.local
 
 
-def addresses_in(text: str) -> tuple[Address, ...]:
+def find_shown_addresses(text: str) -> tuple[Address, ...]:
     """Return addresses shown inside free text such as a display name: at most `MAX_SHOWN`, each once."""
     found: dict[Address, None] = {}
     text = text.translate(_AT)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gatepost.auth.authenticate import authenticate
+from gatepost.auth.dmarc import authenticate
 from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases
@@ -58,7 +58,7 @@ from gatepost.sender_history import (
     make_history_question,
     read_history,
 )
-from gatepost.textmodel.features import body_words
+from gatepost.textmodel.features import list_body_words
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
 
@@ -167,7 +167,9 @@ class Stages:
         nothing: tuple[list[str] | None, Signature] = (None, ())
         if not self.context.campaigns:
             return nothing
-        return self._run("campaign", lambda: (words := body_words(message.texts), compute_signature(words)), nothing)
+        return self._run(
+            "campaign", lambda: (words := list_body_words(message.texts), compute_signature(words)), nothing
+        )
 
     def ask_about_sender(
         self, message: Message, envelope: Envelope, facets: Facets | None, signature: Signature

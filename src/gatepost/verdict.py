@@ -161,12 +161,9 @@ def _clear_allowed(lines: list[Line], ruling: Ruling) -> list[Line]:
             match = None
         if not match and ruling.allows and line.kind in ENCRYPTED:
             match = ruling.allows[0]
-        result.append(_clear_line(line, match) if match else line)
+        note = f"cleared by {_describe_entry(match)}" if match else ""
+        result.append(msgspec.structs.replace(line, counted=0, conclusive=False, note=note) if match else line)
     return result
-
-
-def _clear_line(line: Line, match: Match) -> Line:
-    return msgspec.structs.replace(line, counted=0, conclusive=False, note=f"cleared by {_describe_entry(match)}")
 
 
 def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:

@@ -17,8 +17,8 @@ from gatepost.abby.app import ApiServices, create_app, create_services
 from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
 from gatepost.api.http import ClientLeft, ConnectedClient
-from gatepost.client.exchange import build_multipart
-from gatepost.files.saved_messages import open_saved_message
+from gatepost.client.calls import build_multipart
+from gatepost.files.documents.saved_messages import open_saved_message
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.service import Guard

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.auth.authenticate import authenticate
+from gatepost.auth.dmarc import authenticate
 from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.names import Address
 from gatepost.questions import DnsAnswer

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gatepost.auth import arc, dkim
 from gatepost.auth.results import Authentication, format_header
-from gatepost.auth.signature import canonicalise_body, canonicalise_pieces
+from gatepost.auth.signature import SignedMessage, canonicalise_body, canonicalise_pieces
 from gatepost.auth.signing import MAX_INSTANCE, SigningKey, hash_body, make_arc_set, make_dkim_signature, read_sets
 from gatepost.mail.message import Field
 from gatepost.mail.reader import read
@@ -52,7 +52,7 @@ def fields_of(raw: bytes) -> list[Field]:
 def ours(verify: Any, raw: bytes) -> Any:
     """Run a verifier of ours with these records for DNS."""
     message = read(raw)
-    asking = verify(message.raw, message.header_end, message.headers.fields, NOW + 1)
+    asking = verify(SignedMessage(message.raw, message.header_end, message.headers.fields), NOW + 1)
     try:
         questions = next(asking)
         while True:

@@ -19,7 +19,7 @@ from bench.ports import free_port
 
 from gatepost.service.certificates import sign_certificate
 from gatepost.smtp.next_hop import Credentials, NextHopError, authenticate
-from gatepost.smtp.routing import HopTls, Relay, Routing, Tls
+from gatepost.smtp.routing import HopTls, Relay, Route, Routing, Tls
 
 MISSING = "Dovecot is not installed" if not shutil.which("dovecot") else "it needs root" if os.geteuid() else None
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"not run: {MISSING}")
@@ -159,7 +159,7 @@ async def _use_postfix(port: int, folder: Path) -> None:
     # SCRAM in clear, and whatever is preferred under a certificate of a private authority.
     for mode in ("off", "verified"):
         each = relay(mode, me)
-        assert (await each.send("a@x.example", ("b@example.com",), RAW)).positive
+        assert (await Route("r", [each]).send("a@x.example", ("b@example.com",), RAW))[1].positive
         await each.close()
     for mechanism in ("PLAIN", "LOGIN", "SCRAM-SHA-1"):
         each = relay("verified", None)
@@ -173,5 +173,5 @@ async def _use_postfix(port: int, folder: Path) -> None:
     with pytest.raises(NextHopError, match="could not start TLS"):
         await relay("verified", me, ca=None).borrow()
     refused = relay("verified", None)
-    assert (await refused.send("a@x.example", ("b@example.com",), RAW)).code == 554
+    assert (await Route("r", [refused]).send("a@x.example", ("b@example.com",), RAW))[1].code == 554
     await refused.close()

@@ -18,7 +18,7 @@ from bench.ports import free_port
 from bench.processes import await_output
 
 from gatepost.client import Client
-from gatepost.client.exchange import ClientError, Retries
+from gatepost.client.calls import ClientError, Retries
 from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter
@@ -50,7 +50,7 @@ class Abby:
             self.process = subprocess.Popen(
                 [*command, "--data", str(self._folder)], stdout=sink, stderr=sink, env={**os.environ}
             )
-        await_output(self.process, self._output, '"listening"')
+        await_output(self.process, self._output, '"service listening"')
 
     def kill(self) -> None:
         self.process.kill()

@@ -116,7 +116,7 @@ async def _find_queue_ids(gateway: Gateway, identity: str) -> tuple[str, str]:
                 for row in (await store.messages.search(wanted)).rows:
                     found = await store.messages.timeline(row.ggrid)
                     if found and found.deliveries:
-                        return found.record.queue_id, found.deliveries[0].queue_id
+                        return found.record.detail.queue_id, found.deliveries[0].queue_id
                 await asyncio.sleep(0.1)
     finally:
         await store.close()

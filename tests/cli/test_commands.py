@@ -13,8 +13,7 @@ from tests.command_line import run_command
 from tests.own_names import replace_in
 
 from gatepost.cli import deployment
-from gatepost.cli.app import COMMANDS
-from gatepost.cli.commands import Group, NotPlainError, Parameter, list_parameters, read_plain
+from gatepost.cli.commands import COMMANDS, Group, NotPlainError, Parameter, list_parameters, read_plain
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 

@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 from gatepost.cli import main
-from gatepost.cli.app import COMMANDS
+from gatepost.cli.commands import COMMANDS
 from gatepost.cli.serve import greet, render_exports
 from gatepost.service.commands import Started, prepare
 from gatepost.service.data_folder import DataFolder

@@ -14,7 +14,7 @@ import pytest
 
 from gatepost.api import scanning
 from gatepost.client import AsyncClient, Client
-from gatepost.client.exchange import ApiError, Retries, UnexpectedReplyError, UnreachableError
+from gatepost.client.calls import ApiError, Retries, UnexpectedReplyError, UnreachableError
 
 RESULT = {
     "ggrid": "019a0000-0000-7000-8000-000000000000",

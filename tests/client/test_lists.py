@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 from gatepost.api.lists import NewListEntry, PublicListsEntry, encode_lines
 from gatepost.client import AsyncClient, Client
-from gatepost.client.calls import EntryLines
-from gatepost.client.exchange import ApiError, BrokenStreamError, Retries, UnexpectedReplyError, UnreachableError
+from gatepost.client.calls import (
+    ApiError,
+    BrokenStreamError,
+    EntryLines,
+    Retries,
+    UnexpectedReplyError,
+    UnreachableError,
+)
 
 RETRIES = Retries(attempts=3, first=0.0, jitter=lambda: 0.0)
 TIME = "2026-11-15T00:00:00.000Z"

@@ -9,6 +9,7 @@ import yaml
 
 from gatepost.auth.arc import validate
 from gatepost.auth.results import Arc
+from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Field
 from gatepost.questions import Dns, DnsAnswer
 
@@ -37,7 +38,7 @@ def split(raw: bytes) -> tuple[int, tuple[Field, ...]]:
 
 def answered(message: bytes, zone: dict[str, str]) -> Arc:
     end, fields = split(message)
-    asking = validate(message, end, fields, NOW)
+    asking = validate(SignedMessage(message, end, fields), NOW)
     try:
         questions = next(asking)
         while True:

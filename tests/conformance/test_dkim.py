@@ -12,7 +12,7 @@ import pytest
 
 from gatepost.auth.dkim import verify
 from gatepost.auth.results import Dkim
-from gatepost.auth.signature import TODAY, SignatureRules
+from gatepost.auth.signature import TODAY, SignatureRules, SignedMessage
 from gatepost.mail.message import Field
 from gatepost.questions import Dns, DnsAnswer
 
@@ -85,7 +85,7 @@ def _answer(record: str) -> DnsAnswer:
 
 def verified(raw: bytes, zone: dict[str, DnsAnswer], rules: SignatureRules) -> tuple[Dkim, ...]:
     end, fields = split(raw)
-    asking = verify(raw, end, fields, NOW, rules=rules)
+    asking = verify(SignedMessage(raw, end, fields), NOW, rules)
     try:
         questions = next(asking)
         while True:

@@ -6,7 +6,8 @@ import struct
 import pytest
 from tests.files.compound_files import make_compound
 
-from gatepost.files.saved_messages import COMPOUND, find_reported_messages, open_saved_message
+from gatepost.files.documents.compound import SIGNATURE
+from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
 from gatepost.mail.part_places import MAX_MESSAGES
 from gatepost.mail.reader import read
 
@@ -131,8 +132,8 @@ def test_a_message_attached_as_mail_is_taken_once() -> None:
     "content",
     [
         b"",
-        COMPOUND,
-        COMPOUND + bytes(2_000),
+        SIGNATURE,
+        SIGNATURE + bytes(2_000),
         msg()[:700],
         make_compound({"WordDocument": b"text"}),
         SAVED[:40],

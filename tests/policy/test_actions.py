@@ -2,8 +2,7 @@
 
 import pytest
 
-from gatepost.policy.file import read_policy_file
-from gatepost.policy.layers import override
+from gatepost.policy.layers import override, read_policy_file
 from gatepost.policy.rules import (
     MessageAction,
     StrippedFile,

@@ -28,7 +28,7 @@ from gatepost.policy.conditions import (
     measure_program,
     parse_tree,
 )
-from gatepost.policy.file import read_policy_file
+from gatepost.policy.layers import read_policy_file
 from gatepost.policy.rules import shipped_policy
 
 MESSAGE = make_variables(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.policy import file
-from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
+from gatepost.policy import layers
+from gatepost.policy.layers import MAX_CHARACTERS, read_policy_file
 from gatepost.policy.rules import PolicyMistake, shipped_policy
 
 FAULTY = """\
@@ -123,9 +123,9 @@ def test_a_file_of_mistakes_ends_early_with_few_suggestions(monkeypatch: pytest.
     ):
         compared.clear()
         mistakes = found(text)
-        assert len(mistakes) == file.MAX_MISTAKES + 1
+        assert len(mistakes) == layers.MAX_MISTAKES + 1
         assert mistakes[-1][2] == "has more mistakes; correct these first"
-        assert len(compared) <= file.MAX_SUGGESTIONS
+        assert len(compared) <= layers.MAX_SUGGESTIONS
 
 
 def test_a_long_word_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,4 +139,4 @@ def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed(monkeypatch: py
     for text in ("a." * 50_000 + "a = 1", "x = {" + "a." * 50_000 + "a = 1}", "[" + "a." * 50_000 + "a]"):
         assert found(text) == [(1, "", "has a line with more than 100 dots")]
     monkeypatch.undo()
-    assert len(file._find_lines("a." * 50_000 + "a = 1")) <= file.MAX_KEY_PARTS
+    assert len(layers._find_lines("a." * 50_000 + "a = 1")) <= layers.MAX_KEY_PARTS

@@ -21,7 +21,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 from tests.command_line import run_command
 
-from gatepost.checks.text.spam_vocabulary import GTUBE
+from gatepost.checks.text.advertising import GTUBE
 from gatepost.service.signing import make_record
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.smtp.signing import read_private_key
@@ -100,7 +100,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> 
     with output.open("wb") as sink:
         command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink)
-    await_output(process, output, '"listening"')
+    await_output(process, output, '"service listening"')
     yield Running(data, api, smtp, outbound, lasting_next_hop)
     process.send_signal(signal.SIGTERM)
     process.wait(90)

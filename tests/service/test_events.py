@@ -81,7 +81,7 @@ staticApiTokens:
             command = [sys.executable, "-m", "gatepost", "serve", "--data", str(self.data)]
             environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
             self.process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
-        welcome = await_output(self.process, self.output, '"listening"')
+        welcome = await_output(self.process, self.output, '"service listening"')
         found = re.search(r"admin, password (\S+) ", welcome)
         assert found
         self.password = found[1]
@@ -317,7 +317,7 @@ def metrics(deployment: Deployment) -> dict[str, set[str]]:
 
 def expressions() -> list[tuple[str, str]]:
     """Every PromQL expression in `contrib/`, with where it stands."""
-    rules = YAML(typ="safe").load((ROOT / "contrib/prometheus/gatepost.conditional_findings.yml").read_text("utf-8"))
+    rules = YAML(typ="safe").load((ROOT / "contrib/prometheus/gatepost.rules.yml").read_text("utf-8"))
     board = json.loads((ROOT / "contrib/grafana/gatepost.json").read_text("utf-8"))
     alerts = [(rule["alert"], rule["expr"]) for group in rules["groups"] for rule in group["rules"]]
     panels = [(panel["title"], each["expr"]) for panel in board["panels"] for each in panel.get("targets", [])]
@@ -344,7 +344,7 @@ def test_dashboard_and_rules_ask_for_metrics_that_exist(used: Deployment) -> Non
 
 
 def test_rules_say_what_to_do() -> None:
-    rules = YAML(typ="safe").load((ROOT / "contrib/prometheus/gatepost.conditional_findings.yml").read_text("utf-8"))
+    rules = YAML(typ="safe").load((ROOT / "contrib/prometheus/gatepost.rules.yml").read_text("utf-8"))
     found = [rule for group in rules["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in found}) == len(found) > 10
     for rule in found:

@@ -18,7 +18,7 @@ from bench.processes import await_output
 from tests.command_line import run_command
 
 from gatepost.client import Client
-from gatepost.client.exchange import Retries
+from gatepost.client.calls import Retries
 from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
@@ -63,7 +63,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         process = subprocess.Popen(
             [sys.executable, "-m", "gatepost", "serve", "--data", data], stdout=sink, stderr=sink
         )
-    await_output(process, output, '"listening"')
+    await_output(process, output, '"service listening"')
     yield Running(data, port, tenant)
     process.send_signal(signal.SIGTERM)
     process.wait(90)

@@ -21,11 +21,11 @@ from gatepost.settings.events import (
     AlertMailSettings,
     AlertSettings,
     WebAlert,
-    WebAlertError,
     WebhookTarget,
     build_alert,
     leave_out,
 )
+from gatepost.settings.feeds import WebSettingsError
 from gatepost.settings.keys import GuardSettings
 from gatepost.store import open_store
 from gatepost.store.alerts import AlertDefinition
@@ -56,7 +56,7 @@ def settings_for(hop: str) -> GuardSettings:
     ],
 )
 def test_what_is_no_alert(alert: WebAlert, field: str) -> None:
-    with pytest.raises(WebAlertError) as fault:
+    with pytest.raises(WebSettingsError) as fault:
         build_alert(alert)
     assert field in [named for named, _ in fault.value.mistakes]
 

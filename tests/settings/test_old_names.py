@@ -8,7 +8,7 @@ import pytest
 
 from gatepost import logs
 from gatepost.cli import main
-from gatepost.policy.file import read_policy_file
+from gatepost.policy.layers import read_policy_file
 from gatepost.policy.rules import shipped_policy
 from gatepost.service import commands
 from gatepost.service.commands import prepare

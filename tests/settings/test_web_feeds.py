@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.settings.feeds import CREDENTIALS, WebFeed, WebFeedError, build_feed
+from gatepost.settings.feeds import CREDENTIALS, WebFeed, WebSettingsError, build_feed
 
 FEED = WebFeed(list_name="blocked-urls", url="https://feeds.example/list.txt")
 
@@ -84,12 +84,12 @@ def test_a_user_has_a_password(data: Path) -> None:
     ],
 )
 def test_everything_else_is_refused(data: Path, changes: Any, field: str, said: str) -> None:
-    with pytest.raises(WebFeedError) as refused:
+    with pytest.raises(WebSettingsError) as refused:
         build_feed("own", changed(**changes), data)
     assert any(place == field and said in sentence for place, sentence in refused.value.mistakes), refused.value
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_bad_name_is_refused(data: Path) -> None:
-    with pytest.raises(WebFeedError, match="name must be lower-case"):
+    with pytest.raises(WebSettingsError, match="name must be lower-case"):
         build_feed("A feed", FEED, data)

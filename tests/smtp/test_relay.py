@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gatepost.smtp.next_hop import NextHopError
-from gatepost.smtp.routing import Relay, parse_next_hop
+from gatepost.smtp.routing import Relay, Route, parse_next_hop
 
 MESSAGE = b"Subject: x\r\n\r\n.dot\r\ny\r\n"
 STUFFED = MESSAGE.replace(b"\r\n.", b"\r\n..") + b".\r\n"
@@ -264,7 +264,7 @@ def test_a_release_goes_to_all_recipients_or_to_none(
         next_hop = hop()
         async with deployment(next_hop) as gate:
             next_hop.says = said
-            answer = await gate.relay.send("a@x.example", ("one@y.example", "two@y.example"), MESSAGE)
+            _, answer = await Route("r", [gate.relay]).send("a@x.example", ("one@y.example", "two@y.example"), MESSAGE)
             assert (answer.code, len(next_hop.messages)) == (code, sent)
             assert not sent or next_hop.messages[0] == STUFFED[:-3]
 
@@ -277,9 +277,9 @@ def test_a_release_that_gets_no_reply_says_what_happened(deployment: Any, hop: A
         async with deployment(next_hop) as gate:
             next_hop.says = {"MAIL": None}
             with pytest.raises(NextHopError, match=r"^closed the connection$"):
-                await gate.relay.send("a@x.example", ("one@y.example",), MESSAGE)
+                await Route("r", [gate.relay]).send("a@x.example", ("one@y.example",), MESSAGE)
         relay = Relay("smtp://127.0.0.1:1", tls="off", hostname="x.example")
         with pytest.raises(NextHopError, match=r"^refused the connection$"):
-            await relay.send("a@x.example", ("one@y.example",), MESSAGE)
+            await Route("r", [relay]).send("a@x.example", ("one@y.example",), MESSAGE)
 
     run(test())

@@ -13,9 +13,10 @@ from gatepost.node_memory import LocalRecords
 from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.service.signing import make_record, write_key
+from gatepost.settings.delivery import SigningKeySettings
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
-from gatepost.smtp.signing import KeyFile, KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
+from gatepost.smtp.signing import KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
 
 MESSAGE = b"From: a@mail.example.com\r\nSubject: s\r\n\r\nhello\r\n"
 
@@ -28,11 +29,14 @@ def domains(**of: str) -> Tenancy:
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> list[KeyFile]:
+def keys(tmp_path_factory: pytest.TempPathFactory) -> list[SigningKeySettings]:
     folder = tmp_path_factory.mktemp("keys")
     write_key(folder / "rsa.pem", "rsa")
     write_key(folder / "ed.pem", "ed25519")
-    return [KeyFile("example.com", "r", str(folder / "rsa.pem")), KeyFile("example.com", "e", str(folder / "ed.pem"))]
+    return [
+        SigningKeySettings(domain="example.com", selector="r", file=str(folder / "rsa.pem")),
+        SigningKeySettings(domain="example.com", selector="e", file=str(folder / "ed.pem")),
+    ]
 
 
 def fields(signer: Signer, report: Report, envelope: Envelope, *, changed: bool = False) -> bytes:
@@ -48,7 +52,7 @@ def report(*senders: str, aligned: bool = False) -> Report:
 OUT = Envelope("a@mail.example.com", outbound=True)
 
 
-def test_outbound_mail_is_signed_by_the_nearest_domain_with_all_of_its_keys(keys: list[KeyFile]) -> None:
+def test_outbound_mail_is_signed_by_the_nearest_domain_with_all_of_its_keys(keys: list[SigningKeySettings]) -> None:
     signer = Signer(SigningKeys(keys), "gate.example", domains())
     made = fields(signer, report(), OUT)
     assert made.count(b"DKIM-Signature:") == 2
@@ -66,13 +70,13 @@ def test_outbound_mail_is_signed_by_the_nearest_domain_with_all_of_its_keys(keys
     assert signer.signed == 1
 
 
-def test_a_tenant_does_not_sign_as_another(keys: list[KeyFile]) -> None:
+def test_a_tenant_does_not_sign_as_another(keys: list[SigningKeySettings]) -> None:
     signer = Signer(SigningKeys(keys), "gate.example", domains(example_com="t1"))
     assert fields(signer, report("a@example.com"), Envelope("x@other.example", tenant="t2", outbound=True)) == b""
     assert fields(signer, report("a@example.com"), Envelope("x@example.com", tenant="t1", outbound=True))
 
 
-def test_inbound_mail_is_signed_where_it_was_changed_and_its_author_proven(keys: list[KeyFile]) -> None:
+def test_inbound_mail_is_signed_where_it_was_changed_and_its_author_proven(keys: list[SigningKeySettings]) -> None:
     signer = Signer(SigningKeys(keys), "gate.example", domains(), signs_changed=True)
     assert fields(signer, report(aligned=True), Envelope(), changed=True).count(b"DKIM-Signature:") == 2
     assert fields(signer, report(aligned=False), Envelope(), changed=True) == b""
@@ -85,14 +89,16 @@ def test_inbound_mail_is_signed_where_it_was_changed_and_its_author_proven(keys:
     ("seals_all", "changed", "outbound", "sealed"),
     [(False, False, False, 0), (False, True, False, 1), (True, False, False, 1), (True, True, True, 0)],
 )
-def test_which_mail_is_sealed(keys: list[KeyFile], seals_all: bool, changed: bool, outbound: bool, sealed: int) -> None:
+def test_which_mail_is_sealed(
+    keys: list[SigningKeySettings], seals_all: bool, changed: bool, outbound: bool, sealed: int
+) -> None:
     signer = Signer(SigningKeys([]), "gate.example", domains(), seal_key=keys[0], seals_all=seals_all)
     made = fields(signer, report(), Envelope(outbound=outbound), changed=changed)
     assert made.count(b"ARC-Seal:") == sealed
     assert made.count(b"ARC-Authentication-Results: i=1; gate.example;") == sealed
 
 
-def test_a_chain_that_could_not_be_validated_for_now_is_left_alone(keys: list[KeyFile]) -> None:
+def test_a_chain_that_could_not_be_validated_for_now_is_left_alone(keys: list[SigningKeySettings]) -> None:
     signer = Signer(SigningKeys([]), "gate.example", domains(), seal_key=keys[0], seals_all=True)
     lost = Report("clean", "deliver", (), 0, "", authentication=Authentication(arc=Arc("temperror")))
     assert fields(signer, lost, Envelope()) == b""
@@ -100,7 +106,7 @@ def test_a_chain_that_could_not_be_validated_for_now_is_left_alone(keys: list[Ke
 
 def test_keys_are_read_again_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "k.pem"
-    keys = SigningKeys([KeyFile("example.com", "k", str(path))])
+    keys = SigningKeys([SigningKeySettings(domain="example.com", selector="k", file=str(path))])
     with pytest.raises(KeyFileError):
         keys.of("example.com")
     write_key(path, "ed25519")
@@ -130,12 +136,16 @@ def test_a_key_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> Non
 
 
 def test_mail_that_cannot_be_signed_stays_with_its_sender(tmp_path: Path) -> None:
-    signer = Signer(SigningKeys([KeyFile("example.com", "k", str(tmp_path / "none"))]), "gate.example", domains())
+    signer = Signer(
+        SigningKeys([SigningKeySettings(domain="example.com", selector="k", file=str(tmp_path / "none"))]),
+        "gate.example",
+        domains(),
+    )
     with pytest.raises(UnsignedError):
         fields(signer, report("a@example.com"), OUT)
 
 
-def test_signatures_over_smtp(keys: list[KeyFile], deployment: Any, hop: Any, run: Any) -> None:
+def test_signatures_over_smtp(keys: list[SigningKeySettings], deployment: Any, hop: Any, run: Any) -> None:
     """A message that was marked is sealed over what leaves; an outbound one is signed, or not sent."""
 
     async def test() -> None:
@@ -160,7 +170,9 @@ def test_signatures_over_smtp(keys: list[KeyFile], deployment: Any, hop: Any, ru
             assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
             assert next_hop.messages[1].count(b"DKIM-Signature:") == 2
             assert b"ARC-Seal" not in next_hop.messages[1]
-            gate.services.signer = Signer(SigningKeys([KeyFile("example.com", "k", "/none")]), "g", domains())
+            gate.services.signer = Signer(
+                SigningKeys([SigningKeySettings(domain="example.com", selector="k", file="/none")]), "g", domains()
+            )
             await client.up_to_data()
             assert (await client.say(MESSAGE + b".\r\n")).startswith("451")
             assert len(next_hop.messages) == 2

@@ -145,11 +145,11 @@ def test_pages_of_held_mail_with_evidence_have_every_message_once(use: Use, new_
 
 def test_digests_are_few_and_short(new_record: NewRecord) -> None:
     plain = mail(new_record(), leads_to="a.b.c.evil.example", host="192.0.2.7")
-    found = index_evidence(plain.envelope, plain.report)
+    found = index_evidence(plain.detail)
     assert found is not None
     assert [len(each) for each in found.split(" ")] == [8] * 5  # the host, and four names of the link
     many = mail(new_record(), links=2_000)
-    assert index_evidence(many.envelope, many.report) is None
+    assert index_evidence(many.detail) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Line
 from gatepost.sender_history import Facet, facet_key
 from gatepost.store import privacy
@@ -144,7 +144,9 @@ def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPa
             "alone": mail(base, "bob@x.example", "ann@example.org"),
             "shared": mail(base, "bob@x.example", "ann@example.org", "carol@x.example"),
             "sent": mail(base, "ann@example.org", "carol@x.example"),
-            "released": mail(base, "ann@example.org", "carol@x.example"),
+            "released": msgspec.structs.replace(
+                mail(base, "ann@example.org", "carol@x.example"), receipt=Receipt(queue_id="ann@example.org")
+            ),
             "leased": mail(base, "bob@x.example", "ann@example.org"),
             "other": mail(base, "bob@x.example", "carol@x.example"),
         }

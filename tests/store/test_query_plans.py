@@ -37,7 +37,7 @@ REASONS = {
     "privacy._LIMITS": "an administrator looks for an address",
     "privacy._LISTS": "an administrator looks for an address",
     "privacy._SIGHTINGS": "an administrator looks for an address",
-    "quarantine.SELECT": "the beginning of statements",
+    "quarantine._SELECT": "the beginning of statements",
     "quarantine._TOTALS": "the size of the quarantine, from an index, for its limit, health and metrics",
     "second_factors._ANY_ENCRYPTED": "the first one ends it, at the start",
     "second_factors._CLEAR": "an administrator gives up all seeds whose key is lost",

@@ -22,7 +22,7 @@ def _report(subject: str) -> Report:
 def test_what_is_packed_comes_back(least: int, form: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_packing, "COMPRESS_FROM", least)
     report = _report("word " * COMPRESS_FROM)
-    packed = pack(ENVELOPE, report, "smtp")
+    packed = pack(Detail(ENVELOPE, report, "smtp"))
     assert packed[:1] == form
     assert (len(packed) < 2 * COMPRESS_FROM) == (form == ZSTANDARD)
     assert unpack(packed) == Detail(ENVELOPE, report, "smtp")
@@ -40,7 +40,7 @@ def test_threads_pack_at_the_same_time() -> None:
 
     def work(number: int) -> None:
         report = _report(f"subject {number} " * 400)
-        wrong.extend(number for _ in range(50) if unpack(pack(ENVELOPE, report)).report != report)
+        wrong.extend(number for _ in range(50) if unpack(pack(Detail(ENVELOPE, report))).report != report)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:

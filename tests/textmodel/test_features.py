@@ -8,11 +8,18 @@ from gatepost.files.values import File
 from gatepost.mail.message import Field, Headers, Link, Message, Text
 from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.textmodel.features import MAX_WORDS, body_words, find_marks, guess_word, name_words, subject_words
+from gatepost.textmodel.features import (
+    MAX_WORDS,
+    find_marks,
+    guess_word,
+    list_body_words,
+    list_name_words,
+    list_subject_words,
+)
 
 
 def words(*visible: str) -> list[str]:
-    return body_words(tuple(Text("1", "plain", text) for text in visible))
+    return list_body_words(tuple(Text("1", "plain", text) for text in visible))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +79,11 @@ def test_alternatives_that_say_the_same_are_read_once() -> None:
     ],
 )
 def test_subjects_without_the_marks_of_lists_and_replies(subject: str, expected: str) -> None:
-    assert subject_words(subject) == expected.split()
+    assert list_subject_words(subject) == expected.split()
 
 
 def test_names_lose_addresses() -> None:
-    assert name_words("PayPal Service <x@y.example>") == ["paypal", "service"]
+    assert list_name_words("PayPal Service <x@y.example>") == ["paypal", "service"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gatepost.textmodel.model import (
     Model,
     ModelBlend,
     ModelError,
-    evidence_share,
+    compute_known_share,
     load_models,
     load_shipped_model,
     load_shipped_models,
@@ -54,13 +54,13 @@ def seen(text: str, *marks: str) -> Features:
     ],
 )
 def test_a_score_is_a_sum_that_counts_by_how_much_is_known(given: Features, raw: float, rows: int) -> None:
-    assert toy().score(given).logit == pytest.approx(raw * evidence_share(rows), abs=1e-5)
+    assert toy().score(given).logit == pytest.approx(raw * compute_known_share(rows), abs=1e-5)
 
 
 def test_little_evidence_leaves_the_prior() -> None:
     assert toy().score(seen("nothing of this is known")).unwanted == pytest.approx(0.5)
-    assert evidence_share(0) == 0
-    assert evidence_share(HALF) == pytest.approx(0.5)
+    assert compute_known_share(0) == 0
+    assert compute_known_share(HALF) == pytest.approx(0.5)
 
 
 def test_good_words_do_not_drown_a_lure() -> None:
@@ -69,8 +69,8 @@ def test_good_words_do_not_drown_a_lure() -> None:
     weights[:, 0] = [5.0, 5.0, *[-1.0] * 80]
     model = Model(("free", "pills", *good), np.empty(0, np.int64), weights, np.zeros(3, np.float32))
     lure, stuffed = seen("free pills " * 40), seen("free pills " * 40 + " ".join(good) + " more" * 80)
-    drowned = (10 - 80) / math.sqrt(82) * evidence_share(82)
-    part = (10 / math.sqrt(2) - CHOSEN) * evidence_share(2)
+    drowned = (10 - 80) / math.sqrt(82) * compute_known_share(82)
+    part = (10 / math.sqrt(2) - CHOSEN) * compute_known_share(2)
     assert drowned < -5
     assert model.score(stuffed).logit == pytest.approx(part, abs=1e-5)
     assert model.score(stuffed).logit < model.score(lure).logit

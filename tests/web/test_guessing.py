@@ -25,7 +25,7 @@ from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
 from gatepost.api import http
 from gatepost.ids import new_id
-from gatepost.policy.file import MAX_MISTAKES, MAX_SUGGESTIONS
+from gatepost.policy.layers import MAX_MISTAKES, MAX_SUGGESTIONS
 from gatepost.store.audit import CLI
 from gatepost.store.sessions import ACCOUNT
 from gatepost.web import credentials, forms

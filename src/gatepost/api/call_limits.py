@@ -9,7 +9,6 @@ tally.
 """
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 import msgspec
@@ -70,9 +69,7 @@ class RunningCall:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
 

@@ -101,34 +101,5 @@ DELIVERY_FAILED = ErrorCode(
 )
 ANALYSIS_TIMEOUT = ErrorCode("analysis_timeout", 504, "No slot or no result within `longRequestTimeout`.")
 
-ERRORS: tuple[ErrorCode, ...] = (
-    MALFORMED_REQUEST,
-    MISSING_PART,
-    DUPLICATE_PART,
-    WRONG_PART_TYPE,
-    INVALID_PARAMETERS,
-    INVALID_REQUEST,
-    EMPTY_EMAIL,
-    TOO_MANY_ENTRIES,
-    INVALID_ENTRY,
-    UNAUTHORIZED,
-    FORBIDDEN,
-    NOT_FOUND,
-    LIST_NOT_FOUND,
-    TENANT_NOT_FOUND,
-    MESSAGE_NOT_FOUND,
-    METHOD_NOT_ALLOWED,
-    LIST_FULL,
-    PAYLOAD_TOO_LARGE,
-    UNSUPPORTED_MEDIA_TYPE,
-    MESSAGE_NOT_SHOWN,
-    RATE_LIMITED,
-    INTERNAL_ERROR,
-    SCANNING_DISABLED,
-    CORE_UNAVAILABLE,
-    OVERLOADED,
-    STORAGE_UNAVAILABLE,
-    DELIVERY_FAILED,
-    ANALYSIS_TIMEOUT,
-)
-BY_CODE: dict[str, ErrorCode] = {error.code: error for error in ERRORS}
+# Every code above, in their order.
+ERRORS: tuple[ErrorCode, ...] = tuple(each for each in list(globals().values()) if isinstance(each, ErrorCode))

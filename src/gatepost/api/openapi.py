@@ -10,47 +10,23 @@ from typing import Any, Literal
 import msgspec
 
 from gatepost.api import errors, examples
-from gatepost.api.errors import (
-    ERRORS,
-    INTERNAL_ERROR,
-    MALFORMED_REQUEST,
-    METHOD_NOT_ALLOWED,
-    NOT_FOUND,
-    STORAGE_UNAVAILABLE,
-    UNAUTHORIZED,
-    Error,
-    ErrorCode,
-)
+from gatepost.api.errors import Error, ErrorCode
 from gatepost.api.examples import EMAIL, MESSAGES, to_json
-from gatepost.api.lists import (
-    AddEntriesRequest,
-    DeleteEntriesRequest,
-    GetListsRequest,
-    ListEntriesRequest,
-)
-from gatepost.api.messages import (
-    HeldMessagesRequest,
-    ReportMessageRequest,
-    SearchHeldMessagesRequest,
-    SearchMessagesRequest,
-)
-from gatepost.api.scanning import (
-    MessageAnalysisRequest,
-)
 
 REF = "#/components/schemas/{name}"
 Schema = dict[str, Any]
 
 # What any path can answer, and what any path that needs a credential can answer.
-PATH_ERRORS = (NOT_FOUND, METHOD_NOT_ALLOWED)
-CALL_ERRORS = (MALFORMED_REQUEST, UNAUTHORIZED, *PATH_ERRORS, INTERNAL_ERROR, STORAGE_UNAVAILABLE)
+PATH_ERRORS = (errors.NOT_FOUND, errors.METHOD_NOT_ALLOWED)
+OUR_ERRORS = (errors.INTERNAL_ERROR, errors.STORAGE_UNAVAILABLE)
+CALL_ERRORS = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, *PATH_ERRORS, *OUR_ERRORS)
 
 
-class Operation(msgspec.Struct, frozen=True):
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one path. `body` is the `requestBody` object as it stands, `example` a value of the type that a
     success has. `tag` groups operations; generated clients make a module or class of each group."""
 
-    method: Literal["get", "post"]
+    method: Literal["get", "post"] = "post"
     path: str
     id: str
     tag: str
@@ -59,7 +35,6 @@ class Operation(msgspec.Struct, frozen=True):
     example: Any
     errors: tuple[ErrorCode, ...]
     body: Mapping[str, Any] | None = None
-    parameters: tuple[Mapping[str, Any], ...] = ()
     media_type: str = "application/json"
     secured: bool = True
 
@@ -70,8 +45,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Interface(msgspec.Struct, frozen=True):
-    """One HTTP interface. `types` are described besides those that operations name, `tags` are the groups of
-    operations with a sentence for each."""
+    """One HTTP interface. `requests` are examples of the types that bodies have, `tags` are the groups of operations
+    with a sentence for each."""
 
     title: str
     version: str
@@ -79,7 +54,7 @@ class Interface(msgspec.Struct, frozen=True):
     security: Mapping[str, Any]
     operations: tuple[Operation, ...]
     tags: Mapping[str, str]
-    types: tuple[type, ...] = ()
+    requests: tuple[Any, ...] = ()
 
 
 def ref(named: type) -> dict[str, str]:
@@ -87,7 +62,7 @@ def ref(named: type) -> dict[str, str]:
     return {"$ref": REF.format(name=named.__name__)}
 
 
-def message_upload(parameters: type, example: Any, summary: str, description: str) -> dict[str, Any]:
+def message_upload(example: Any, summary: str, description: str) -> dict[str, Any]:
     """The content of a request that carries a raw message beside its parameters, as multipart/form-data."""
     return {
         "multipart/form-data": {
@@ -96,7 +71,7 @@ def message_upload(parameters: type, example: Any, summary: str, description: st
                 "required": ["parameters", "email"],
                 "properties": {
                     "parameters": {
-                        **ref(parameters),
+                        **ref(type(example)),
                         "description": "The part's own content type must be explicitly set to `application/json`.",
                     },
                     "email": {
@@ -117,18 +92,26 @@ def message_upload(parameters: type, example: Any, summary: str, description: st
     }
 
 
+def _describe_itself(path: str, name: str, title: str, version: str) -> Operation:
+    """The operation that answers with the document of its own interface."""
+    return Operation(
+        method="get",
+        path=path,
+        id=name,
+        tag="Description",
+        example={"openapi": "3.1.0", "info": {"title": title, "version": version}},
+        summary="This document",
+        description="Needs no credential.",
+        errors=(errors.MALFORMED_REQUEST, *PATH_ERRORS, errors.INTERNAL_ERROR),
+        secured=False,
+    )
+
+
 def json_body(example: Any, summary: str) -> dict[str, Any]:
     """The `requestBody` object of a JSON body, by an example of its type."""
     shown = {"request": {"summary": summary, "value": to_json(example)}}
     return {"required": True, "content": {"application/json": {"schema": ref(type(example)), "examples": shown}}}
 
-
-MESSAGE_REQUESTS: tuple[type, ...] = (
-    SearchMessagesRequest,
-    SearchHeldMessagesRequest,
-    HeldMessagesRequest,
-    ReportMessageRequest,
-)
 
 _GGRID: dict[str, Any] = {
     "name": "ggrid",
@@ -140,6 +123,13 @@ _GGRID: dict[str, Any] = {
 }
 _ONE_MESSAGE = (*CALL_ERRORS, errors.FORBIDDEN, errors.MESSAGE_NOT_FOUND)
 _HELD_MESSAGE = (*_ONE_MESSAGE, errors.CORE_UNAVAILABLE)
+_UPLOAD_ERRORS = (
+    errors.MISSING_PART,
+    errors.DUPLICATE_PART,
+    errors.WRONG_PART_TYPE,
+    errors.INVALID_PARAMETERS,
+    errors.EMPTY_EMAIL,
+)
 _WITH_BODY = (
     *CALL_ERRORS,
     errors.FORBIDDEN,
@@ -164,15 +154,12 @@ _REPORT_BODY: dict[str, Any] = {
     "required": True,
     "content": {
         **json_body(examples.REPORTING, "A message that should have been held")["content"],
-        **message_upload(
-            ReportMessageRequest, examples.REPORTING, "A report with the message", "The raw message that is reported."
-        ),
+        **message_upload(examples.REPORTING, "A report with the message", "The raw message that is reported."),
     },
 }
 
 MESSAGE_OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        method="post",
         path="/v1/messages/search",
         id="searchMessages",
         tag="Messages",
@@ -190,7 +177,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         example=examples.MESSAGE,
         summary="Read one analysis with its ledger",
         description="Needs the permission `messages.read`. The `counted` points of all findings add up to `score`.",
-        parameters=(_GGRID,),
         errors=_ONE_MESSAGE,
     ),
     Operation(
@@ -206,7 +192,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
             "a second; a node that is killed loses those of its last second, and the timeline then says that nothing "
             "is on record."
         ),
-        parameters=(_GGRID,),
         errors=(*_ONE_MESSAGE, errors.RATE_LIMITED, errors.OVERLOADED),
     ),
     Operation(
@@ -220,11 +205,9 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
             "Needs the permission `messages.read`. A sealed worker turns the message into plain text in which nothing "
             "acts; pictures are left out. The audit trail records who read it."
         ),
-        parameters=(_GGRID,),
         errors=(*_HELD_MESSAGE, errors.MESSAGE_NOT_SHOWN, errors.RATE_LIMITED, errors.OVERLOADED),
     ),
     Operation(
-        method="post",
         path="/v1/messages/{ggrid}/release",
         id="releaseMessage",
         tag="Messages",
@@ -237,11 +220,9 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
             "again answers the same and sends nothing. The decision on record stays what it was; the release is "
             "added to the record. A body is not read."
         ),
-        parameters=(_GGRID,),
         errors=(*_HELD_MESSAGE, errors.DELIVERY_FAILED),
     ),
     Operation(
-        method="post",
         path="/v1/messages/{ggrid}/delete",
         id="deleteMessage",
         tag="Messages",
@@ -251,11 +232,9 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
             "Needs the permission `messages.delete`. The result stays on record. A message that is not held, was "
             "released or is deleted already is 404. A body is not read."
         ),
-        parameters=(_GGRID,),
         errors=(*_HELD_MESSAGE, errors.DELIVERY_FAILED),
     ),
     Operation(
-        method="post",
         path="/v1/messages/{ggrid}/report",
         id="reportMessage",
         tag="Messages",
@@ -270,16 +249,11 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
             "leaves no bytes behind, so a report may carry the message, as in `submitEmail`: a sealed worker reads it, "
             "and only its features are kept."
         ),
-        parameters=(_GGRID,),
         body=_REPORT_BODY,
         errors=(
             *_WITH_BODY,
             errors.MESSAGE_NOT_FOUND,
-            errors.MISSING_PART,
-            errors.DUPLICATE_PART,
-            errors.WRONG_PART_TYPE,
-            errors.INVALID_PARAMETERS,
-            errors.EMPTY_EMAIL,
+            *_UPLOAD_ERRORS,
             errors.MESSAGE_NOT_SHOWN,
             errors.SCANNING_DISABLED,
             errors.CORE_UNAVAILABLE,
@@ -287,7 +261,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         ),
     ),
     Operation(
-        method="post",
         path="/v1/heldMessages/search",
         id="searchHeldMessages",
         tag="Messages",
@@ -298,7 +271,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         errors=_WITH_BODY,
     ),
     Operation(
-        method="post",
         path="/v1/heldMessages/release",
         id="releaseMessages",
         tag="Messages",
@@ -312,7 +284,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         errors=_WITH_BODY,
     ),
     Operation(
-        method="post",
         path="/v1/heldMessages/delete",
         id="deleteMessages",
         tag="Messages",
@@ -330,7 +301,6 @@ SCANNING_VERSION = "1.1.0"
 _UPLOAD: dict[str, Any] = {
     "required": True,
     "content": message_upload(
-        MessageAnalysisRequest,
         examples.PARAMETERS,
         "A message and its envelope",
         "The raw email as transported over the wire (an .eml file).",
@@ -366,10 +336,9 @@ SCANNING = Interface(
         "Messages": "Results on record, and messages that are held.",
         "Description": "This description of the interface.",
     },
-    types=(MessageAnalysisRequest, *MESSAGE_REQUESTS),
+    requests=(examples.PARAMETERS, examples.SEARCH, examples.SEARCH_HELD, examples.ACTION, examples.REPORTING),
     operations=(
         Operation(
-            method="post",
             path="/v1/messageQueue/submitEmail",
             id="submitEmail",
             tag="Scanning",
@@ -384,11 +353,7 @@ SCANNING = Interface(
             body=_UPLOAD,
             errors=(
                 *CALL_ERRORS,
-                errors.MISSING_PART,
-                errors.DUPLICATE_PART,
-                errors.WRONG_PART_TYPE,
-                errors.INVALID_PARAMETERS,
-                errors.EMPTY_EMAIL,
+                *_UPLOAD_ERRORS,
                 errors.TENANT_NOT_FOUND,
                 errors.PAYLOAD_TOO_LARGE,
                 errors.UNSUPPORTED_MEDIA_TYPE,
@@ -399,7 +364,6 @@ SCANNING = Interface(
             ),
         ),
         Operation(
-            method="post",
             path="/v1/admin/status",
             id="getStatus",
             tag="Status",
@@ -410,17 +374,7 @@ SCANNING = Interface(
             errors=(*CALL_ERRORS, errors.INVALID_PARAMETERS, errors.PAYLOAD_TOO_LARGE),
         ),
         *MESSAGE_OPERATIONS,
-        Operation(
-            method="get",
-            path="/v1/openapi.json",
-            id="getOpenApi",
-            tag="Description",
-            example={"openapi": "3.1.0", "info": {"title": "Gatepost Email Scanning API", "version": SCANNING_VERSION}},
-            summary="This document",
-            description="Needs no credential.",
-            errors=(errors.MALFORMED_REQUEST, *PATH_ERRORS, errors.INTERNAL_ERROR),
-            secured=False,
-        ),
+        _describe_itself("/v1/openapi.json", "getOpenApi", "Gatepost Email Scanning API", SCANNING_VERSION),
     ),
 )
 
@@ -469,10 +423,9 @@ LISTS_API = Interface(
         "Entries": "The entries of one list.",
         "Description": "This description of the interface.",
     },
-    types=(AddEntriesRequest, DeleteEntriesRequest, GetListsRequest, ListEntriesRequest),
+    requests=(examples.ADD, examples.DELETE, examples.GET, examples.LIST),
     operations=(
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/addEntries",
             id="addEntries",
             tag="Entries",
@@ -487,7 +440,6 @@ LISTS_API = Interface(
             errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL, *_BUSY),
         ),
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/deleteEntries",
             id="deleteEntries",
             tag="Entries",
@@ -501,7 +453,6 @@ LISTS_API = Interface(
             errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, *_BUSY),
         ),
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/getLists",
             id="getLists",
             tag="Lists",
@@ -512,7 +463,6 @@ LISTS_API = Interface(
             errors=_LISTS_ERRORS,
         ),
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/listEntries",
             id="listEntries",
             tag="Entries",
@@ -526,17 +476,7 @@ LISTS_API = Interface(
             body=_body(examples.LIST),
             errors=(*_ONE_LIST, *_BUSY),
         ),
-        Operation(
-            method="get",
-            path=f"{LISTS_BASE}/openapi.json",
-            id="getListsOpenApi",
-            tag="Description",
-            example={"openapi": "3.1.0", "info": {"title": "Gatepost List API", "version": LISTS_VERSION}},
-            summary="This document",
-            description="Needs no credential.",
-            errors=(errors.MALFORMED_REQUEST, *PATH_ERRORS, errors.INTERNAL_ERROR),
-            secured=False,
-        ),
+        _describe_itself(f"{LISTS_BASE}/openapi.json", "getListsOpenApi", "Gatepost List API", LISTS_VERSION),
     ),
 )
 
@@ -544,10 +484,12 @@ LISTS_API = Interface(
 def document(interface: Interface) -> dict[str, Any]:
     """The whole OpenAPI document."""
     answers = [operation.answer for operation in interface.operations if operation.answer is not None]
-    _, schemas = msgspec.json.schema_components((Error, *answers, *interface.types), ref_template=REF)
+    types = (Error, *answers, *map(type, interface.requests))
+    _, schemas = msgspec.json.schema_components(types, ref_template=REF)
+    used = {error for operation in interface.operations for error in operation.errors}
     schemas["Error"]["properties"]["error"] |= {
         "description": "Machine-readable error description",
-        "x-extensible-enum": [error.code for error in ERRORS if error in _errors_of(interface)],
+        "x-extensible-enum": [error.code for error in errors.ERRORS if error in used],
     }
     schemas["Error"]["properties"]["message"] = {"type": "string", "description": "Human-readable error description"}
     return {
@@ -565,10 +507,6 @@ def document(interface: Interface) -> dict[str, Any]:
     }
 
 
-def _errors_of(interface: Interface) -> set[ErrorCode]:
-    return {error for operation in interface.operations for error in operation.errors}
-
-
 def _paths(operations: Iterable[Operation]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for operation in operations:
@@ -584,8 +522,8 @@ def _describe_operation(operation: Operation) -> dict[str, Any]:
         "description": operation.description,
         "responses": {"200": _success(operation), **dict(_failures(operation.errors))},
     }
-    if operation.parameters:
-        described["parameters"] = [dict(parameter) for parameter in operation.parameters]
+    if "{ggrid}" in operation.path:
+        described["parameters"] = [_GGRID]
     if operation.body:
         described["requestBody"] = dict(operation.body)
     described["security"] = [{"credential": []}] if operation.secured else []

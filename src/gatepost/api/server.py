@@ -208,19 +208,12 @@ class JsonHttp(HttpToolsProtocol):
             self.transport.close()
 
 
-def server_config(
-    app: Any,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    certificate: Path | None = None,
-    key: Path | None = None,
-) -> uvicorn.Config:
+def server_config(app: Any, *, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Config:
     """uvicorn as both services run it: uvloop, no access log, no server name; TLS 1.2 or newer with a certificate."""
     return uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        host="127.0.0.1",
+        port=0,
         loop="uvloop",
         http=JsonHttp,
         ws="none",

@@ -29,7 +29,6 @@ from gatepost.auth.signature import (
     read_arc_seal,
     read_field_tags,
 )
-from gatepost.mail.message import Field
 from gatepost.questions import Asking, DnsAnswer
 
 INSTANCES_MAX = 50
@@ -51,32 +50,14 @@ class _ArcSet(msgspec.Struct, frozen=True):
     chain: str
 
 
-class _Broken(msgspec.Struct, frozen=True):
-    """Why a chain cannot pass, found before any key is asked for."""
-
-    reason: str
-
-
-def validate(
-    raw: bytes,
-    header_end: int,
-    fields: tuple[Field, ...],
-    now: float,
-    *,
-    rules: SignatureRules = TODAY,
-    signed_message: SignedMessage | None = None,
-) -> Asking[Arc]:
-    """Validate the chain of a message, whose body starts at `header_end`.
-
-    A `signed_message` of the same message may be shared with DKIM, so that the body is hashed once for both.
-    """
-    signed_message = signed_message or SignedMessage(raw, header_end, fields)
+def validate(signed_message: SignedMessage, now: float, rules: SignatureRules = TODAY) -> Asking[Arc]:
+    """Validate the chain of a message."""
     if not any(signed_message.places(name) for name in (RESULTS, MESSAGE, SEAL)):
         return Arc()
     chain = _read_chain(signed_message, rules)
-    if isinstance(chain, _Broken):
-        return Arc("fail", reason=chain.reason)
-    newest = _read_newest_message(signed_message, chain[-1].message, now, rules)
+    if isinstance(chain, str):
+        return Arc("fail", reason=chain)
+    newest = read_arc_message(read_field_tags(signed_message.fields[chain[-1].message].raw) or {}, now, rules)
     if isinstance(newest, Refusal):
         return _make_result("fail", newest.reason, chain)
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
@@ -91,20 +72,25 @@ def _make_result(result: Result, reason: str, chain: list[_ArcSet]) -> Arc:
     return Arc(result, len(chain), tuple(hop.sealed.domain for hop in chain), reason)
 
 
-def _read_chain(signed_message: SignedMessage, rules: SignatureRules) -> list[_ArcSet] | _Broken:
-    """Return the sets from the oldest to the newest, if they are complete and claim an unbroken chain (steps 1 to
-    3)."""
+def _read_chain(signed_message: SignedMessage, rules: SignatureRules) -> list[_ArcSet] | str:
+    """Return the sets from the oldest to the newest, if they are complete and claim an unbroken chain (steps 1 to 3);
+    else why it cannot pass."""
     results, message, seal = kinds = [_index_by_instance(signed_message, name) for name in (RESULTS, MESSAGE, SEAL)]
     instances = list(range(1, len(seal) + 1))
     if not instances or any(sorted(kind) != instances for kind in kinds):
-        return _Broken("the ARC sets are incomplete")
+        return "the ARC sets are incomplete"
     chain: list[_ArcSet] = []
     for instance in instances:
         hop = _read_set(signed_message, results[instance], message[instance], seal[instance], rules)
-        if isinstance(hop, _Broken):
+        if isinstance(hop, str):
             return hop
         chain.append(hop)
-    return _check_claims(chain)
+    claims = [hop.chain for hop in chain]
+    if "fail" in claims:
+        return "the chain was broken before"
+    if claims != ["none"] + ["pass"] * (len(chain) - 1):
+        return "the seals do not claim an unbroken chain"
+    return chain
 
 
 def _index_by_instance(signed_message: SignedMessage, name: str) -> dict[int, int]:
@@ -129,28 +115,12 @@ def _read_instance(raw: bytes, name: str) -> int:
 
 def _read_set(
     signed_message: SignedMessage, results: int, message: int, seal: int, rules: SignatureRules
-) -> _ArcSet | _Broken:
+) -> _ArcSet | str:
     tags = read_field_tags(signed_message.fields[seal].raw) or {}
     sealed = read_arc_seal(tags, rules)
     if isinstance(sealed, Refusal):
-        return _Broken(sealed.reason)
+        return sealed.reason
     return _ArcSet(results, message, seal, sealed, tags.get("cv", ""))
-
-
-def _check_claims(chain: list[_ArcSet]) -> list[_ArcSet] | _Broken:
-    claims = [hop.chain for hop in chain]
-    if "fail" in claims:
-        return _Broken("the chain was broken before")
-    if claims != ["none"] + ["pass"] * (len(chain) - 1):
-        return _Broken("the seals do not claim an unbroken chain")
-    return chain
-
-
-def _read_newest_message(
-    signed_message: SignedMessage, place: int, now: float, rules: SignatureRules
-) -> Signature | Refusal:
-    tags = read_field_tags(signed_message.fields[place].raw)
-    return read_arc_message(tags or {}, now, rules)
 
 
 def _verify_chain(
@@ -174,7 +144,10 @@ def _verify_chain(
         assert not isinstance(keys_found, NoKey)
         if not any(key.proves(signature.value, digest, signature.hashing) for key in keys_found):
             return "fail", f"a signature of {signature.domain} does not match"
-    return _verify_body(signed_message, newest)
+    body = signed_message.body(newest.hashing, newest.length, relaxed=newest.relaxed_body)
+    if body is None or body.digest != newest.body_hash or (newest.length or 0) > body.length:
+        return "fail", "the body was changed"
+    return "pass", ""
 
 
 def _find_strong_keys(
@@ -186,13 +159,6 @@ def _find_strong_keys(
         return found
     strong = tuple(key for key in found if not key.is_weak(rules.least_bits))
     return strong or NoKey("permerror", f"a key of {found[0].bits} bits is too weak")
-
-
-def _verify_body(signed_message: SignedMessage, newest: Signature) -> tuple[Result, str]:
-    body = signed_message.body(newest.hashing, newest.length, relaxed=newest.relaxed_body)
-    if body is None or body.digest != newest.body_hash or (newest.length or 0) > body.length:
-        return "fail", "the body was changed"
-    return "pass", ""
 
 
 def _compute_digests(signed_message: SignedMessage, chain: list[_ArcSet], newest: Signature) -> list[bytes]:

@@ -32,7 +32,6 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from gatepost.auth import signature
 from gatepost.auth.results import Dkim, Result
 from gatepost.auth.signature import TODAY, Refusal, Signature, SignatureRules, SignedMessage, read_dkim, read_field_tags
-from gatepost.mail.message import Field
 from gatepost.questions import Asking, Dns, DnsAnswer
 
 LEAST_BITS = 512
@@ -117,7 +116,7 @@ def _read_record(record: str, kind: str, hashing: str) -> DkimKey | NoKey:
     public = load_public_key(kind, signature.remove_blanks(tags["p"]))
     if isinstance(public, str):
         return NoKey("permerror", public)
-    flags = _split_words(tags.get("t", ""))
+    flags = signature.split_words(tags.get("t", ""))
     bits = public.key_size if isinstance(public, RSAPublicKey) else None
     return DkimKey(public, bits, "s" in flags, "y" in flags)
 
@@ -130,15 +129,11 @@ def _find_misfit(tags: dict[str, str], kind: str, hashing: str) -> str:
         return "the key is revoked"
     if tags.get("k", "rsa") != kind:
         return "the key is of another type than the signature"
-    if "h" in tags and hashing not in _split_words(tags["h"]):
+    if "h" in tags and hashing not in signature.split_words(tags["h"]):
         return "the key is not for this hash algorithm"
-    if "s" in tags and not {"*", "email"} & _split_words(tags["s"]):
+    if "s" in tags and not {"*", "email"} & signature.split_words(tags["s"]):
         return "the key is not for mail"
     return ""
-
-
-def _split_words(value: str) -> set[str]:
-    return {word.strip() for word in value.split(":")}
 
 
 @lru_cache(maxsize=256)
@@ -178,24 +173,12 @@ class _Claim(msgspec.Struct, frozen=True):
     signature: Signature | Refusal
 
 
-def verify(
-    raw: bytes,
-    header_end: int,
-    fields: tuple[Field, ...],
-    now: float,
-    *,
-    rules: SignatureRules = TODAY,
-    signed_message: SignedMessage | None = None,
-) -> Asking[tuple[Dkim, ...]]:
-    """Verify the signatures of a message, whose body starts at `header_end`: one result each, in their order.
-
-    A `signed_message` of the same message may be shared with ARC, so that the body is hashed once for both.
-    """
-    signed_message = signed_message or SignedMessage(raw, header_end, fields)
+def verify(signed_message: SignedMessage, now: float, rules: SignatureRules = TODAY) -> Asking[tuple[Dkim, ...]]:
+    """Verify the signatures of a message: one result each, in their order."""
     places = signed_message.places("dkim-signature")
     if not places:
         return ()
-    claims = [_read_claim(fields, place, now, rules) for place in places[:READ_MAX]]
+    claims = [_read_claim(signed_message, place, now, rules) for place in places[:READ_MAX]]
     chosen = _choose_claims(claims, signed_message)
     answers = yield from ask_keys(_name_key(claim.signature) for claim in chosen)
     places_chosen = {claim.place for claim in chosen}
@@ -205,8 +188,8 @@ def verify(
     return tuple(results)
 
 
-def _read_claim(fields: tuple[Field, ...], place: int, now: float, rules: SignatureRules) -> _Claim:
-    tags = read_field_tags(fields[place].raw)
+def _read_claim(signed_message: SignedMessage, place: int, now: float, rules: SignatureRules) -> _Claim:
+    tags = read_field_tags(signed_message.fields[place].raw)
     if tags is None:
         return _Claim(place, Refusal("neutral", "the signature is malformed"))
     return _Claim(place, read_dkim(tags, now, rules))
@@ -222,11 +205,12 @@ def _choose_claims(claims: list[_Claim], signed_message: SignedMessage) -> list[
     if len(readable) <= VERIFIED_MAX:
         return readable
     authors = b" ".join(signed_message.relaxed(place) for place in signed_message.places("from")[:4]).lower()
-    return sorted(readable, key=lambda claim: not _is_author(claim.signature.domain.encode(), authors))[:VERIFIED_MAX]
 
+    def is_author(claim: _Claim) -> bool:
+        domain = claim.signature.domain.encode()
+        return b"@" + domain in authors or b"." + domain in authors
 
-def _is_author(domain: bytes, authors: bytes) -> bool:
-    return b"@" + domain in authors or b"." + domain in authors
+    return sorted(readable, key=is_author, reverse=True)[:VERIFIED_MAX]
 
 
 def _verify_claim(

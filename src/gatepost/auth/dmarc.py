@@ -1,4 +1,8 @@
-"""DMARC (RFC 9989): is the domain in From proven by SPF or DKIM, and if not, what does its owner ask for?
+"""Who really sent a message: SPF, DKIM, ARC and iprev, asked for in few round trips, and DMARC (RFC 9989).
+
+`authenticate` checks what the border MTA saw (address, HELO, MAIL FROM) and the message's own signatures. Fields in
+which others state results (Authentication-Results, Received-SPF, X-Spam-*) are never read: anyone can write them. DMARC
+asks whether the domain in From is proven by SPF or DKIM, and if not, what its owner wants.
 
 In a policy record only the version must be right; an unknown or faulty tag is ignored in favour of its default
 (sections 4.7 and 4.8). The exception is a faulty `p`, `sp` or `np`: then the record counts as `p=none` if its owner
@@ -12,12 +16,18 @@ cost no question.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from gatepost.auth.dns_names import is_queryable
-from gatepost.auth.results import Dkim, Dmarc, Spf
+from gatepost.auth import arc
+from gatepost.auth.dkim import verify as verify_dkim
+from gatepost.auth.dns_names import is_domain, is_queryable
+from gatepost.auth.results import Authentication, Dkim, Dmarc, Spf
+from gatepost.auth.sending_host import AddressSet, find_sending_host, verify_iprev
+from gatepost.auth.signature import SignedMessage
+from gatepost.auth.spf import verify as verify_spf
+from gatepost.mail.message import Envelope, Message
 from gatepost.names import normal_domain, org_domain
 from gatepost.questions import Asking, Dns, together
 
@@ -71,7 +81,7 @@ def parse_record(text: str) -> DmarcRecord:
         strict_spf=tags.get("aspf", "").lower() == "s",
         psd="y" if psd == "y" else "n" if psd == "n" else "u",
         testing=tags.get("t", "").lower() == "y",
-        applies=not faulty or _wants_reports(tags.get("rua", "")),
+        applies=not faulty or any(_URI.fullmatch(uri.strip(_BLANK)) for uri in tags.get("rua", "").split(",")),
     )
 
 
@@ -84,10 +94,6 @@ def _parse_tags(text: str) -> dict[str, str]:
         if equals and name not in tags:
             tags[name] = value.strip(_BLANK)
     return tags
-
-
-def _wants_reports(rua: str) -> bool:
-    return any(_URI.fullmatch(uri.strip(_BLANK)) for uri in rua.split(","))
 
 
 MAX_WALK = 8
@@ -297,3 +303,51 @@ def _walk_tree(domain: str, records: DmarcRecords) -> Asking[_TreeWalk]:
         if record.psd == "y":
             break
     return _TreeWalk(highest)
+
+
+# A walk of so many names ends at a top-level domain that other mail has asked for.
+SHORT_WALK = 3
+
+
+def authenticate(
+    message: Message, envelope: Envelope, now: float, trusted_relays: tuple[AddressSet, ...] = ()
+) -> Asking[Authentication]:
+    """Check the border data and the message against what its domains publish."""
+    fields = message.headers.fields
+    signed = SignedMessage(message.raw, message.header_end, fields)  # one for both, so that the body is hashed once
+    sending = find_sending_host(envelope, fields, trusted_relays)
+    authors = list_author_domains(sender.domain for sender in message.senders)
+    askings: tuple[Asking[Any], ...] = (
+        verify_spf(sending.address, envelope.sender, sending.helo),
+        verify_dkim(signed, now),
+        arc.validate(signed, now),
+        verify_iprev(sending.address),
+        discover(authors),
+        _ask_ahead(sending.helo, authors),
+    )
+    (spf_mail, spf_helo), signatures, chain, reverse, records, _ = yield from together(*askings)
+    alignment = yield from evaluate(authors, spf_mail, signatures, records)
+    return Authentication(
+        host=str(sending.address or ""),
+        host_source=sending.source,
+        spf=spf_mail,
+        dkim=signatures,
+        dmarc=alignment,
+        arc=chain,
+        iprev=reverse,
+        helo=spf_helo,
+    )
+
+
+def _ask_ahead(helo: str, authors: tuple[str, ...]) -> Asking[None]:
+    """Ask in the first step for what many messages would ask for in a second one: each step is an exchange with guard.
+
+    Mail without a result for MAIL FROM is checked by HELO, and a domain without a DMARC record by a walk up the tree,
+    whose last name the resolver knows from other mail. Who asks the same later gets the answer without an exchange.
+    """
+    name = normal_domain(helo.strip())
+    names = [name] if is_domain(name) else []
+    if authors and len(walk := list_walk(authors[0])) <= SHORT_WALK:
+        names += [f"_dmarc.{parent}" for parent in walk[1:]]
+    if names:
+        yield tuple([Dns(name, "TXT") for name in names])

@@ -133,7 +133,8 @@ def find_forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
     return tuple(
         index
         for index, field in enumerate(fields)
-        if field.name.strip() == NAME and (_claims(field.value, ours) or _claims(_unfold(field.raw), ours))
+        if field.name.strip() == NAME
+        and (_claims(field.value, ours) or _claims(field.raw.partition(b":")[2].decode("utf-8", "replace"), ours))
     )
 
 
@@ -148,13 +149,8 @@ def _may_be_read_as(value: str, ours: str) -> bool:
     if claim is None or "=?" in claim:
         return True
     words = _QUOTING.sub("", unicodedata.normalize("NFKC", claim)).casefold().split()
-    names = ("".join(words[:1]), "".join(words))
-    return any(_read_first_host(name) == ours for name in names)
-
-
-def _read_first_host(name: str) -> str:
-    found = _HOST.match(name)
-    return found[0].strip(".") if found else ""
+    hosts = (_HOST.match(name) for name in ("".join(words[:1]), "".join(words)))
+    return any((found[0].strip(".") if found else "") == ours for found in hosts)
 
 
 def _without_comments(value: str) -> str | None:
@@ -178,10 +174,6 @@ def read_authserv_id(value: str) -> str:
         return ""
     text = found[0]
     return (re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text).lower()
-
-
-def _unfold(raw: bytes) -> str:
-    return raw.partition(b":")[2].decode("utf-8", "replace")
 
 
 def _skip_comments(value: str) -> int:

@@ -67,7 +67,7 @@ def empty_tag(field: bytes, tag: bytes) -> bytes:
 
 FIELD_MAX = 32768
 NAMES_MAX = 512
-_NUMBER = re.compile(r"[0-9]{1,12}")
+_TIME = re.compile(r"[0-9]{1,12}")
 _LENGTH = re.compile(r"[0-9]{1,76}")
 _LABELS = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*")
 _QUOTED = re.compile(r"=([0-9A-F]{2})")
@@ -170,7 +170,7 @@ def read_arc_seal(tags: dict[str, str], rules: SignatureRules = TODAY) -> Signat
     if "h" in tags:
         return _refuse(tags, "permerror", "the seal has a list of fields")
     try:
-        _read_time(tags, "t")
+        _read_number(tags, "t")
         return Signature(
             domain=(domain := _read_domain(tags)),
             selector=_read_selector(tags, domain),
@@ -183,8 +183,8 @@ def read_arc_seal(tags: dict[str, str], rules: SignatureRules = TODAY) -> Signat
 
 def _read_message_signature(tags: dict[str, str], now: float, rules: SignatureRules) -> Signature:
     relaxed_header, relaxed_body = _read_canonicalisation(tags.get("c", "simple/simple"))
-    _check_times(_read_time(tags, "t"), _read_time(tags, "x"), now)
-    if not rules.queries & _split_words(tags.get("q", "dns/txt")):
+    _check_times(_read_number(tags, "t"), _read_number(tags, "x"), now)
+    if not rules.queries & split_words(tags.get("q", "dns/txt")):
         raise _UnreadableError("neutral", "the key is to be found in an unknown way")
     return Signature(
         domain=(domain := _read_domain(tags)),
@@ -195,7 +195,7 @@ def _read_message_signature(tags: dict[str, str], now: float, rules: SignatureRu
         relaxed_header=relaxed_header,
         relaxed_body=relaxed_body,
         names=_read_names(tags),
-        length=_read_length(tags),
+        length=_read_number(tags, "l", "a length", _LENGTH),
     )
 
 
@@ -235,22 +235,11 @@ def _check_times(made: int | None, expires: int | None, now: float) -> None:
         raise _UnreadableError("policy", "the signature is from the future")
 
 
-def _read_time(tags: dict[str, str], name: str) -> int | None:
+def _read_number(tags: dict[str, str], name: str, what: str = "a time", form: re.Pattern[str] = _TIME) -> int | None:
     value = tags.get(name)
-    if value is None:
-        return None
-    if not _NUMBER.fullmatch(value):
-        raise _UnreadableError("neutral", f"{name}= is not a time")
-    return int(value)
-
-
-def _read_length(tags: dict[str, str]) -> int | None:
-    value = tags.get("l")
-    if value is None:
-        return None
-    if not _LENGTH.fullmatch(value):
-        raise _UnreadableError("neutral", "l= is not a length")
-    return int(value)
+    if value is not None and not form.fullmatch(value):
+        raise _UnreadableError("neutral", f"{name}= is not {what}")
+    return None if value is None else int(value)
 
 
 def _read_base64(tags: dict[str, str], name: str) -> bytes:
@@ -272,7 +261,8 @@ def _read_names(tags: dict[str, str]) -> tuple[str, ...]:
     return names
 
 
-def _split_words(value: str) -> set[str]:
+def split_words(value: str) -> set[str]:
+    """Return the words of a list with colons between them."""
     return {word.strip() for word in value.split(":")}
 
 
@@ -374,17 +364,13 @@ def _relax_value(value: bytes) -> bytes:
     return _collapse_spaces(value.replace(b"\r\n", b"").replace(b"\n", b"")).strip(b" ")
 
 
-def _canonicalise_simple(text: bytes) -> bytes:
-    return normalise_line_ends(text)
-
-
 def _canonicalise_relaxed(text: bytes) -> bytes:
     return _replace(_collapse_spaces(normalise_line_ends(text)), b" \r\n", b"\r\n")
 
 
 def canonicalise_body(raw: bytes, start: int, *, relaxed: bool) -> Iterator[bytes]:
     """Yield the body that begins at `start`, canonical, in pieces of about `PIECE` (sections 3.4.3 and 3.4.4)."""
-    form = _canonicalise_relaxed if relaxed else _canonicalise_simple
+    form = _canonicalise_relaxed if relaxed else normalise_line_ends
     ink = _find_ink_end(raw, start)
     for low, high in _cut_pieces(raw, start, ink):
         yield form(raw[low:high])

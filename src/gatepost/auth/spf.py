@@ -248,7 +248,9 @@ def _parse_network(name: Literal["ip4", "ip6"], result: Qualified, text: str) ->
     address, slash, length = text.partition("/")
     most = 32 if name == "ip4" else 128
     try:
-        number = int(IPv4Address(address)) if name == "ip4" else _parse_ip6(address)
+        if "%" in address:  # a zone of IPv6, which is none of the syntax here
+            raise AddressValueError(address)
+        number = int(IPv4Address(address) if name == "ip4" else IPv6Address(address))
     except AddressValueError:
         raise SpfRecordError(f"bad address {address[:40]}") from None
     if slash and (not length.isdigit() or len(length) > 3 or int(length) > most or length != str(int(length))):
@@ -257,12 +259,6 @@ def _parse_network(name: Literal["ip4", "ip6"], result: Qualified, text: str) ->
     if name == "ip4":
         return Mechanism("ip4", result, network=number, length4=bits)
     return Mechanism("ip6", result, network=number, length6=bits)
-
-
-def _parse_ip6(address: str) -> int:
-    if "%" in address:
-        raise AddressValueError(address)
-    return int(IPv6Address(address))
 
 
 def _parse_domain(name: str, text: str) -> Macro:
@@ -436,7 +432,10 @@ def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
         if not target.isascii():  # RFC 8616 section 4: an international local part matches nothing
             return False
     if mechanism.name == "include":
-        return (yield from _matches_include(check, target))
+        outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfCheck("none")
+        if outcome.result == "none":
+            raise _CheckError("permerror", f"include of {target[:80]}, which has no record")
+        return outcome.result == "pass"
     if not is_queryable(target):
         return False
     match mechanism.name:
@@ -449,13 +448,6 @@ def _matches(check: _Check, mechanism: Mechanism, domain: str) -> Asking[bool]:
             (answer,) = yield (Dns(target, "A"),)
             return bool(_check_records(check, answer))
     return (yield from _matches_ptr(check, target))
-
-
-def _matches_include(check: _Check, target: str) -> Asking[bool]:
-    outcome = (yield from _evaluate_record(check, target)) if is_queryable(target) else SpfCheck("none")
-    if outcome.result == "none":
-        raise _CheckError("permerror", f"include of {target[:80]}, which has no record")
-    return outcome.result == "pass"
 
 
 def _matches_mx(check: _Check, mechanism: Mechanism, target: str) -> Asking[bool]:

@@ -102,19 +102,14 @@ def _index_phrases(brands: Iterable[Brand]) -> dict[str, Brand]:
     return found
 
 
-def _index_disguises(phrases: dict[str, Brand]) -> dict[str, Brand]:
-    """Brands by what their name looks like, in whichever case its letters are written."""
-    long = ((phrase, brand) for phrase, brand in phrases.items() if len(brand.label) >= _SHORTEST_DISGUISED)
-    return {skeleton(phrase): brand for phrase, brand in long}
-
-
 BRANDS = _read_brands()
 BY_LABEL: dict[str, Brand] = {brand.label: brand for brand in reversed(BRANDS)}
 OWNED: frozenset[str] = frozenset().union(*(brand.domains for brand in BRANDS))
 EVERYWHERE: frozenset[str] = frozenset().union(*(brand.everywhere for brand in BRANDS))
 NEARBY = read_names("nearby.txt")[""]
 _PHRASES = _index_phrases(BRANDS)
-_DISGUISES = _index_disguises(_PHRASES)
+# By what a name looks like, in whichever case its letters are written.
+_DISGUISES = {skeleton(phrase): brand for phrase, brand in _PHRASES.items() if len(brand.label) >= _SHORTEST_DISGUISED}
 _FREEMAIL = read_names("freemail.txt")[""]
 _ENDINGS = read_names("endings.txt")
 
@@ -155,10 +150,10 @@ def is_under(host: str, names: frozenset[str]) -> bool:
 
 def owns(brand: Brand, domain: str) -> bool:
     """Return whether a domain is one of the brand's own."""
-    return is_under(domain, brand.domains) or _find_registered_label(domain) in brand.everywhere
+    return is_under(domain, brand.domains) or find_registered_label(domain) in brand.everywhere
 
 
-def _find_registered_label(domain: str) -> str:
+def find_registered_label(domain: str) -> str:
     """Return what its owner chose: the label below the public suffix."""
     return org_domain(domain).partition(".")[0]
 
@@ -170,7 +165,7 @@ def _find_roles(host: str) -> frozenset[str]:
     for parent in _list_parents(host):
         if places := _PLACES.get(parent):
             found |= places
-    return found | {"genuine"} if _find_registered_label(host) in EVERYWHERE else found
+    return found | {"genuine"} if find_registered_label(host) in EVERYWHERE else found
 
 
 def is_genuine(host: str) -> bool:

@@ -254,7 +254,7 @@ def _escape(alternative: str) -> str:
 def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[list[str]]]:
     """Return the slot by which a phrase is best known, together with the fixed words around it, and what stands
     outside."""
-    key = min(range(len(slots)), key=lambda index: _estimate_frequency(slots[index]))
+    key = min(range(len(slots)), key=lambda index: sum(map(_estimate_frequency, slots[index])))
     known_by, start, end = slots[key], key, key + 1
     while start > 0 and len(slots[start - 1]) == 1:
         start -= 1
@@ -265,13 +265,10 @@ def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[lis
     return slots[:start], known_by, slots[end:]
 
 
-def _estimate_frequency(alternatives: list[str]) -> float:
-    """A guess at how often one of these stands in a text: short words everywhere, long ones seldom."""
-    return sum(_estimate_word_frequency(each.strip("* ")) for each in alternatives)
-
-
 @cache
-def _estimate_word_frequency(word: str) -> float:
+def _estimate_frequency(alternative: str) -> float:
+    """A guess at how often this stands in a text: short words everywhere, long ones seldom."""
+    word = alternative.strip("* ")
     if not any(character.isalpha() for character in word):
         return 100.0
     if word in _CONSTANT:

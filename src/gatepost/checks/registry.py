@@ -1,101 +1,24 @@
-"""The registry: every check there is, in the order in which they run.
+"""The registry: the modules whose checks run.
 
 A check is a generator function from a Reading to findings under the decorator `check`, which names the kinds that it
-can find, and what the message must have for it to find any. Checks of one subject share a module.
-Nothing registers itself: what runs is what stands in `CHECKS`.
+can find, and what the message must have for it to find any. Checks of one subject share a module. What runs is every
+check of these modules, in their order.
 """
 
 from gatepost.checks.files import malware, traits
-from gatepost.checks.headers import bulk_mail, fields, habits, replies
+from gatepost.checks.headers import bulk_mail, fields, replies
 from gatepost.checks.links import hosts, urls
-from gatepost.checks.sender import addresses, authentication, display_names, envelope, history, lookalikes, sending_host
-from gatepost.checks.text import evasion, fraud, learned, lures, spam_vocabulary
+from gatepost.checks.sender import authentication, envelope, history, lookalikes, mailboxes, sending_host
+from gatepost.checks.text import advertising, fraud, learned, lures
 from gatepost.findings import Check
 
-CHECKS: tuple[Check, ...] = (
-    fields.defects,
-    authentication.authentication,
-    display_names.display_name,
-    addresses.from_field,
-    display_names.brand_name,
-    lookalikes.lookalike,
-    display_names.protected_person,
-    authentication.own_domain,
-    addresses.reply_to,
-    envelope.envelope,
-    addresses.freemail_pose,
-    authentication.self_sent,
-    history.first_contact,
-    history.broken_habit,
-    history.stranger_asks,
-    display_names.decorated_name,
-    addresses.random_name,
-    hosts.free_names,
-    sending_host.host_names,
-    sending_host.received_host,
-    history.reputation,
-    sending_host.provider_absent,
-    fields.message_id,
-    fields.date_field,
-    bulk_mail.bulk_tools,
-    bulk_mail.advertising_label,
-    fields.credited_sum,
-    fields.forged_received,
-    fields.hidden_recipients,
-    habits.field_habits,
-    fields.clocks,
-    fields.foreign_charset,
-    habits.desktop_program,
-    lookalikes.homograph,
-    urls.link_text,
-    hosts.ip_hosts,
-    urls.url_form,
-    urls.redirects,
-    urls.shortened_links,
-    urls.recipient_in_link,
-    urls.download,
-    urls.brand_in_path,
-    hosts.foreign_target,
-    hosts.picture_host,
-    hosts.new_hosts,
-    urls.qr_codes,
-    lures.credential_lure,
-    lures.brand_mention,
-    lures.urgency,
-    fraud.payment_requests,
-    fraud.extortion,
-    fraud.call_back,
-    fraud.advance_fee,
-    fraud.opening_letter,
-    lures.lures,
-    lures.planted_link,
-    lures.planted_name,
-    spam_vocabulary.spam_vocabulary,
-    evasion.filter_evasion,
-    evasion.image_only,
-    evasion.picture_first,
-    replies.fake_reply,
-    replies.fake_bounce,
-    fields.subject,
-    bulk_mail.bulk_mail,
-    learned.campaign,
-    learned.text_model,
-    learned.learnt_model,
-    malware.eicar,
-    traits.archives,
-    traits.unreadable_files,
-    malware.executables,
-    malware.scanners,
-    traits.traits,
-    malware.commands,
-    traits.protected_document,
-    traits.calendar_invitation,
-    authentication.recipient_domain,
-    envelope.malformed_envelope,
-    spam_vocabulary.gtube,
-    replies.stolen_thread,
-    display_names.shown_domain,
-    fraud.payroll_change,
-    fraud.sudden_sum,
-    fraud.disguised_number,
+_MODULES = (
+    *(mailboxes, authentication, envelope, history, lookalikes, sending_host),
+    *(fields, replies, bulk_mail),
+    *(hosts, urls),
+    *(lures, fraud, advertising, learned),
+    *(malware, traits),
+)
+CHECKS: tuple[Check, ...] = tuple(
+    each for module in _MODULES for each in vars(module).values() if isinstance(each, Check)
 )

@@ -24,7 +24,7 @@ def main() -> None:
     usual = gc.get_threshold()
     if not _SERVICES & set(sys.argv[1:2]):
         gc.set_threshold(*_RARE_COLLECTION)
-    from gatepost.cli.app import COMMANDS
+    from gatepost.cli.commands import COMMANDS
 
     try:
         COMMANDS.run(sys.argv[1:])
@@ -55,11 +55,7 @@ def _describe_fault(fault: Exception) -> str | None:
         return str(fault)
     if isinstance(fault, OSError) and fault.filename is not None:
         return f"{fault.filename}: {(fault.strerror or 'cannot be used').lower()}."
-    return _describe_client_error(fault)
-
-
-def _describe_client_error(fault: Exception) -> str | None:
-    from gatepost.client.exchange import ClientError
+    from gatepost.client.calls import ClientError
 
     return f"The request failed: {fault}." if isinstance(fault, ClientError) else None
 

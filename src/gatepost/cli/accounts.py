@@ -8,6 +8,8 @@ from gatepost.cli.commands import Argument, BadParameter, Group, Option, confirm
 from gatepost.cli.deployment import Deployment, parse_moment, parse_tenant_uid, render_time, require_found
 from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
+from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
+from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.store.api_keys import ApiKey
@@ -39,8 +41,6 @@ def create_tenant(
     name: Annotated[str, Argument(help="The tenant's name, for people.")], *, place: Deployment, output: Output
 ) -> None:
     """Create a tenant and print its uid."""
-    from gatepost.store.errors import NameTaken
-
     stated = _require_name(name)
     tenant = place.with_store(lambda store: store.tenants.create(stated))
     if isinstance(tenant, NameTaken):
@@ -127,8 +127,6 @@ def set_domains(
     output: Output,
 ) -> None:
     """Print the recipient domains of a tenant, or replace them by the given ones."""
-    from gatepost.store.errors import NameTaken
-
     normal = _normalise_domains(names or ())
     tenant = _find_tenant(uid, place)
     if names or none:
@@ -140,8 +138,6 @@ def set_domains(
 
 
 def _find_tenant(uid: str, place: Deployment) -> "Tenant":
-    from gatepost.store.errors import NotFound
-
     wanted = parse_tenant_uid(uid) or ""
     return require_found(place.with_store(lambda store: store.tenants.find(wanted)) or NotFound("tenant"), wanted)
 
@@ -188,14 +184,12 @@ def create_user(
 
     The user has to change it at the first sign-in, unless it is --final.
     """
-    from gatepost.store.audit import CLI
-    from gatepost.store.errors import NameTaken, NotFound, TenantFull
-
     stated = _require_name(name)
     uid = parse_tenant_uid(tenant) if tenant else None
     password, invented = _read_password(name)
     kept = _hash_password(password)
-    user = place.with_store(lambda store: store.users.create(stated, role, uid, kept, CLI, must_change=not final))
+    by, must_change = place.actor, not final
+    user = place.with_store(lambda store: store.users.create(stated, role, uid, kept, by, must_change=must_change))
     if isinstance(user, NotFound):
         raise StartError(f"There is no tenant {uid}.")
     if isinstance(user, NameTaken):
@@ -220,14 +214,12 @@ def set_password(name: UserArgument, *, final: FinalOption = False, place: Deplo
     The password is read from standard input, or generated and printed once. The user has to change it at the next
     sign-in, unless it is --final.
     """
-    from gatepost.store.audit import CLI
-
     user = _find_user(name, place)
     if user.external:
         raise StartError(f"{user.name} signs in through OpenID Connect and has no password here.")
     password, invented = _read_password(user.name)
     kept = _hash_password(password)
-    place.with_store(lambda store: store.users.set_password(user.uid, kept, CLI, must_change=not final))
+    place.with_store(lambda store: store.users.set_password(user.uid, kept, place.actor, must_change=not final))
     _show_password(output, {"name": user.name}, f"The password of {user.name} was changed.", password, invented)
 
 
@@ -240,11 +232,8 @@ def disable_user(
     output: Output,
 ) -> None:
     """Disable a user and end all sessions; with --enable, enable the user again."""
-    from gatepost.store.audit import CLI
-    from gatepost.store.errors import LastAdministrator
-
     user = _find_user(name, place)
-    outcome = place.with_store(lambda store: store.users.update(user.uid, by=CLI, disabled=not enable))
+    outcome = place.with_store(lambda store: store.users.update(user.uid, by=place.actor, disabled=not enable))
     if isinstance(outcome, LastAdministrator):
         raise StartError(f"{user.name} is the last administrator; create another one first.")
     state = "enabled" if enable else "disabled"
@@ -254,10 +243,8 @@ def disable_user(
 @users.command("forget-second-factor")
 def forget_second_factor(name: UserArgument, *, place: Deployment, output: Output) -> None:
     """Turn off the second factor of a user who lost the device: authenticator app, security keys and recovery codes."""
-    from gatepost.store.audit import CLI
-
     user = _find_user(name, place)
-    place.with_store(lambda store: store.second_factors.forget(user.uid, CLI))
+    place.with_store(lambda store: store.second_factors.forget(user.uid, place.actor))
     output.show({"name": user.name, "secondFactor": "off"}, f"{user.name} signs in without a second factor.")
 
 
@@ -332,9 +319,6 @@ def create_key(
     output: Output,
 ) -> None:
     """Create a key and print it. The key is shown only once; only a hash of it is stored."""
-    from gatepost.store.errors import TenantFull
-    from gatepost.times import now
-
     stated, uid, until = _require_name(name), parse_tenant_uid(tenant), parse_moment(expires, "--expires", end=True)
     if until is not None and until <= now():
         raise BadParameter("is in the past", "--expires")

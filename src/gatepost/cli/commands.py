@@ -7,6 +7,8 @@ the options; `Argument` and `Option` in their annotations say the rest. A parame
 A command line in its plain form is read here, with few imports: loading a library for that would take longer than most
 commands. Everything else is Typer's: help, completion by a shell, forms that are seldom, and what is wrong with a
 command line. It is built from the same declarations.
+
+`COMMANDS`, at the end, says where each command is declared.
 """
 
 import os
@@ -19,10 +21,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, ge
 
 import msgspec
 
+from gatepost import __version__
+
 if TYPE_CHECKING:
     import inspect
 
     import typer
+
 
 F = TypeVar("F", bound=Callable[..., None])
 REQUIRED: Any = ...
@@ -357,3 +362,43 @@ def _describe_to_typer(parameter: Parameter) -> "inspect.Parameter":
     default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(parameter.name, kind, default=default, annotation=Annotated[parameter.kind, said])
+
+
+_CLI = "gatepost.cli"
+
+COMMANDS = CommandTree(
+    "Gatepost, an e-mail security service.",
+    __version__,
+    {
+        "serve": f"{_CLI}.serve:serve",
+        "guard": f"{_CLI}.serve:guard",
+        "abby": f"{_CLI}.serve:abby",
+        "scan": f"{_CLI}.scan:scan",
+        "replay": f"{_CLI}.policy:replay",
+        "doctor": f"{_CLI}.maintenance:doctor",
+        "nodes": f"{_CLI}.config:nodes",
+        "flow": f"{_CLI}.gateway:flow",
+        "restart": f"{_CLI}.config:restart",
+        "config": f"{_CLI}.config:group",
+        "lists": f"{_CLI}.lists:group",
+        "feeds": f"{_CLI}.feeds:group",
+        "tenant": f"{_CLI}.accounts:tenants",
+        "user": f"{_CLI}.accounts:users",
+        "apikey": f"{_CLI}.accounts:keys",
+        "audit": f"{_CLI}.events:audit",
+        "events": f"{_CLI}.events:group",
+        "policy": f"{_CLI}.policy:group",
+        "plugins": f"{_CLI}.plugins:group",
+        "dkim": f"{_CLI}.gateway:dkim",
+        "model": f"{_CLI}.model:group",
+        "learn": f"{_CLI}.learn:group",
+        "messages": f"{_CLI}.messages:group",
+        "quarantine": f"{_CLI}.quarantine:group",
+        "digest": f"{_CLI}.digest:group",
+        "privacy": f"{_CLI}.privacy:group",
+        "storage": f"{_CLI}.maintenance:storage",
+        "upgrade": f"{_CLI}.maintenance:upgrade",
+        "backup": f"{_CLI}.maintenance:backup",
+        "restore": f"{_CLI}.maintenance:restore",
+    },
+)

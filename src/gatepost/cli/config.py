@@ -10,11 +10,12 @@ from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import ABBY_FILE, GUARD_FILE, Deployment, find_actor, render_time
 from gatepost.cli.printing import Output, print_json, print_table, print_text
 from gatepost.service.data_folder import StartError
+from gatepost.times import now
 
 if TYPE_CHECKING:
-    from gatepost.service.publishing import Difference
     from gatepost.store.publishing import NodeRecord, Rollout, Version, VersionInfo
     from gatepost.store.store import Store
+    from gatepost.web.configuration import Difference
 
 group = Group("The configuration files.")
 
@@ -72,7 +73,8 @@ def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
 @group.command("publish")
 def publish(*, reason: ReasonOption, wait: WaitOption = False, place: Deployment, output: Output) -> None:
     """Check the files and publish them, with policies, rules and models, as the next version for all nodes."""
-    from gatepost.service.publishing import digest_content, read_content
+    from gatepost.service.publishing import read_content
+    from gatepost.store.publishing import digest_content
 
     async def run(store: "Store") -> "VersionInfo":
         history = await store.publishing.history(1)
@@ -114,8 +116,9 @@ def diff(
     output: Output,
 ) -> None:
     """Compare two versions, or one with the one before it; without a number, the files with the last version."""
-    from gatepost.service.publishing import compare, read_content
+    from gatepost.service.publishing import read_content
     from gatepost.store.publishing import VersionContent
+    from gatepost.web.configuration import compare
 
     empty = VersionContent({}, {})
 
@@ -202,8 +205,6 @@ async def _wait_for(store: "Store", number: int) -> str:
     import asyncio
     import time
 
-    from gatepost.times import now
-
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         rollout = await store.publishing.rollout()
@@ -245,8 +246,6 @@ def nodes(
 
 
 def _render_node(node: "NodeRecord", rollout: "Rollout") -> tuple[str, ...]:
-    from gatepost.times import now
-
     detail = node.detail
     version = f"{detail.version}" if detail.version == rollout.wanted else f"{detail.version} -> {rollout.wanted}"
     slots = f"{detail.in_processing} of {detail.slots}"
@@ -264,8 +263,6 @@ def _describe_failure(rollout: "Rollout") -> dict[str, Any] | None:
 
 
 def _describe_node(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
-    from gatepost.times import now
-
     detail = node.detail
     return {
         "id": node.id,

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 
 from gatepost import __version__
-from gatepost.cli.commands import BadParameter, Option, Options
+from gatepost.cli.commands import Argument, BadParameter, Option, Options
+from gatepost.ids import canonical
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.store.errors import NotFound
+from gatepost.times import date_time, milliseconds
 
 if TYPE_CHECKING:
     from gatepost.events.stream import EventStream
@@ -57,6 +60,8 @@ DataOption = Annotated[
 TenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="The uid of a tenant; without it, all tenants.")
 ]
+GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
+MailOwnerOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 PolicyTenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="Use the policy for the mail of this tenant.")
 ]
@@ -95,6 +100,13 @@ class Deployment(Options, frozen=True):
     def config_folder(self) -> Path:
         """The configuration folder, that of the option or else the data folder, by its absolute path."""
         return self.config.expanduser().absolute() if self.config else self.data_folder.path
+
+    @property
+    def actor(self) -> "Actor":
+        """Whom the audit trail names for what a command changes: the command line."""
+        from gatepost.store.audit import CLI
+
+        return CLI
 
     @property
     def has_guard_file(self) -> bool:
@@ -268,8 +280,6 @@ def _write_checked(place: DataFolder, checked: CheckedFiles) -> None:
 
 def require_found(outcome: "T | NotFound", what: str) -> T:
     """Return the result of a call; raise `StartError` if it is `NotFound`."""
-    from gatepost.store.errors import NotFound
-
     if isinstance(outcome, NotFound):
         raise StartError(f"There is no {outcome.what} {what}.")
     return outcome
@@ -289,8 +299,6 @@ def find_actor() -> "Actor":
 
 def parse_tenant_uid(text: str | None) -> str | None:
     """Return a tenant uid in its stored form, from upper or lower case."""
-    from gatepost.ids import canonical
-
     if text is None:
         return None
     uid = canonical(text)
@@ -301,8 +309,6 @@ def parse_tenant_uid(text: str | None) -> str | None:
 
 def parse_ggrid(text: str) -> str:
     """Return the id of a message in its stored form."""
-    from gatepost.ids import canonical
-
     uid = canonical(text)
     if uid is None:
         raise BadParameter("must be a UUID", "GGRID")
@@ -311,8 +317,6 @@ def parse_ggrid(text: str) -> str:
 
 def parse_moment(text: str | None, option: str, *, end: bool = False) -> int | None:
     """Return a date or date-time as Unix milliseconds. A date alone is the start of that day in UTC, or its `end`."""
-    from gatepost.times import milliseconds
-
     if text is None:
         return None
     found = milliseconds(text)
@@ -324,6 +328,4 @@ def parse_moment(text: str | None, option: str, *, end: bool = False) -> int | N
 
 def render_time(milliseconds: int | None) -> str:
     """Return a time as text; empty for None."""
-    from gatepost.times import date_time
-
     return "" if milliseconds is None else date_time(milliseconds)

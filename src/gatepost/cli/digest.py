@@ -3,13 +3,14 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, Group, Option
 from gatepost.cli.deployment import Deployment, parse_tenant_uid, render_time
-from gatepost.cli.printing import Output
+from gatepost.cli.printing import Output, print_json
+from gatepost.ids import new_id
 from gatepost.service.data_folder import StartError
+from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.digests.run import DigestBusy, DigestSender
@@ -40,14 +41,10 @@ def preview_digest(
 
     The exit code is 1 if nothing is held for the recipient.
     """
-    from gatepost.cli.printing import print_json
-
     uid, settings = parse_tenant_uid(tenant), place.load_guard()
 
     async def work(store: "Store") -> bytes | None:
-        from gatepost.ids import new_id
         from gatepost.store.digests import Digest
-        from gatepost.times import now
 
         preferences = (await store.digests.scope(uid)).preferences
         digest = Digest(new_id(), uid, address, now() - days * DAY, now())
@@ -136,17 +133,15 @@ def rotate_key(
     """Sign links with a new key from now on. Links that were sent before work until their end, unless they are
     revoked."""
     lifetime = place.load_guard().digests.link_lifetime * DAY
-    key = place.with_store(partial(_rotate, lifetime, revoke))
+
+    async def rotate(store: "Store") -> int:
+        key = await store.digests.current_key(lifetime, renew=True, revoke=revoke)
+        await store.audit.note("digest.rotateKey", place.actor, sample=["revoked" if revoke else "kept"])
+        return key.number
+
+    key = place.with_store(rotate)
     said = f"Links are signed with key {key} from now on." + (" All links before are revoked." if revoke else "")
     output.show({"key": key, "revoked": revoke}, said)
-
-
-async def _rotate(lifetime: int, revoke: bool, store: "Store") -> int:
-    from gatepost.store.audit import CLI
-
-    key = await store.digests.current_key(lifetime, renew=True, revoke=revoke)
-    await store.audit.note("digest.rotateKey", CLI, sample=["revoked" if revoke else "kept"])
-    return key.number
 
 
 @asynccontextmanager

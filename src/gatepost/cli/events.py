@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
+
 from gatepost.cli.commands import Group, Option
 from gatepost.cli.deployment import Deployment, parse_moment, parse_tenant_uid, render_time
-from gatepost.cli.printing import Output
+from gatepost.cli.printing import Output, console, escape, print_json
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -121,8 +123,6 @@ def tail(
     output: Output,
 ) -> None:
     """Print the last events of the file output; with --json, as they stand in the file."""
-    from gatepost.cli.printing import console
-
     file = place.load_node().events.file
     if file is None:
         raise StartError("Events are not written to a file: write events: {file: {}} in guard.yml.")
@@ -140,7 +140,6 @@ def tail(
 @group.command("schema")
 def schema(*, output: Output) -> None:
     """Print the schema of all events as JSON Schema 2020-12."""
-    from gatepost.cli.printing import print_json
     from gatepost.events.schema import describe_schema
 
     # It is JSON either way: there is nothing else that a program could read.
@@ -170,10 +169,7 @@ def _read_lines(path: Path, count: int, *, follow: bool, kind: str) -> Iterator[
 
 def _render_line(line: bytes) -> "Text":
     """Return an event as one line for a terminal, in which no text of a stranger can act."""
-    import msgspec
     from rich.text import Text
-
-    from gatepost.cli.printing import escape
 
     try:
         event = msgspec.json.decode(line, type=dict[str, Any])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, Group, Option
 from gatepost.cli.deployment import Deployment, render_time
-from gatepost.cli.printing import Output, print_json, print_table, print_text
+from gatepost.cli.printing import Output, console, print_json, print_table, print_text, progress_bar, safe
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -138,9 +138,6 @@ def clear(
 def _run(
     feed: "FeedSettings", options: "RunOptions", input_file: Path | None, place: Deployment
 ) -> "tuple[FeedOutcome | FeedBusy, Sequence[MessageLine]]":
-    from rich.console import Console
-    from rich.progress import Progress
-
     from gatepost.cli.list_changes import STANDARD_INPUT, open_file
     from gatepost.feeds.run import FeedBusy, FeedRunner
     from gatepost.rejudge.policies_in_force import with_stored_rules
@@ -150,10 +147,9 @@ def _run(
         raise StartError(f"A {feed.format} feed consists of many parts, so it cannot be read from one file.")
     policies = place.load_policies()
     wanted = input_file or (None if feed.is_scheduled else STANDARD_INPUT)
-    console = Console(stderr=True)
 
     async def work(store: "Store") -> "tuple[FeedOutcome | FeedBusy, Sequence[MessageLine]]":
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        with progress_bar() as bar:
             task = bar.add_task(feed.name, total=None)
             in_force = await with_stored_rules(policies, store.own_rules)
             runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
@@ -239,7 +235,6 @@ def _describe_outcome(outcome: "FeedOutcome", lines: "Sequence[MessageLine]") ->
 
 def _print_outcome(feed: "FeedSettings", outcome: "FeedOutcome", lines: "Sequence[MessageLine]") -> None:
     from gatepost.cli.look_back import print_look_back
-    from gatepost.cli.printing import console, safe
 
     if outcome.result in ("refused", "failed"):
         word = "was refused" if outcome.result == "refused" else "could not be read"

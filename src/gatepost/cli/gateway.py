@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from gatepost.cli.commands import BadParameter, Group, Option
 from gatepost.cli.deployment import DataOption, Deployment, render_time
-from gatepost.cli.printing import Output
+from gatepost.cli.printing import Output, escape, print_json, print_table
 from gatepost.service.data_folder import StartError
+from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.store.flow_counts import LimitedNow
@@ -79,8 +80,6 @@ def show_keys(*, place: Deployment, output: Output) -> None:
 
 def flow(*, place: Deployment, output: Output) -> None:
     """Show which hosts, senders and recipients have reached a limit of flowControl, and until when."""
-    from gatepost.cli.printing import escape, print_json, print_table
-    from gatepost.times import now
 
     async def run(store: "Store") -> "tuple[tuple[LimitedNow, ...], int]":
         return await store.flow_counts.limited_now(now()), await store.flow_counts.greylist_size(MAX_COUNTED)

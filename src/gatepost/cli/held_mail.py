@@ -7,7 +7,7 @@ with the secret that abby uses. Where there is only an `abby.yml`, the cores are
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar, cast
@@ -17,8 +17,16 @@ from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
 from gatepost.abby.remote_core import RemoteCore
 from gatepost.cli.deployment import Deployment
-from gatepost.guard.quarantine.quarantine import Quarantine
-from gatepost.scanning.held_mail import HeldMailOrder, NotHeld
+from gatepost.scanning.held_mail import (
+    Busy,
+    Deleted,
+    HeldMailOrder,
+    NotHeld,
+    NotSent,
+    Released,
+    ReleaseOrder,
+    ReleaseOutcome,
+)
 from gatepost.service.core import name_core, open_quarantine
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
@@ -34,6 +42,7 @@ from gatepost.store.store import Store
 
 PAGE = 100
 UNKNOWN = "no file of this host names it"
+DELETED = "deleted"
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -79,14 +88,26 @@ def explain(down: Down) -> str:
     return explain_absence(down)
 
 
-class _OwnQuarantine:
-    """The quarantine of this host as one of the cores. Raises `StorageError`."""
+async def release_all(held: HeldMail, orders: Iterable[ReleaseOrder]) -> list[ReleaseOutcome]:
+    """Release messages one after the other; a core that cannot be asked has sent nothing."""
+    outcomes = [await held.carry_out(order) for order in orders]
+    return [NotSent(explain(outcome)) if isinstance(outcome, Down) else outcome for outcome in outcomes]
 
-    def __init__(self, quarantine: Quarantine) -> None:
-        self._quarantine = quarantine
 
-    async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
-        return await self._quarantine.carry_out(order)
+def describe_release(uid: str, outcome: ReleaseOutcome) -> str:
+    """Return what became of a release, for people."""
+    if isinstance(outcome, Released):
+        return f"{uid}: released to {', '.join(outcome.recipients)}"
+    if isinstance(outcome, NotSent):
+        return f"{uid}: still held; {outcome.reason}"
+    return f"{uid}: is being released by another process" if isinstance(outcome, Busy) else f"{uid}: not held"
+
+
+def describe_deletion(outcome: Deleted | Busy | NotHeld | Down) -> str:
+    """Return what became of a deletion, for people; `DELETED` where it succeeded."""
+    if isinstance(outcome, Down):
+        return f"still held; {explain(outcome)}"
+    return DELETED if isinstance(outcome, Deleted) else "not held, or being released"
 
 
 def with_held_mail(deployment: Deployment, use: Callable[[HeldMail], Awaitable[T]]) -> T:
@@ -133,7 +154,7 @@ async def _open_cores(
             routes = await stack.enter_async_context(open_routing(guard, place))
             outbound = await stack.enter_async_context(open_outbound_routing(guard, routes, place))
             opened = open_quarantine(guard, store, place, routes, outbound)
-            cores.append(_OwnQuarantine(await stack.enter_async_context(opened)))
+            cores.append(await stack.enter_async_context(opened))
         hosts = abby.service_providers.core.hosts if abby else ()
         plan = Plan(place, None, abby)
         for url in hosts:

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-from gatepost.cli.printing import console
+from gatepost.cli.printing import console, progress_bar
 from gatepost.cli.scanners import messages_in
 from gatepost.cli.sealed_analysis import answer_nothing, open_analyser, open_extractor
 from gatepost.ids import new_id
@@ -158,9 +158,8 @@ class Sample(msgspec.Struct, frozen=True):
 @contextmanager
 def show_steps() -> Iterator[Step]:
     """Show a progress bar for several steps, on a terminal."""
-    out = console()
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeRemainingColumn()
-    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+    with progress_bar(*columns, out=console()) as progress:
         task = progress.add_task("reading")
         yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
 

@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
+
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import Deployment, parse_tenant_uid, render_time
 from gatepost.cli.printing import Output, print_json, print_table
@@ -66,6 +68,9 @@ def _teach(files: list[Path], tenant: str | None, place: Deployment, *, unwanted
     async def check_tenant(store: "Store") -> bool:
         return tenant is None or await store.tenants.find(tenant) is not None
 
+    async def add_reports(rows: list["TaughtMessage"], store: "Store") -> int:
+        return await store.learning.add_reports(tenant, place.actor, rows, unwanted=unwanted)
+
     if not place.with_store(check_tenant):
         raise StartError(f"There is no tenant {tenant}.")
     read = taken = unread = 0
@@ -79,14 +84,8 @@ def _teach(files: list[Path], tenant: str | None, place: Deployment, *, unwanted
                 if each
             ]
             read, unread = read + len(batch), unread + len(batch) - len(rows)
-            taken += place.with_store(partial(_add_reports, tenant, rows, unwanted))
+            taken += place.with_store(partial(add_reports, rows))
     return read, taken, unread
-
-
-async def _add_reports(tenant: str | None, rows: list["TaughtMessage"], unwanted: bool, store: "Store") -> int:
-    from gatepost.store.audit import CLI
-
-    return await store.learning.add_reports(tenant, CLI, rows, unwanted=unwanted)
 
 
 @group.command("now")
@@ -163,7 +162,13 @@ def list_models(*, tenant: TenantOption = None, place: Deployment, output: Outpu
     ]
     print_table(("POOL", "UNWANTED", "WANTED", "REPORTERS", "NEWEST"), lines)
     shown = [
-        (str(model.version), model.tenant or "deployment", model.state, render_time(model.created), _reason(model))
+        (
+            str(model.version),
+            model.tenant or "deployment",
+            model.state,
+            render_time(model.created),
+            describe_model(model)["figures"].get("reason", ""),
+        )
         for model in models
     ]
     print_table(("MODEL", "POOL", "STATE", "TRAINED", "WHY"), shown)
@@ -210,10 +215,8 @@ def show_model(version: VersionArgument, *, place: Deployment, output: Output) -
 @group.command("rollback")
 def roll_back(*, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
     """Withdraw the model of a pool that takes part; the one before it takes part again, on all nodes within seconds."""
-    from gatepost.store.audit import CLI
-
     uid = parse_tenant_uid(tenant)
-    withdrawn, restored = place.with_store(lambda store: store.learning.roll_back(uid, CLI))
+    withdrawn, restored = place.with_store(lambda store: store.learning.roll_back(uid, place.actor))
     if withdrawn is None:
         raise StartError("No learnt model of this pool takes part.")
     then = f"model {restored} takes part again" if restored else "no learnt model of this pool takes part"
@@ -223,8 +226,6 @@ def roll_back(*, tenant: TenantOption = None, place: Deployment, output: Output)
 
 def describe_model(model: "StoredModel") -> dict[str, Any]:
     """Return a model as JSON shows it."""
-    import msgspec
-
     return {
         "version": model.version,
         "tenantUid": model.tenant,
@@ -235,12 +236,6 @@ def describe_model(model: "StoredModel") -> dict[str, Any]:
     }
 
 
-def _reason(model: "StoredModel") -> str:
-    return str(describe_model(model)["figures"].get("reason", ""))
-
-
 def _plain(value: Any) -> dict[str, Any]:
-    import msgspec
-
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from gatepost.api import lists
 from gatepost.api.lists import (
@@ -32,9 +31,9 @@ from gatepost.api.lists import (
 )
 from gatepost.cli.api_client import ListService
 from gatepost.cli.look_back import describe_look_back, print_look_back
-from gatepost.cli.printing import Output, console, print_json, print_table, print_text
+from gatepost.cli.printing import Output, console, print_json, print_table, print_text, progress_bar
 from gatepost.client import Client
-from gatepost.client.exchange import ApiError
+from gatepost.client.calls import ApiError
 from gatepost.lists import catalogue
 from gatepost.service.data_folder import StartError
 from gatepost.store.look_backs import LookBack
@@ -215,34 +214,29 @@ def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
     with (
         service.connect() as client,
         open_file(plan.file) as stream,
-        _show_progress(plan.file) as (advance, line),
+        _show_progress(plan.file) as (advance, show),
     ):
+
+        def acknowledge(last: int) -> None:
+            show(last)
+            if plan.state and not target.dry_run:
+                save_state(plan.state, plan.source, last)
+
         every = read_records(stream, plan.kind, str(plan.file), advance, target.name)
         records = (record for record in every if record.first >= start)
-        acknowledge = _make_acknowledge(plan, target, line)
         total = send_all(records, _make_sender(client, target), plan.source, plan.skip, acknowledge)
     if plan.state and not target.dry_run:
         plan.state.unlink(missing_ok=True)
     _print_total(target, total)
 
 
-def _make_acknowledge(plan: ChangePlan, target: Target, show: Callable[[int], None]) -> Callable[[int], None]:
-    def acknowledged(line: int) -> None:
-        show(line)
-        if plan.state and not target.dry_run:
-            save_state(plan.state, plan.source, line)
-
-    return acknowledged
-
-
 def _make_sender(client: Client, target: Target) -> Send:
     def send(call: list[FileRecord]) -> ListChange:
-        options = {"tenant": target.tenant}
+        entries = [record.entry for record in call]
         if target.delete:
-            return client.delete_entries(
-                target.name, [record.entry.entry for record in call], dry_run=target.dry_run, **options
-            )
-        return client.add_entries(target.name, [record.entry for record in call], dry_run=target.dry_run, **options)
+            texts = [entry.entry for entry in entries]
+            return client.delete_entries(target.name, texts, tenant=target.tenant, dry_run=target.dry_run)
+        return client.add_entries(target.name, entries, tenant=target.tenant, dry_run=target.dry_run)
 
     return send
 
@@ -250,10 +244,9 @@ def _make_sender(client: Client, target: Target) -> Send:
 @contextmanager
 def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
     """Show a progress bar; yields functions for the bytes that were read and the lines that were acknowledged."""
-    out = Console(stderr=True)
     size = file.stat().st_size if file != STANDARD_INPUT else 0
     columns = (TextColumn("{task.fields[line]:,} lines"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+    with progress_bar(*columns) as progress:
         task = progress.add_task("import", total=size or None, line=0)
         yield (
             lambda count: progress.update(task, advance=count),

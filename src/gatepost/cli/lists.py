@@ -16,6 +16,7 @@ from gatepost.cli.deployment import (
 )
 from gatepost.cli.printing import Output, print_json, print_text
 from gatepost.service.data_folder import StartError
+from gatepost.store.errors import NameTaken, TooManyLists
 
 if TYPE_CHECKING:
     from gatepost.api.lists import ListFileFormat
@@ -206,15 +207,13 @@ def create(
     """Create a custom list, directly in the storage of the configuration."""
     from gatepost.lists.catalogue import define_custom_list
     from gatepost.lists.entries import ListRefusal
-    from gatepost.store.audit import CLI
-    from gatepost.store.errors import NameTaken, TooManyLists
 
     definition = define_custom_list(name, kind, category, display_name, description, max_size)
     if isinstance(definition, ListRefusal):
         option = "NAME" if definition.field == "name" else f"--{definition.field.replace('_', '-')}"
         raise BadParameter(definition.reason, option)
     uid = parse_tenant_uid(tenant)
-    made = place.with_store(lambda store: store.lists.create(uid, definition, CLI))
+    made = place.with_store(lambda store: store.lists.create(uid, definition, place.actor))
     if isinstance(made, NameTaken):
         raise StartError(f"A list named {name} already exists in this scope.")
     if isinstance(made, TooManyLists):
@@ -239,10 +238,8 @@ def _describe_list(made: "ListDefinition", tenant: str | None) -> dict[str, obje
 @group.command("drop")
 def drop(name: ListArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
     """Delete a custom list with its entries, directly in the storage of the configuration."""
-    from gatepost.store.audit import CLI
-
     uid = parse_tenant_uid(tenant)
-    found = place.with_store(lambda store: store.lists.delete(uid, name, CLI))
+    found = place.with_store(lambda store: store.lists.delete(uid, name, place.actor))
     count = require_found(found, f"of your own named {name}")
     described = {"listName": name, "tenantUid": uid, "deletedEntries": count}
     output.show(described, f"Deleted {name} with {count:,} entries.")

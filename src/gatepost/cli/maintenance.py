@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from gatepost.cli.commands import Argument, Group, Option
 from gatepost.cli.deployment import DataOption, Deployment
-from gatepost.cli.printing import Output
+from gatepost.cli.printing import Output, progress_bar
 
 if TYPE_CHECKING:
     from gatepost.service.doctor.rows import DoctorRow
@@ -121,10 +121,6 @@ def restore(
 
 def _show_progress(title: str, work: Callable[["Progress"], T]) -> T:
     """Do some work with a progress bar on the terminal."""
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress_bar() as bar:
         task = bar.add_task(title, total=None)
         return work(lambda finished, total: bar.update(task, completed=finished, total=total))

@@ -13,43 +13,48 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from gatepost.cli.api_client import MessageService
-from gatepost.cli.commands import Argument, BadParameter, Group, Option
-from gatepost.cli.deployment import parse_moment, parse_tenant_uid, render_time
-from gatepost.cli.printing import Output, escape, print_json, print_table
+from gatepost.cli.commands import Argument, BadParameter, Group, Option, Options
+from gatepost.cli.deployment import GgridArgument, MailOwnerOption, parse_moment, parse_tenant_uid, render_time
+from gatepost.cli.printing import Output, console, escape, print_json, print_table, progress_bar
+from gatepost.ids import canonical
 
 if TYPE_CHECKING:
     from gatepost.api.messages import ActionResult, FoundHeldMessage, FoundMessage, MessageText, Timeline
 
 group = Group("Messages on record and held mail, over the API.")
 
-GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
 GgridsArgument = Annotated[
     list[str], Argument(metavar="GGRID…", help="The ids of the messages, or - for standard input.")
 ]
-TenantOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 SinceOption = Annotated[str | None, Option(metavar="DATE", help="Only mail since then.")]
 SenderOption = Annotated[str | None, Option(help="Envelope sender: an address or a domain.")]
 RecipientOption = Annotated[str | None, Option(help="Envelope recipient: an address or a domain.")]
 MessageIdOption = Annotated[str | None, Option(metavar="ID", help="The Message-ID.")]
 
 
+class SearchFilters(Options, frozen=True):
+    """What messages are searched by, as the API names it."""
+
+    tenant: MailOwnerOption = None
+    since: SinceOption = None
+    until: Annotated[str | None, Option(metavar="DATE", help="Only mail up to then.")] = None
+    sender: SenderOption = None
+    recipient: RecipientOption = None
+    subject: Annotated[str | None, Option(help="Words that must all occur in the subject.")] = None
+    verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None
+    decision: Annotated[str | None, Option(help="Only with this decision.")] = None
+    tag: Annotated[str | None, Option(help="Only with this tag.")] = None
+    remote_address: Annotated[str | None, Option(metavar="IP", help="Address of the sending host.")] = None
+    link_host: Annotated[str | None, Option(metavar="HOST", help="Host of a link, or a name above it.")] = None
+    file_name: Annotated[str | None, Option(metavar="NAME", help="Whole name of a file.")] = None
+    file_hash: Annotated[str | None, Option(metavar="SHA256", help="Hash of a file.")] = None
+    message_id: MessageIdOption = None
+
+
 @group.command("search")
 def search(
     *,
-    tenant: TenantOption = None,
-    since: SinceOption = None,
-    until: Annotated[str | None, Option(metavar="DATE", help="Only mail up to then.")] = None,
-    sender: SenderOption = None,
-    recipient: RecipientOption = None,
-    subject: Annotated[str | None, Option(help="Words that must all occur in the subject.")] = None,
-    verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None,
-    decision: Annotated[str | None, Option(help="Only with this decision.")] = None,
-    tag: Annotated[str | None, Option(help="Only with this tag.")] = None,
-    remote_address: Annotated[str | None, Option(metavar="IP", help="Address of the sending host.")] = None,
-    link_host: Annotated[str | None, Option(metavar="HOST", help="Host of a link, or a name above it.")] = None,
-    file_name: Annotated[str | None, Option(metavar="NAME", help="Whole name of a file.")] = None,
-    file_hash: Annotated[str | None, Option(metavar="SHA256", help="Hash of a file.")] = None,
-    message_id: MessageIdOption = None,
+    filters: SearchFilters,
     held: Annotated[bool, Option("--held", help="Search held mail.")] = False,
     released: Annotated[bool, Option("--released", help="Search released mail.")] = False,
     limit: Annotated[int, Option(least=1, most=1_000_000, help="Maximum number of messages.")] = 100,
@@ -57,28 +62,12 @@ def search(
     output: Output,
 ) -> None:
     """Print results, or held mail with --held, newest first. The token needs the permission messages.search."""
-    filters = _drop_absent(
-        tenant_uid=parse_tenant_uid(tenant),
-        since=render_time(parse_moment(since, "--since")) or None,
-        until=render_time(parse_moment(until, "--until", end=True)) or None,
-        sender=sender,
-        recipient=recipient,
-        subject=subject,
-        verdict=verdict,
-        decision=decision,
-        tag=tag,
-        remote_address=remote_address,
-        link_host=link_host,
-        file_name=file_name,
-        file_hash=file_hash,
-        message_id=message_id,
-        released=released or None,
-    )
-    if (held or released) and (decision or tag):
+    stated = _state_filters(**msgspec.structs.asdict(filters), released=released or None)
+    if (held or released) and (filters.decision or filters.tag):
         raise BadParameter("--decision and --tag are not possible with --held and --released")
     with service.connect() as client:
         found: list[FoundMessage | FoundHeldMessage] = []
-        found += islice(client.held_messages(**filters) if held or released else client.messages(**filters), limit)
+        found += islice(client.held_messages(**stated) if held or released else client.messages(**stated), limit)
     if output.json:
         _print_answer(found)
         return
@@ -87,7 +76,16 @@ def search(
         print(f"The first {limit:,} are shown; use --limit for more.")
 
 
-def _drop_absent(**stated: Any) -> Any:
+def _state_filters(
+    *, tenant: str | None, since: str | None, until: str | None = None, **others: str | bool | None
+) -> dict[str, Any]:
+    """Return the filters that were given, as the API names and reads them."""
+    stated = {
+        "tenant_uid": parse_tenant_uid(tenant),
+        "since": render_time(parse_moment(since, "--since")) or None,
+        "until": render_time(parse_moment(until, "--until", end=True)) or None,
+        **others,
+    }
     return {name: value for name, value in stated.items() if value is not None}
 
 
@@ -114,7 +112,6 @@ def _render_people(recipients: Sequence[str]) -> str:
 def show(ggrid: GgridArgument, *, service: MessageService, output: Output) -> None:
     """Print one result with its ledger. The token needs the permission messages.read."""
     from gatepost.cli import ledger
-    from gatepost.cli.printing import console
 
     with service.connect() as client:
         found = client.message(ggrid)
@@ -141,7 +138,7 @@ def track(
     recipient: RecipientOption = None,
     sender: SenderOption = None,
     since: SinceOption = None,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     limit: Annotated[int, Option(least=1, most=100, help="Maximum number of messages.")] = 5,
     service: MessageService,
     output: Output,
@@ -152,15 +149,15 @@ def track(
     """
     if not (wanted or message_id or queue_id or next_hop_id or recipient or sender):
         raise BadParameter("say which message: a TEXT, or one of the options")
-    filters = _drop_absent(
+    filters = _state_filters(
+        tenant=tenant,
+        since=since,
         anywhere=wanted,
         message_id=message_id,
         queue_id=queue_id,
         next_hop_id=next_hop_id,
         recipient=recipient,
         sender=sender,
-        since=render_time(parse_moment(since, "--since")) or None,
-        tenant_uid=parse_tenant_uid(tenant),
     )
     with service.connect() as client:
         found = [client.message_timeline(each.ggrid) for each in islice(client.messages(**filters), limit)]
@@ -209,13 +206,13 @@ def _render_text(found: "MessageText") -> list[str]:
 
 
 @group.command("release")
-def release(ggrids: GgridsArgument, *, tenant: TenantOption = None, service: MessageService, output: Output) -> None:
+def release(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, service: MessageService, output: Output) -> None:
     """Send held messages to the next hop, each once. The token needs the permission messages.release."""
     _act("release", ggrids, tenant, service, output)
 
 
 @group.command("delete")
-def delete(ggrids: GgridsArgument, *, tenant: TenantOption = None, service: MessageService, output: Output) -> None:
+def delete(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, service: MessageService, output: Output) -> None:
     """Delete held messages permanently; results stay on record. The token needs the permission messages.delete."""
     _act("delete", ggrids, tenant, service, output)
 
@@ -231,7 +228,7 @@ def report(
         Path | None,
         Option(metavar="FILE", help="Send this file, the message, with the report, so that models learn from it."),
     ] = None,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     service: MessageService,
     output: Output,
 ) -> None:
@@ -249,15 +246,11 @@ def report(
 
 def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageService, output: Output) -> None:
     """Release or delete messages in calls of 100, with a progress bar; exit with 1 if one failed."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from gatepost.api.messages import MAX_ACTIONS
 
     wanted = _read_ggrids(ggrids)
     owner, results = parse_tenant_uid(tenant), list["ActionResult"]()
-    out = Console(stderr=True)
-    with service.connect() as client, Progress(console=out, transient=True, disable=not out.is_terminal) as progress:
+    with service.connect() as client, progress_bar() as progress:
         call = client.release_messages if action == "release" else client.delete_messages
         for chunk in progress.track([wanted[at : at + MAX_ACTIONS] for at in range(0, len(wanted), MAX_ACTIONS)]):
             done = call(chunk, tenant=owner)
@@ -272,8 +265,6 @@ def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageSer
 
 def _read_ggrids(stated: list[str]) -> list[str]:
     """Return the ids in lower case, each once; `-` stands for those on standard input, one on a line."""
-    from gatepost.ids import canonical
-
     words = [word for each in stated for word in (sys.stdin.read().split() if each == "-" else [each])]
     for word in words:
         if canonical(word) is None:

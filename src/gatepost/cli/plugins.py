@@ -8,6 +8,7 @@ import msgspec
 from gatepost.cli.commands import Argument, Group
 from gatepost.cli.deployment import Deployment
 from gatepost.cli.printing import Output
+from gatepost.ids import new_id
 from gatepost.service.data_folder import StartError
 
 group = Group("Packages that bring further checks.")
@@ -91,7 +92,6 @@ def _analyse(name: str, paths: list[Path]) -> dict[Path, tuple[str, ...]]:
     import time
 
     from gatepost.cli.sealed_analysis import answer_offline, open_analyser
-    from gatepost.ids import new_id
     from gatepost.mail.message import Envelope
     from gatepost.settings.files import load_policies
     from gatepost.settings.keys import GuardSettings, PolicySettings

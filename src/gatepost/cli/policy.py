@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import ABBY_FILE, Deployment, PolicyTenantOption, parse_tenant_uid
-from gatepost.cli.printing import Output, print_json, print_table, print_text
+from gatepost.cli.printing import Output, console, print_json, print_table, print_text
+from gatepost.ids import canonical, new_id
 from gatepost.service.data_folder import StartError
+from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.mail.message import Envelope
@@ -312,7 +314,6 @@ def replay(
     A message on record is judged by its stored findings. A message in a file is analysed anew, without DNS and without
     sender history.
     """
-    from gatepost.ids import canonical
     from gatepost.mail.message import Envelope
 
     chosen = place.load_policies_with(policy, None) if policy else place.load_policies()
@@ -362,7 +363,6 @@ def _show_analysis(file: Path, envelope: "Envelope", policy: "Policy", place: De
 
     from gatepost.abby.messages import describe_message
     from gatepost.cli.ledger import show_ledger
-    from gatepost.cli.printing import console
 
     settings, raw = place.load_guard_if_any(), file.read_bytes()
     if (place.config_folder / ABBY_FILE.parts[0]).is_dir():
@@ -381,11 +381,9 @@ async def _analyse(
     """Analyse a message in a sealed worker with the lists of the store, if there is one, and without DNS."""
     from gatepost.cli.sealed_analysis import answer_nothing, start_pool
     from gatepost.guard.answers.lists import ListAnswers
-    from gatepost.ids import new_id
     from gatepost.questions import DnsAnswer, Lookup
     from gatepost.scanning.spool import BytesBody
     from gatepost.store.message_records import MessageRecord
-    from gatepost.times import now
     from gatepost.workers.jobs import EMPTY, Job
     from gatepost.workers.protocol import JUDGE
 

@@ -15,6 +15,7 @@ from gatepost.cli.commands import Option, Options
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
     from rich.table import Table
     from rich.text import Text
 
@@ -98,6 +99,16 @@ def console() -> "Console":
 
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=WIDTH)
+
+
+def progress_bar(*columns: "ProgressColumn", out: "Console | None" = None) -> "Progress":
+    """Return a progress bar, on standard error unless stated otherwise. It is shown on a terminal only, and goes when
+    the work is done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    out = out or Console(stderr=True)
+    return Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
 
 
 def safe(text: str, style: str = "") -> "Text":

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
+
 from gatepost.cli.commands import Argument, BadParameter, Group, Option, confirm
 from gatepost.cli.deployment import Deployment
-from gatepost.cli.printing import Output
+from gatepost.cli.printing import Output, print_json, print_table
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -82,9 +84,6 @@ def erase(
     Asks for confirmation on a terminal unless --yes is given. An erasure that was interrupted is resumed by starting it
     again.
     """
-    import msgspec
-
-    from gatepost.cli.printing import print_json
     from gatepost.cli.privacy_steps import Choices
     from gatepost.store.privacy import new_pseudonym
 
@@ -136,7 +135,6 @@ def _go_through(person: "Person", choices: "Choices", show: "Show", place: Deplo
     from rich.console import Console
 
     from gatepost.cli.privacy_steps import PersonalData
-    from gatepost.store.audit import CLI
 
     folder = place.data_folder.path
 
@@ -144,13 +142,13 @@ def _go_through(person: "Person", choices: "Choices", show: "Show", place: Deplo
         whole = PersonalData(store, folder, person, choices, show)
         # Before anything is changed, so that an erasure which is killed is on the trail too.
         if choices.pseudonym:
-            await store.privacy.note("erase", CLI, choices.pseudonym)
+            await store.privacy.note("erase", place.actor, choices.pseudonym)
         await whole.go_through()
         count = sum(tally.found for tally in whole.tallies.values())
         if choices.pseudonym:
-            await store.privacy.note("erased", CLI, choices.pseudonym, count)
+            await store.privacy.note("erased", place.actor, choices.pseudonym, count)
         else:
-            await store.privacy.note("export", CLI, count=count)
+            await store.privacy.note("export", place.actor, count=count)
         return whole.tallies
 
     with Console(stderr=True).status("Looking through everything that is stored …"):
@@ -158,7 +156,6 @@ def _go_through(person: "Person", choices: "Choices", show: "Show", place: Deplo
 
 
 def _print_tallies(tallies: "dict[str, Tally]", columns: tuple[str, ...]) -> None:
-    from gatepost.cli.printing import print_table
     from gatepost.cli.privacy_steps import KINDS
 
     lines = [(KINDS[kind], *(f"{getattr(tally, each):,}" for each in columns)) for kind, tally in tallies.items()]

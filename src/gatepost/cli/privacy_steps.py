@@ -3,9 +3,9 @@
 The audit trail comes last: the steps before write records of their own, which name what they deleted.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from gatepost.store.store import Store
 from gatepost.store.users import User
 from gatepost.textmodel.model import FEEDBACK_FOLDER
 from gatepost.times import date_time
+
+T = TypeVar("T")
+A = TypeVar("A")
 
 KINDS = {
     "messages": "Results on record",
@@ -75,10 +78,18 @@ class PersonalData:
         for step in (*first, *last):
             await step()
 
+    async def _pages(
+        self, find: Callable[[Person, A], Awaitable[tuple[tuple[T, ...], A | None]]], start: A
+    ) -> AsyncIterator[tuple[T, ...]]:
+        """Yield what is found, page by page; `find` returns a page and where the next one begins."""
+        after: A | None = start
+        while after is not None:
+            found, after = await find(self._person, after)
+            yield found
+
     async def _messages(self) -> None:
-        tally, after = self.tallies["messages"], 0
-        while True:
-            found, end = await self._store.privacy.messages_about(self._person, after)
+        tally = self.tallies["messages"]
+        async for found in self._pages(self._store.privacy.messages_about, 0):
             for _, record in found:
                 self._add("messages", describe_message(record))
             for some in (found[at : at + CHANGED_TOGETHER] for at in range(0, len(found), CHANGED_TOGETHER)):
@@ -88,14 +99,10 @@ class PersonalData:
                         self._person, ids, self._choices.pseudonym
                     )
                     tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
-            if end is None:
-                return
-            after = end
 
     async def _held(self) -> None:
-        tally, after = self.tallies["held"], ""
-        while True:
-            found, end = await self._store.privacy.held_about(self._person, after)
+        tally = self.tallies["held"]
+        async for found in self._pages(self._store.privacy.held_about, ""):
             for mail in found:
                 shown = {"state": mail.state, "heldSince": date_time(mail.kept)}
                 self._add("held", {**shown, "message": describe_message(mail.record)})
@@ -104,9 +111,6 @@ class PersonalData:
                         self._person, mail.record.ggrid, self._choices.pseudonym, CLI, delete=self._choices.held
                     )
                     setattr(tally, fate, getattr(tally, fate) + 1)
-            if end is None:
-                return
-            after = end
 
     async def _history(self) -> None:
         found = await self._store.privacy.history_about(self._person)
@@ -116,9 +120,7 @@ class PersonalData:
             self.tallies["history"].deleted = await self._store.privacy.erase_history(found)
 
     async def _lists(self) -> None:
-        after: tuple[int, str] | None = (0, "")
-        while after is not None:
-            found, after = await self._store.privacy.entries_about(self._person, after)
+        async for found in self._pages(self._store.privacy.entries_about, (0, "")):
             entries = [each for each in found if each.is_entry]
             noted = [each for each in found if self._person.is_in(f"{each.comment}\n{each.modified_by}")]
             for each in entries:
@@ -154,18 +156,14 @@ class PersonalData:
                 tally.kept += 1
 
     async def _searches(self) -> None:
-        after: str | None = ""
-        while after is not None:
-            found, after = await self._store.privacy.searches_about(self._person, after)
+        async for found in self._pages(self._store.privacy.searches_about, ""):
             for _, name, query in found:
                 self._add("searches", {"name": name, "query": query})
             if found and self._erases:
                 self.tallies["searches"].deleted += await self._store.privacy.erase_searches([uid for uid, *_ in found])
 
     async def _work(self) -> None:
-        after: str | None = ""
-        while after is not None:
-            found, after = await self._store.privacy.work_about(self._person, after)
+        async for found in self._pages(self._store.privacy.work_about, ""):
             for uid, results in found:
                 self._add("work", {"id": uid, "results": results})
             if found and self._erases:
@@ -194,18 +192,12 @@ class PersonalData:
             self.tallies["recipients"].deleted = await self._store.privacy.erase_recipient_data(self._person)
 
     async def _audit(self) -> None:
-        async for records in self._audit_pages():
+        async for records in self._pages(self._store.privacy.audit_about, 0):
             for record in records:
                 self._add("audit", record)
             if records and self._erases:
                 changed = await self._store.privacy.erase_audit(self._person, records, self._choices.pseudonym)
                 self.tallies["audit"].changed += changed
-
-    async def _audit_pages(self) -> AsyncIterator[tuple[Any, ...]]:
-        after: int | None = 0
-        while after is not None:
-            records, after = await self._store.privacy.audit_about(self._person, after)
-            yield records
 
     def _add(self, kind: str, item: object) -> None:
         self.tallies[kind].found += 1

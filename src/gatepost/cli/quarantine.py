@@ -10,31 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from gatepost.cli.commands import Argument, Group, Option
-from gatepost.cli.deployment import Deployment, parse_ggrid, parse_moment, parse_tenant_uid
-from gatepost.cli.printing import Output
+from gatepost.cli.deployment import (
+    Deployment,
+    GgridArgument,
+    MailOwnerOption,
+    parse_ggrid,
+    parse_moment,
+    parse_tenant_uid,
+)
+from gatepost.cli.printing import Output, console
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import HeldMail
     from gatepost.cli.ledger import HeldShown
-    from gatepost.scanning.held_mail import Busy, Deleted, NotHeld, ReleaseOutcome
 
 T = TypeVar("T")
 
-DELETED = "deleted"
-
 group = Group("Held mail.")
 
-GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
 GgridsArgument = Annotated[list[str], Argument(metavar="GGRID…", help="The ids of the messages.")]
-TenantOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 
 
 @group.command("list")
 def show_list(
     *,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None,
     sender: Annotated[str | None, Option(help="Only from this address or domain.")] = None,
     recipient: Annotated[str | None, Option(help="Only to this address or domain.")] = None,
@@ -60,15 +61,13 @@ def show_list(
 
 
 @group.command("show")
-def show(ggrid: GgridArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
+def show(ggrid: GgridArgument, *, tenant: MailOwnerOption = None, place: Deployment, output: Output) -> None:
     """Print one message with its ledger and the beginning of its text."""
     from gatepost.abby.cores import Down
     from gatepost.api.scanning import encode_scanning
     from gatepost.cli import ledger
     from gatepost.cli.held_mail import explain, with_held_mail
-    from gatepost.cli.printing import console
     from gatepost.scanning.held_mail import ExportOrder
-    from gatepost.store.audit import CLI
 
     uid, owner = parse_ggrid(ggrid), parse_tenant_uid(tenant)
 
@@ -76,7 +75,7 @@ def show(ggrid: GgridArgument, *, tenant: TenantOption = None, place: Deployment
         mail = await held.one(uid, owner)
         if mail is None:
             raise _not_held(uid)
-        raw = None if mail.release else await held.carry_out(ExportOrder(uid, owner, by=CLI, is_reading=True))
+        raw = None if mail.release else await held.carry_out(ExportOrder(uid, owner, by=place.actor, is_reading=True))
         away = f"The text is not shown: {explain(raw)}." if isinstance(raw, Down) else ""
         return ledger.describe_held(mail, raw if isinstance(raw, bytes) else None, away)
 
@@ -98,41 +97,35 @@ def release(
     dangerous: Annotated[
         bool, Option("--dangerous", help="Also release messages whose verdict is malware or phishing.")
     ] = False,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     place: Deployment,
     output: Output,
 ) -> None:
     """Send held messages to the next hop, each once, without another analysis."""
-    from gatepost.cli.held_mail import with_held_mail
-    from gatepost.scanning.held_mail import ReleaseOrder
-    from gatepost.store.audit import CLI
+    from gatepost.cli.held_mail import describe_release, release_all, with_held_mail
+    from gatepost.scanning.held_mail import Released, ReleaseOrder
 
     uids, owner, recipients = [parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant), tuple(to or ())
-
-    async def release_all(held: "HeldMail") -> "list[ReleaseOutcome]":
-        orders = [
-            ReleaseOrder(uid, owner, by=CLI, recipients=recipients, anywhere=True, dangerous=dangerous) for uid in uids
-        ]
-        return [_as_release_outcome(await held.carry_out(order)) for order in orders]
-
-    outcomes = with_held_mail(place, release_all)
-    said = [_describe_outcome(uid, outcome) for uid, outcome in zip(uids, outcomes, strict=True)]
-    output.show(outcomes, "\n".join(said))
-    if any(type(outcome).__name__ != "Released" for outcome in outcomes):
+    orders = [
+        ReleaseOrder(uid, owner, by=place.actor, recipients=recipients, anywhere=True, dangerous=dangerous)
+        for uid in uids
+    ]
+    outcomes = with_held_mail(place, lambda held: release_all(held, orders))
+    output.show(outcomes, "\n".join(map(describe_release, uids, outcomes)))
+    if not all(isinstance(outcome, Released) for outcome in outcomes):
         raise SystemExit(1)
 
 
 @group.command("delete")
-def delete(ggrids: GgridsArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
+def delete(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, place: Deployment, output: Output) -> None:
     """Delete held messages permanently. Their results stay on record."""
-    from gatepost.cli.held_mail import with_held_mail
+    from gatepost.cli.held_mail import DELETED, describe_deletion, with_held_mail
     from gatepost.scanning.held_mail import DeleteOrder
-    from gatepost.store.audit import CLI
 
     uids, owner = [parse_ggrid(ggrid) for ggrid in ggrids], parse_tenant_uid(tenant)
 
     async def delete_all(held: "HeldMail") -> list[str]:
-        return [_describe_deletion(await held.carry_out(DeleteOrder(uid, owner, by=CLI))) for uid in uids]
+        return [describe_deletion(await held.carry_out(DeleteOrder(uid, owner, by=place.actor))) for uid in uids]
 
     done = with_held_mail(place, delete_all)
     pairs = list(zip(uids, done, strict=True))
@@ -147,7 +140,7 @@ def export(
     ggrid: GgridArgument,
     *,
     folder: Annotated[Path, Option("--folder", metavar="DIR", help="Folder to write to.")] = Path(),
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -155,11 +148,10 @@ def export(
     from gatepost.abby.cores import Down
     from gatepost.cli.held_mail import explain, with_held_mail
     from gatepost.scanning.held_mail import ExportOrder, NotHeld
-    from gatepost.store.audit import CLI
 
     uid, owner = parse_ggrid(ggrid), parse_tenant_uid(tenant)
     goal = folder.expanduser().absolute() / f"{uid}.eml"
-    raw = with_held_mail(place, lambda held: held.carry_out(ExportOrder(uid, owner, by=CLI)))
+    raw = with_held_mail(place, lambda held: held.carry_out(ExportOrder(uid, owner, by=place.actor)))
     if isinstance(raw, NotHeld):
         raise _not_held(uid)
     if isinstance(raw, Down):
@@ -168,35 +160,6 @@ def export(
     with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(raw)
     output.show({"ggrid": uid, "file": str(goal), "bytes": len(raw)}, str(goal))
-
-
-def _as_release_outcome(outcome: "ReleaseOutcome | Down") -> "ReleaseOutcome":
-    """Return what became of a release; a core that cannot be asked has sent nothing."""
-    from gatepost.abby.cores import Down
-    from gatepost.cli.held_mail import explain
-    from gatepost.scanning.held_mail import NotSent
-
-    return NotSent(explain(outcome)) if isinstance(outcome, Down) else outcome
-
-
-def _describe_deletion(outcome: "Deleted | Busy | NotHeld | Down") -> str:
-    from gatepost.abby.cores import Down
-    from gatepost.cli.held_mail import explain
-    from gatepost.scanning.held_mail import Deleted
-
-    if isinstance(outcome, Down):
-        return f"still held; {explain(outcome)}"
-    return DELETED if isinstance(outcome, Deleted) else "not held, or being released"
-
-
-def _describe_outcome(uid: str, outcome: "ReleaseOutcome") -> str:
-    from gatepost.scanning.held_mail import Busy, NotSent, Released
-
-    if isinstance(outcome, Released):
-        return f"{uid}: released to {', '.join(outcome.recipients)}"
-    if isinstance(outcome, NotSent):
-        return f"{uid}: still held; {outcome.reason}"
-    return f"{uid}: is being released by another process" if isinstance(outcome, Busy) else f"{uid}: not held"
 
 
 def _not_held(uid: str) -> StartError:

@@ -20,13 +20,13 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from gatepost.abby.messages import describe_message
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, encode_scanning
 from gatepost.cli import ledger
 from gatepost.cli.deployment import Deployment
-from gatepost.cli.printing import Output, console, safe
+from gatepost.cli.printing import Output, console, progress_bar, safe
 from gatepost.cli.sealed_analysis import (
     FAILED,
     AnswerQuestions,
@@ -36,7 +36,7 @@ from gatepost.cli.sealed_analysis import (
     open_analyser,
 )
 from gatepost.client import Client
-from gatepost.client.exchange import ApiError
+from gatepost.client.calls import ApiError
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Answers, Dns, Question, Questions
@@ -144,7 +144,8 @@ def scan_paths(paths: list[Path], scanner: Scanner, output: Output, note: str = 
     if output.json:
         return _scan_all(messages_in(paths), scanner, _print_json)
     if _has_several(paths):
-        with Progress(*_columns(), console=out, transient=True, disable=not out.is_terminal) as progress:
+        counted = TextColumn("{task.fields[count]:,} messages")
+        with progress_bar(counted, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), out=out) as progress:
             mails = _show_progress(messages_in(paths), progress, total_size(paths))
             counts = _scan_all(mails, scanner, lambda mail, analysed: _print_line(out, mail, analysed))
         ledger.show_summary(out, counts)
@@ -167,10 +168,6 @@ def _scan_all(mails: Iterable[Mail], scanner: Scanner, show: Show) -> Counter[st
         show(mail, analysed)
         counts[NOT_SCANNED if isinstance(analysed, NotScanned) else analysed.verdict] += 1
     return counts
-
-
-def _columns() -> tuple[ProgressColumn, ...]:
-    return TextColumn("{task.fields[count]:,} messages"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
 
 
 def _show_progress(mails: Iterable[Mail], progress: Progress, total: int) -> Iterator[Mail]:

@@ -81,28 +81,23 @@ class SealedAnalyser:
 
     def extract_features(self, raws: Sequence[bytes]) -> list[Features | None]:
         """Return what a text model sees of each of these messages; None for one that cannot be read."""
-        return self._runner.run(self._extract_all(raws))
+        return [_decode_features(found) if found else None for found in self.extract_rows(raws)]
 
     def extract_rows(self, raws: Sequence[bytes]) -> list[Extracted | None]:
         """Return what a report on each of these messages teaches; None for one that cannot be read."""
-        return self._runner.run(self._extract_rows(raws))
 
-    async def _extract_rows(self, raws: Sequence[bytes]) -> list[Extracted | None]:
-        return list(await asyncio.gather(*map(self._read, raws)))
+        async def extract_all() -> list[Extracted | NotShown]:
+            jobs = (Job(FEATURES, new_id(), Envelope(), BytesBody(raw), 0.0) for raw in raws)
+            return await asyncio.gather(*map(self._pool.run, jobs))
 
-    async def _read(self, raw: bytes) -> Extracted | None:
-        found = await self._pool.run(Job(FEATURES, new_id(), Envelope(), BytesBody(raw), 0.0))
-        return None if isinstance(found, NotShown) else found
+        return [None if isinstance(found, NotShown) else found for found in self._runner.run(extract_all())]
 
-    async def _extract_all(self, raws: Sequence[bytes]) -> list[Features | None]:
-        return list(await asyncio.gather(*map(self._extract, raws)))
 
-    async def _extract(self, raw: bytes) -> Features | None:
-        found = await self._read(raw)
-        try:
-            return msgspec.msgpack.decode(found.data, type=Features) if found else None
-        except msgspec.DecodeError:
-            return None
+def _decode_features(found: Extracted) -> Features | None:
+    try:
+        return msgspec.msgpack.decode(found.data, type=Features)
+    except msgspec.DecodeError:
+        return None
 
 
 async def start_pool(
@@ -131,20 +126,25 @@ async def start_pool(
 @contextmanager
 def open_extractor() -> Iterator[SealedAnalyser]:
     """Yield an analyser that only extracts features, with a worker for each processor."""
-    with asyncio.Runner() as runner:
-        pool = runner.run(start_pool(GuardSettings(), shipped_policy(), answer_offline, processes=os.cpu_count() or 1))
-        try:
-            yield SealedAnalyser(runner, pool)
-        finally:
-            runner.run(pool.stop())
+    workers = os.cpu_count() or 1
+    with (
+        asyncio.Runner() as runner,
+        open_analyser(runner, GuardSettings(), shipped_policy(), answer_offline, processes=workers) as analyser,
+    ):
+        yield analyser
 
 
 @contextmanager
 def open_analyser(
-    runner: asyncio.Runner, settings: GuardSettings, policy: Policy, answer: AnswerQuestions, models: str = ""
+    runner: asyncio.Runner,
+    settings: GuardSettings,
+    policy: Policy,
+    answer: AnswerQuestions,
+    models: str = "",
+    processes: int = 1,
 ) -> Iterator[SealedAnalyser]:
-    """Yield an analyser on the event loop of `runner`; its worker ends with the context."""
-    pool = runner.run(start_pool(settings, policy, answer, models))
+    """Yield an analyser on the event loop of `runner`; its workers end with the context."""
+    pool = runner.run(start_pool(settings, policy, answer, models, processes))
     try:
         yield SealedAnalyser(runner, pool)
     finally:

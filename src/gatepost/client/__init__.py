@@ -20,20 +20,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from functools import wraps
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 import httpx
 
 from gatepost import __version__
 from gatepost.api.lists import NewListEntry, PublicListsEntry
 from gatepost.api.messages import FoundHeldMessage, FoundMessage
-from gatepost.client.calls import Calls, EntryLines, HeldFilters, MessageFilters, broken_stream
-from gatepost.client.exchange import (
+from gatepost.client.calls import (
     ApiError,
     BrokenStreamError,
+    Calls,
     ClientError,
+    EntryLines,
     Exchange,
+    HeldFilters,
+    MessageFilters,
     NoReply,
     Outcome,
     Reply,
@@ -42,6 +44,7 @@ from gatepost.client.exchange import (
     UnexpectedReplyError,
     UnreachableError,
     Wait,
+    broken_stream,
 )
 
 __all__ = [
@@ -58,6 +61,8 @@ __all__ = [
 
 P = ParamSpec("P")
 T = TypeVar("T")
+H = TypeVar("H")
+R = TypeVar("R")
 
 # A scan may wait an hour for a slot (`longRequestTimeout`); connecting takes seconds.
 DEFAULT_TIMEOUT = 3660.0
@@ -122,11 +127,12 @@ def _run_later(
     return method
 
 
-class Client:
-    """A connection pool to one abby, for synchronous code. Threads may share it.
+class _Connections(Generic[H, R]):
+    """A connection pool to one abby. Scans need a token, lists an API key; a client may have both. `transport` and
+    `sleep` are those of httpx and of the standard library, unless a test brings its own."""
 
-    Scans need a token, lists an API key; a client may have both.
-    """
+    _open: Callable[..., H]
+    _pause: Callable[[float], R]
 
     def __init__(
         self,
@@ -138,12 +144,18 @@ class Client:
         verify: bool = True,
         timeout: float = DEFAULT_TIMEOUT,
         retries: Retries = DEFAULT_RETRIES,
-        transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
+        sleep: Callable[[float], R] | None = None,
     ) -> None:
         self._calls = Calls(api_key, retries)
-        self._sleep = sleep
-        self._http = httpx.Client(transport=transport, **_options(url, token, ca, verify, timeout))
+        self._sleep = sleep or self._pause
+        self._http = self._open(transport=transport, **_options(url, token, ca, verify, timeout))
+
+
+class Client(_Connections[httpx.Client, None]):
+    """The calls for synchronous code. Threads may share a client."""
+
+    _open, _pause = httpx.Client, staticmethod(time.sleep)
 
     scan = _run_now(Calls.scan)
     status = _run_now(Calls.status)
@@ -196,9 +208,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self, exchange: Exchange[T]) -> T:
@@ -221,25 +231,10 @@ class Client:
         return Reply(response.status_code, response.content, response.headers)
 
 
-class AsyncClient:
+class AsyncClient(_Connections[httpx.AsyncClient, Awaitable[None]]):
     """The same calls for code that runs in an event loop."""
 
-    def __init__(
-        self,
-        url: str,
-        token: str = "",
-        *,
-        api_key: str = "",
-        ca: str | Path | None = None,
-        verify: bool = True,
-        timeout: float = DEFAULT_TIMEOUT,
-        retries: Retries = DEFAULT_RETRIES,
-        transport: httpx.AsyncBaseTransport | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._calls = Calls(api_key, retries)
-        self._sleep = sleep
-        self._http = httpx.AsyncClient(transport=transport, **_options(url, token, ca, verify, timeout))
+    _open, _pause = httpx.AsyncClient, staticmethod(asyncio.sleep)
 
     scan = _run_later(Calls.scan)
     status = _run_later(Calls.status)
@@ -295,9 +290,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _run(self, exchange: Exchange[T]) -> T:

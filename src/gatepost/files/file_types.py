@@ -158,7 +158,8 @@ def _identify_further_in(content: bytes) -> str:
         return "lzh"
     if content[1:4] == b"\x2a\x4d\x18" and content[0] & 0xF0 == 0x50:  # a skippable frame comes first
         return "lz4" if _follows_skipped(content, b"\x04\x22\x4d\x18") else "zstd"
-    if content[0] == 0x30 and _is_cms(content):
+    # A message of RFC 5652: a sequence that starts with one of its object identifiers.
+    if content[0] == 0x30 and any(content.find(mark, 0, 24) > 0 for mark in _CMS_IDENTIFIERS):
         return "cms"
     if _is_lzma(content):
         return "lzma"
@@ -184,13 +185,7 @@ _INSIDE: tuple[tuple[int, bytes, str], ...] = (
     (3, b"NTFS    ", "ntfs"),
     (32, b"NXSB", "hfs"),
 )
-_SIGNED_OR_ENVELOPED = bytes.fromhex("06092a864886f70d0107")
-_CMS_OTHERS = bytes.fromhex("060b2a864886f70d01091001")
-
-
-def _is_cms(content: bytes) -> bool:
-    """Return whether this is a message of RFC 5652: a sequence that starts with one of its object identifiers."""
-    return any(content.find(mark, 0, 24) > 0 for mark in (_SIGNED_OR_ENVELOPED, _CMS_OTHERS))
+_CMS_IDENTIFIERS = (bytes.fromhex("06092a864886f70d0107"), bytes.fromhex("060b2a864886f70d01091001"))
 
 
 def _is_lzma(content: bytes) -> bool:

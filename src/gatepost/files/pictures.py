@@ -275,11 +275,6 @@ Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
 ImageFile.LOAD_TRUNCATED_IMAGES = True
 
 
-def is_picture(file: File) -> bool:
-    """Return whether it is a picture that can be looked at."""
-    return is_image_type(file.type)
-
-
 def is_image_type(kind: str) -> bool:
     """Return whether there is a decoder for this type of file."""
     return kind in _IMAGE_FORMATS

@@ -28,7 +28,7 @@ from gatepost.files.pictures import (
     find_codes_in_drawing,
     find_codes_in_image,
     find_codes_in_pages,
-    is_picture,
+    is_image_type,
     make_code_contents,
 )
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
@@ -312,7 +312,7 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
     for file in files:
         found = known.get(file.sha256)
         if found is None:
-            if is_picture(file):
+            if is_image_type(file.type):
                 found = find_codes_in_image(file, budget)
             elif finder := _FINDERS.get(file.type):
                 found = finder(file, budget)
@@ -323,7 +323,7 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
                 seen.append(file)
                 continue
             known[file.sha256] = found
-        if is_picture(file) and not found.traits and not found.unread:
+        if is_image_type(file.type) and not found.traits and not found.unread:
             pieces.append(len(seen))
         seen.append(_add_findings(file, found))
     for place, found in _join_pieces(seen, pieces[:MAX_PIECES]) if len(pieces) > 1 else ():

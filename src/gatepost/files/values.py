@@ -51,6 +51,12 @@ class File(msgspec.Struct, frozen=True):
         return self.within or self.sha256
 
     @property
+    def is_body(self) -> bool:
+        """Whether this is the message's own text; mail programs run no scripts in it, and its links are read with the
+        message."""
+        return self.declared.startswith("text/") and not self.names
+
+    @property
     def not_read(self) -> tuple[str, ...]:
         """Everything that was not read, in words: why the walk stopped here, and what is encrypted in it."""
         return (*self.unread, *(f"encrypted ({form})" for form in dict.fromkeys(self.seen("encrypted"))))

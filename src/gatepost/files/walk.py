@@ -70,7 +70,7 @@ def _make_attached_file(part: Part, noted: dict[str, list[Trait]]) -> File:
     path = f"{part.path}/{part.names[0]}" if part.names else part.path
     shown = bool(detect_form(part))
     file = _make_file(path, part.content, part.names, part.content_type, shown=shown)
-    if shown and part.path in noted and not web_page.is_body(file):
+    if shown and part.path in noted and not file.is_body:
         file = msgspec.structs.replace(file, traits=tuple(noted[part.path]))
     return file
 

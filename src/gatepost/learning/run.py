@@ -103,11 +103,9 @@ async def read_pool(store: Store, tenant: str | None) -> tuple[PoolRow, ...]:
     rows: list[PoolReport] = []
     while page := await store.learning.pool_reports(tenant, rows[-1].id if rows else 0):
         rows += page
-    return tuple(_as_row(row) for row in rows)
-
-
-def _as_row(row: PoolReport) -> PoolRow:
-    return PoolRow(row.message, row.unwanted, row.features, row.reporter, row.mailbox, row.domain)
+    return tuple(
+        PoolRow(row.message, row.unwanted, row.features, row.reporter, row.mailbox, row.domain) for row in rows
+    )
 
 
 DAY = 86_400_000

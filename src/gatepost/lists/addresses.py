@@ -129,7 +129,9 @@ def normalise_sender(text: str) -> NormalForm | ListRefusal:
     local, _, domain = text.rpartition("@")
     if _PLAIN_SENDER.match(local) and _LABELS.match(domain):
         return show_as_key(text)
-    text = _remove_display_name(refang(text.strip()))
+    text = refang(text.strip())
+    if named := _NAMED.match(text):
+        text = named.group(1)
     scheme = _LINK.match(text)
     if scheme:
         return ListRefusal(f"is a link: write the address alone, without {scheme.group()}")
@@ -156,12 +158,6 @@ def _refuse_word(pattern: str) -> ListRefusal | None:
     if "." in host or host in _LOCAL_NAMES or is_public_suffix(host):
         return None
     return ListRefusal("is neither an address nor a domain: a domain has a dot in it")
-
-
-def _remove_display_name(text: str) -> str:
-    """Return the address of `Name <address>`, as mail programs show and copy it; any other text as it is."""
-    match = _NAMED.match(text)
-    return match.group(1) if match else text
 
 
 def _normalise_literal(domain: str) -> str:

@@ -12,6 +12,7 @@ names of a message have one budget, `MAX_WORK`, and a message that goes beyond i
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -39,6 +40,7 @@ _LONG, _MIDDLE = 8, 5
 _COMPARISON, _FOLDING = 20, 16
 # So many patterns tell which pieces are frequent.
 _SAMPLE = 5_000
+_WILDCARDS = re.compile(r"\*+")
 _ENDS = FILE_NAME_ENDS.replace("*", "").replace("?", "")
 
 
@@ -49,7 +51,7 @@ def normalise_file_name(text: str) -> NormalForm | ListRefusal:
         return ListRefusal("is a path: a pattern is compared with the name of a file alone, without its folders")
     if "?" in pattern:
         return ListRefusal("has a ?: only * stands for other characters, and no name of a file has a ?")
-    pattern = "*".join(_collapse(pattern.split("*")))
+    pattern = _WILDCARDS.sub("*", pattern)
     if len(pattern) > MAX_PATTERN:
         return ListRefusal(f"is longer than {MAX_PATTERN} characters, as no name of a file is")
     if pattern.count("*") > MAX_WILDCARDS:
@@ -57,11 +59,6 @@ def normalise_file_name(text: str) -> NormalForm | ListRefusal:
     if not any(_is_narrow(piece) for piece in fold_lookalikes(pattern).split("*")):
         return ListRefusal(f"is too wide: it needs {LEAST} characters in a row that are no *, one a letter or digit")
     return show_as_key(pattern)
-
-
-def _collapse(pieces: list[str]) -> list[str]:
-    """Return the pieces around `*` without empty ones between two of them."""
-    return [piece for place, piece in enumerate(pieces) if piece or place in (0, len(pieces) - 1)]
 
 
 def _is_narrow(piece: str) -> bool:

@@ -58,7 +58,7 @@ def normalise_url(text: str) -> NormalForm | ListRefusal:
         path = "" if path == "/*" else path[:-1]
     if "*" in path.partition("?")[0]:
         return ListRefusal("has a * in its path: an entry covers every path that continues it after / or ?, without *")
-    return show_as_key(_join_url(host, port, path))
+    return show_as_key(f"{host}:{port}{path}" if port else host + path)
 
 
 def _refang_link(text: str) -> str:
@@ -135,10 +135,6 @@ def list_url_keys(url: str) -> tuple[str, ...]:
     if port:
         found += [f"{host}:{port}", *(f"{host}:{port}{prefix}" for prefix in paths)]
     return limit_keys(tuple(dict.fromkeys(found)))
-
-
-def _join_url(host: str, port: str, path: str) -> str:
-    return f"{host}:{port}{path}" if port else host + path
 
 
 def _list_prefixes(path: str) -> list[str]:

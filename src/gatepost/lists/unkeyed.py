@@ -106,7 +106,8 @@ def pack_lists(source: UnkeyedLists) -> bytes:
     return msgspec.msgpack.encode(_PackedSnapshot(source.version, list(lists.values()), source.custom, source.keyed))
 
 
-def _unpack_lists(data: bytes | memoryview) -> UnkeyedLists:
+def compile_lists(data: bytes | memoryview) -> CompiledLists:
+    """Decode and compile a snapshot."""
     packed = msgspec.msgpack.decode(data, type=_PackedSnapshot)
     found: dict[str, list[UnkeyedEntry]] = {}
     for each in packed.lists:
@@ -115,12 +116,7 @@ def _unpack_lists(data: bytes | memoryview) -> UnkeyedLists:
             for key, shown in zip(each.keys, each.shown, strict=True)
         )
     entries = {counts_as: tuple(several) for counts_as, several in found.items()}
-    return UnkeyedLists(packed.version, entries, packed.custom, packed.keyed)
-
-
-def compile_lists(data: bytes | memoryview) -> CompiledLists:
-    """Decode and compile a snapshot."""
-    return CompiledLists(_unpack_lists(data))
+    return CompiledLists(UnkeyedLists(packed.version, entries, packed.custom, packed.keyed))
 
 
 def make_hit(entry: UnkeyedEntry) -> Hit:

@@ -366,7 +366,7 @@ def find_carried_url(url: Url) -> Url:
     if "http" not in tail and "aHR0c" not in tail and "%68" not in tail.lower():
         return NO_URL
     for _, text in _split_parameters(tail):
-        inner = parse_url(_decode_whole_url(text))
+        inner = parse_url(_decode_url(text) or _decode_url(_decode_base64(text)))
         if inner.is_web and inner.host != url.host:
             return inner
     return NO_URL
@@ -427,10 +427,6 @@ def _decode_url(text: str) -> str:
     return text if _START.match(text) else ""
 
 
-def _decode_whole_url(text: str) -> str:
-    return _decode_url(text) or _decode_url(_decode_base64(text))
-
-
 def _decode_base64(text: str) -> str:
     text = unquote(text)
     if not (match := _ENCODED.match(text)):
@@ -441,10 +437,6 @@ def _decode_base64(text: str) -> str:
 def _find_embedded(text: str) -> str:
     match = _EMBEDDED.search(text)
     return _decode_url(text[match.start() :].split("/RK=", 1)[0]) if match else ""
-
-
-def _decode_urldefense_v2(text: str) -> str:
-    return unquote(text.replace("-", "%").replace("_", "/"))
 
 
 def _decode_urldefense_v3(text: str) -> str:
@@ -496,7 +488,7 @@ CODECS: dict[str, Callable[[str], str]] = {
     "base64": lambda text: _decode_url(_decode_base64(text)),
     "bing": lambda text: _decode_url(_decode_base64(text[2:])),
     "embedded": _find_embedded,
-    "urldefense-v2": _decode_urldefense_v2,
+    "urldefense-v2": lambda text: unquote(text.replace("-", "%").replace("_", "/")),
     "urldefense-v3": _decode_urldefense_v3,
     "underscores": _decode_underscores,
     "amp": _decode_amp,

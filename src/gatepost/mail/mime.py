@@ -82,11 +82,6 @@ def parse_parameters(text: str) -> Parameters:
     return _parse_cached(text) if len(text) <= _MOST_KNOWN else _parse_parameters(text)
 
 
-@lru_cache(1024)
-def _parse_cached(text: str) -> Parameters:
-    return _parse_parameters(text)
-
-
 def _parse_parameters(text: str) -> Parameters:
     strict = _STRICT.match(text)
     if strict is not None:
@@ -102,6 +97,9 @@ def _parse_parameters(text: str) -> Parameters:
         main, rest = re.split(r"[\s,;]", plain.strip(), maxsplit=1)[0], plain
     pairs = tuple((key.strip("'\"").lower(), _unquote(value)) for key, value in _LOOSE.findall(rest)[:_MOST_PAIRS])
     return Parameters(main.strip(" \t\r\"',").lower(), pairs, text, True, True)
+
+
+_parse_cached = lru_cache(1024)(_parse_parameters)
 
 
 def _unquote(value: str) -> str:
@@ -259,7 +257,8 @@ def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: s
         if name == "content-type":
             types.append(unfold(field))
         elif name == "content-transfer-encoding":
-            encodings.append(_strip_comment(field.value).lower())
+            value = field.value
+            encodings.append((_COMMENT.sub("", value).strip() if "(" in value else value).lower())
         elif name == "content-disposition":
             dispositions.append(unfold(field))
             if b"\0" in field.raw:  # programs in C end a name there
@@ -310,10 +309,6 @@ def _describe(
         found,
         odd or not known,
     )
-
-
-def _strip_comment(value: str) -> str:
-    return _COMMENT.sub("", value).strip() if "(" in value else value
 
 
 def _normalise_type(main: str, default: str) -> str:
@@ -429,20 +424,7 @@ _find_delimiter = native.find_delimiter if native else find_delimiter
 class MimeNode:
     """One entity while the tree is built: where its body lies in its source."""
 
-    __slots__ = (
-        "children",
-        "depth",
-        "end",
-        "ended",
-        "entity",
-        "junk",
-        "outside",
-        "part",
-        "path",
-        "source",
-        "start",
-        "unread",
-    )
+    __slots__ = tuple("children depth end ended entity junk outside part path source start unread".split())
 
     def __init__(self, source: bytes, path: str, depth: int, entity: Entity, section: HeaderSection) -> None:
         self.source = source
@@ -466,18 +448,7 @@ class MimeNode:
 class MimeTree:
     """The entities of one source in order. `odd` says that another program might see other ones."""
 
-    __slots__ = (
-        "_boundaries",
-        "_budget",
-        "_closed",
-        "_is_after_end",
-        "_names",
-        "_stack",
-        "header_bytes",
-        "nodes",
-        "odd",
-        "source",
-    )
+    __slots__ = tuple("_boundaries _budget _closed _is_after_end _names _stack header_bytes nodes odd source".split())
 
     def __init__(self, source: bytes, path: str, depth: int, budget: ReadBudget) -> None:
         self.source = source
@@ -573,11 +544,7 @@ class MimeTree:
 
     def _begin_part(self, boundary: bytes, at: int, after: int) -> bool:
         """Begin the next part of the multipart that has this boundary."""
-        index = self._boundaries[boundary]
-        node = self._stack[index]
-        self._close(index + 1, self._find_part_end(at))
-        if not node.children:
-            node.outside.append((node.start, max(node.start, at)))
+        node = self._end_part(boundary, at)
         if not self._budget.take_part(node.path):
             # What is left is one part, so that its bytes are scanned all the same.
             rest = MimeNode(self.source, f"{node.path}.{len(node.children) + 1}", node.depth + 1, Entity(), _NO_HEADER)
@@ -592,15 +559,11 @@ class MimeTree:
 
     def _finish(self, boundary: bytes, at: int, after: int) -> None:
         """End the multipart that has this boundary; what follows is its epilogue."""
-        index = self._boundaries[boundary]
-        node = self._stack[index]
-        self._close(index + 1, self._find_part_end(at))
-        if not node.children:
-            node.outside.append((node.start, max(node.start, at)))
+        node = self._end_part(boundary, at)
         node.outside.append((after, -1))
         node.ended = True
         self._closed.add(boundary)
-        self._forget(index)
+        self._forget(self._boundaries[boundary])
 
     def _close(self, index: int, end: int) -> None:
         for node in self._stack[index:]:
@@ -636,9 +599,15 @@ class MimeTree:
                 self._budget.note(kinds.MIME_PART_AFTER_END, "message")
                 self.odd = True
 
-    def _find_part_end(self, at: int) -> int:
-        """Return where a part ends whose delimiter's line feed is at `at`: that line end belongs to the delimiter."""
-        return at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0)
+    def _end_part(self, boundary: bytes, at: int) -> MimeNode:
+        """End the part before a delimiter whose line feed is at `at`: that line end belongs to the delimiter. Return
+        the multipart."""
+        index = self._boundaries[boundary]
+        node = self._stack[index]
+        self._close(index + 1, at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0))
+        if not node.children:
+            node.outside.append((node.start, max(node.start, at)))
+        return node
 
 
 _NO_HEADER = HeaderSection(Entity().headers, 0)

@@ -16,8 +16,7 @@ from gatepost.mail import links
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
 from gatepost.mail.html.active import LITTLE_TEXT, HtmlNotes, has_markup, is_acting_markup
-from gatepost.mail.html.document import HtmlPage
-from gatepost.mail.html.elements import join_chunks
+from gatepost.mail.html.document import HtmlPage, join_chunks
 from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.links import Links, find_cut_targets, find_cut_words, find_targets
@@ -52,11 +51,9 @@ def unflow(text: str, content_type: str) -> str:
 
 def unfold_calendar(text: str) -> str:
     """Return a calendar or card with its lines unfolded and unescaped (RFC 5545 section 3.1)."""
-    return _ICALENDAR_ESCAPE.sub(_unescape_icalendar, _ICALENDAR_FOLD.sub("", text))
-
-
-def _unescape_icalendar(match: re.Match[str]) -> str:
-    return "\n" if match.group(1) in "nN" else match.group(1)
+    return _ICALENDAR_ESCAPE.sub(
+        lambda match: "\n" if match.group(1) in "nN" else match.group(1), _ICALENDAR_FOLD.sub("", text)
+    )
 
 
 def strip_rtf(text: str) -> str:

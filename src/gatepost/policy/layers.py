@@ -1,27 +1,343 @@
-"""Policies over policies: the shipped one, the changes of the deployment's file, and those of a tenant's file.
+"""Policy files of the operator, and policies over policies: the shipped one, the changes of the deployment's file, and
+those of a tenant's file.
 
-For every value it is known which layer set it, in which file and line, and what the value was below.
-`gatepost policy explain` shows that, and a ledger in short.
+For every value it is known which layer set it, in which file and line, and what the value was below. `gatepost policy
+explain` shows that, and a ledger in short.
+
+A policy file is read to the values that it sets, or to all of its faults with their lines. It is TOML. `tomllib` does
+not keep positions, so the lines of headers and keys are searched in the text. That search is only for error messages:
+for a key that it misses, the line above is named.
+
+Reading ends after `MAX_MISTAKES`, and only the first few get a suggestion, which is compared with every known name: a
+file of nothing but mistakes costs no more than a file without any.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from gatepost.policy.file import MAX_RULES, PolicyStatement, StatedPolicy, read_policy_file
+from gatepost.policy.conditions import find_fault
 from gatepost.policy.rules import (
+    ACTIONS,
+    DECISION_OF,
     RULE,
+    VERDICTS,
+    WITH_MAILBOX,
     AddedKinds,
+    Chosen,
     GroupRule,
+    Key,
+    KindRule,
     OwnRule,
     Policy,
     PolicyError,
+    PolicyMistake,
     VerdictRule,
     extend_policy,
+    find_mailbox_fault,
+    find_mark_fault,
     rule_of,
     shipped_policy,
 )
+
+MOST_POINTS = 1000.0
+MAX_CHARACTERS = 1 << 20
+MAX_MISTAKES = 20
+MAX_SUGGESTIONS = 5
+# Names are shorter than this; a longer word is not compared with them.
+MAX_SUGGESTED_LENGTH = 100
+# A key cannot span lines, and `tomllib` takes quadratic time for a dotted key.
+MAX_DOTS = 100
+# Sections, entries and fields: no key that is known has more parts.
+MAX_KEY_PARTS = 3
+
+# Rules of a whole policy: each is evaluated for every message.
+MAX_RULES = 200
+MAX_TITLE = 200
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "verdicts": VerdictRule,
+    "groups": GroupRule,
+    "kinds": KindRule,
+    "rules": OwnRule,
+}
+# What an entry needs that the policy below does not have.
+_REQUIRED = {"groups": {"cap", "description"}, "rules": {"when", "title", "verdict"}}
+_POINTS = frozenset({"weight", "threshold", "own", "cap"})
+_WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": VERDICTS, "action": ("", *ACTIONS)}
+# Group names that a file may still use, with the names that replaced them.
+OLD_GROUPS = {"acquaintance": "senderHistory"}
+_LIST_KIND = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}")
+_GROUP = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_LONG_NUMBER = 10**15
+_AT_LINE = re.compile(r" \(at line ([0-9]+), column [0-9]+\)$")
+_STEP = re.compile(r"""[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))[ \t]*([.=\]]?)""")
+
+
+class PolicyStatement(msgspec.Struct, frozen=True):
+    """One value that a file sets."""
+
+    section: str
+    name: str
+    field: str
+    value: Any
+    line: int
+
+
+class StatedPolicy(msgspec.Struct, frozen=True):
+    """Every value that a file sets; `mistakes` is empty if the file can be used, `warnings` names old group names."""
+
+    statements: tuple[PolicyStatement, ...] = ()
+    mistakes: tuple[PolicyMistake, ...] = ()
+    warnings: tuple[PolicyMistake, ...] = ()
+
+
+def read_policy_file(text: str, base: Policy) -> StatedPolicy:
+    """Read a policy file that changes `base`; never raises."""
+    if len(text) > MAX_CHARACTERS:
+        return StatedPolicy(mistakes=(PolicyMistake(1, (), f"is larger than {MAX_CHARACTERS >> 20} MiB"),))
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MAX_DOTS:
+            return StatedPolicy(mistakes=(PolicyMistake(number, (), f"has a line with more than {MAX_DOTS} dots"),))
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        return StatedPolicy(mistakes=(_describe_syntax_error(str(fault), text),))
+    except RecursionError:
+        return StatedPolicy(mistakes=(PolicyMistake(1, (), "is nested too deeply"),))
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        return StatedPolicy(mistakes=(PolicyMistake(1, (), "has a number with too many digits"),))
+    lines = _find_lines(text)
+    old = _rename_groups(document, lines)
+    reading = _FileReader(document, base, lines)
+    statements = reading.collect()
+    mistakes = tuple(sorted((*reading.mistakes, *old.mistakes)))
+    if reading.is_cut:
+        mistakes = (*mistakes, PolicyMistake(mistakes[-1].line, (), "has more mistakes; correct these first"))
+    return StatedPolicy(() if mistakes else statements, mistakes, old.warnings)
+
+
+def check_rule(name: str, fields: Mapping[str, Any], base: Policy) -> tuple[PolicyMistake, ...]:
+    """Return every mistake in one rule that is to be added to a policy, or to replace the one of that name."""
+    rest = {other: rule for other, rule in base.rules.items() if other != name}
+    reading = _FileReader({"rules": {name: fields}}, msgspec.structs.replace(base, rules=rest), {})
+    reading.collect()
+    return tuple(reading.mistakes)
+
+
+def _rename_groups(document: dict[str, Any], lines: dict[Key, int]) -> StatedPolicy:
+    """Replace old group names in a parsed file by the new ones, and return what is to be said of them."""
+    groups, kinds = document.get("groups"), document.get("kinds")
+    mistakes, warnings = [], []
+    for old, new in OLD_GROUPS.items():
+        if isinstance(groups, dict) and old in groups:
+            key = ("groups", old)
+            line = lines.get(key, 1)
+            if new in groups:
+                mistakes.append(PolicyMistake(line, key, f"is the old name of {new}, which is set too: keep {new}"))
+            else:
+                warnings.append(PolicyMistake(line, key, _describe_new_name(new)))
+            groups.setdefault(new, groups.pop(old))
+            lines |= {("groups", new, *inner[2:]): at for inner, at in lines.items() if inner[:2] == key}
+        for kind, fields in kinds.items() if isinstance(kinds, dict) else ():
+            if isinstance(fields, dict) and fields.get("group") == old:
+                key_of_kind = ("kinds", kind, "group")
+                line = lines.get(key_of_kind) or lines.get(key_of_kind[:2], 1)
+                warnings.append(PolicyMistake(line, key_of_kind, f"names {old}, which {_describe_new_name(new)}"))
+                fields["group"] = new
+    return StatedPolicy(mistakes=tuple(mistakes), warnings=tuple(warnings))
+
+
+def _describe_new_name(new: str) -> str:
+    return f"is now called {new}; the old name is still read"
+
+
+def _describe_syntax_error(message: str, text: str) -> PolicyMistake:
+    at = _AT_LINE.search(message)
+    line = int(at.group(1)) if at else text.count("\n") + 1
+    return PolicyMistake(line, (), f"is not TOML here: {_AT_LINE.sub('', message)}")
+
+
+class _TooManyMistakesError(Exception):
+    """Ends the walk over a file that is all mistakes."""
+
+
+class _FileReader:
+    """One walk over a parsed file; faults are collected on the way."""
+
+    def __init__(self, document: Mapping[str, Any], base: Policy, lines: Mapping[Key, int]) -> None:
+        self._document = document
+        self._base = base
+        self._lines = lines
+        self.mistakes: list[PolicyMistake] = []
+        self.is_cut = False
+        self._suggestions = 0
+
+    def collect(self) -> tuple[PolicyStatement, ...]:
+        """Return every value that the file sets, up to the mistake after which reading ends."""
+        found: list[PolicyStatement] = []
+        try:
+            found.extend(self.statements())
+        except _TooManyMistakesError:
+            self.is_cut = True
+        return tuple(found)
+
+    def statements(self) -> Iterator[PolicyStatement]:
+        for section, entries in self._document.items():
+            if section not in _SECTIONS:
+                self._note_mistake((section,), "is not a known section", _SECTIONS)
+            elif not isinstance(entries, dict):
+                self._note_mistake((section,), "must be a table")
+            elif section == "rules" and len({*entries, *self._base.rules}) > MAX_RULES:
+                self._note_mistake((section,), f"has more than {MAX_RULES} rules, with those of the policy below it")
+            else:
+                for name, fields in entries.items():
+                    yield from self._read_entry(section, name, fields)
+                    if section == "verdicts" and name in VERDICTS and isinstance(fields, dict):
+                        self._check_action(name, fields)
+
+    def _read_entry(self, section: str, name: str, fields: Any) -> Iterator[PolicyStatement]:
+        key = (section, name)
+        known = self._list_known(section)
+        if name not in known and not self._may_be_new(section, name):
+            self._note_mistake(key, f"is not a known {_ONE[section]}", known)
+            return
+        if not isinstance(fields, dict):
+            self._note_mistake(key, "must be a table")
+            return
+        if name not in known:
+            for needed in sorted(_REQUIRED.get(section, set()) - fields.keys()):
+                self._note_mistake((*key, needed), f"is required, since this {_ONE[section].partition(' ')[0]} is new")
+        for field, value in fields.items():
+            yield from self._read_field((section, name, field), value)
+
+    def _read_field(self, key: Key, value: Any) -> Iterator[PolicyStatement]:
+        section, name, field = key
+        fields = _SECTIONS[section].__struct_fields__
+        if field not in fields:
+            self._note_mistake(key, "is not a known key", fields)
+            return
+        fault = self._find_value_fault(field, value)
+        if fault:
+            self._note_mistake(key, fault)
+            return
+        yield PolicyStatement(section, name, field, float(value) if field in _POINTS else value, self._find_line(key))
+
+    def _find_value_fault(self, field: str, value: Any) -> str:
+        """Return what is wrong with a value as the end of a sentence; empty if it is valid."""
+        if field in _POINTS:
+            return _find_points_fault(field, value)
+        if field == "conclusive":
+            return "" if isinstance(value, bool) else "must be true or false"
+        if not isinstance(value, str):
+            return "must be a text"
+        if field == "when":
+            return find_fault(value)
+        if field == "mark":
+            return find_mark_fault(value)
+        if field == "to":
+            return find_mailbox_fault(value) if value else ""
+        if field == "title" and not 0 < len(value.strip()) <= MAX_TITLE:
+            return f"must have between 1 and {MAX_TITLE} characters"
+        if field in _WORDS and value not in _WORDS[field]:
+            return f"must be one of {', '.join(filter(None, _WORDS[field]))}, not {value!r}"
+        if field == "group" and value and value not in self._list_groups():
+            return f"names {value!r}, but there is no such group{self._suggest(value, self._list_groups())}"
+        return ""
+
+    def _check_action(self, verdict: str, stated: Mapping[str, Any]) -> None:
+        """An action needs the decision that it belongs to, and a mailbox where it sends to one. A stricter decision of
+        this file over an action of the policy below is no mistake: the action does not count then."""
+        below = next(rule for name, rule in self._base.verdicts.items() if name == verdict)
+        action = stated.get("action", below.action)
+        if action not in ACTIONS:
+            return
+        decision, needed = stated.get("decision", below.decision), DECISION_OF[action]
+        if decision != needed and ("action" in stated or decision == "deliver"):
+            key = ("verdicts", verdict, "action" if "action" in stated else "decision")
+            self._note_mistake(key, f"is {stated.get(key[2])!r}, but the action {action} needs the decision {needed}")
+        if action in WITH_MAILBOX and not stated.get("to", below.to):
+            self._note_mistake(("verdicts", verdict, "to"), f"is required for the action {action}")
+
+    def _list_groups(self) -> set[str]:
+        own = self._document.get("groups")
+        return {*self._base.groups, *(own if isinstance(own, dict) else ())}
+
+    def _list_known(self, section: str) -> Iterable[str]:
+        return VERDICTS if section == "verdicts" else getattr(self._base, section)
+
+    def _may_be_new(self, section: str, name: str) -> bool:
+        """Return whether a name may be new: an operator may add lists, groups and rules, but no findings and
+        verdicts."""
+        form = {"groups": _GROUP, "kinds": _LIST_KIND, "rules": _GROUP}.get(section)
+        return bool(form and form.fullmatch(name))
+
+    def _note_mistake(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
+        self.mistakes.append(PolicyMistake(self._find_line(key), key, sentence + self._suggest(key[-1], known)))
+        if len(self.mistakes) >= MAX_MISTAKES:
+            raise _TooManyMistakesError
+
+    def _suggest(self, word: str, known: Iterable[str]) -> str:
+        if not known or self._suggestions >= MAX_SUGGESTIONS:
+            return ""
+        self._suggestions += 1
+        return _suggest(word, known)
+
+    def _find_line(self, key: Key) -> int:
+        while key and key not in self._lines:
+            key = key[:-1]
+        return self._lines.get(key, 1)
+
+
+_ONE = {"verdicts": "verdict", "groups": "group name", "kinds": "finding", "rules": "rule name"}
+
+
+def _find_points_fault(field: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "must be a number"
+    if not 0 <= value <= MOST_POINTS:  # which is false for "not a number"
+        shown = f", not {value}" if isinstance(value, float) or abs(value) < _LONG_NUMBER else ""
+        return f"must be between 0 and {MOST_POINTS:g}{shown}"
+    return "must be more than 0" if field == "threshold" and value == 0 else ""
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), 1) if len(word) <= MAX_SUGGESTED_LENGTH else []
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _find_lines(text: str) -> dict[Key, int]:
+    """Return the line of every header and key, as far as each line by itself shows it."""
+    found: dict[Key, int] = {}
+    table: Key = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        start = line.lstrip()
+        if start.startswith("["):
+            table = _split_key(start.lstrip("["))
+            key = table
+        else:
+            key = (*table, *path) if (path := _split_key(start)) else ()
+        for length in range(1, min(len(key), MAX_KEY_PARTS) + 1):
+            found.setdefault(key[:length], number)
+    return found
+
+
+def _split_key(text: str) -> Key:
+    """Return the parts of a dotted key at the start of a line, without quotes."""
+    steps: list[str] = []
+    position = 0
+    while step := _STEP.match(text, position):
+        if len(steps) <= MAX_KEY_PARTS:
+            steps.append(step.group(1) or step.group(2) or step.group(3) or "")
+        position = step.end()
+        if step.group(4) != ".":
+            return tuple(steps) if step.group(4) else ()
+    return ()
+
 
 Level = Literal["shipped", "plugin", "deployment", "tenant"]
 PolicyKey: TypeAlias = tuple[str, str, str]

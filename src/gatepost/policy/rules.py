@@ -1,7 +1,7 @@
 """Policy as data: the weight of each finding, groups with a shared cap, and the decision and action for each verdict.
 
-The shipped policy is `gatepost/policy.toml`. A policy file of the operator states only what differs (`file`) and is
-laid over the shipped one, value by value (`layers`).
+The shipped policy is `gatepost/policy.toml`. A policy file of the operator states only what differs, and is laid
+over the shipped one, value by value (`layers`).
 
 An action is what is done over SMTP with a message besides holding, refusing or dropping it, and belongs to a decision.
 `tag`, `redirect` and `strip` change a message or its way, so they stand beside the decision `quarantine`: a source that

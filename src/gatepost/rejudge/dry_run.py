@@ -105,14 +105,10 @@ async def try_policy(
             for owner in {record.envelope.tenant for record in batch} - known.keys():
                 known[owner] = await _custom_lists(store, owner)
             compared = await judge_in_turn(partial(_compare, batch, known, today, other))
-            hits += [each for each in compared if rule and _has_now(each, f"{RULE}{rule}")]
+            hits += [each for each in compared if rule and each.has_now(f"{RULE}{rule}")]
             flips += [each for each in compared if each.flips]
             considered += len(batch)
     return PolicyTrial(considered, tuple(flips), tuple(hits))
-
-
-def _has_now(comparison: Comparison, tag: str) -> bool:
-    return any(line.tag == tag and line.weight[1] is not None for line in comparison.lines)
 
 
 def _compare(

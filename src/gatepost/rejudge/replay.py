@@ -329,6 +329,10 @@ class Comparison(msgspec.Struct, frozen=True):
         """Whether the decision changes."""
         return self.before.decision != self.now.decision
 
+    def has_now(self, tag: str) -> bool:
+        """Whether a line of today's judgement has this tag."""
+        return any(line.tag == tag and line.weight[1] is not None for line in self.lines)
+
 
 def compare(ggrid: str, before: Report | Judgement, now: Judgement, subject: str) -> Comparison:
     """The comparison of two judgements, with every line of either."""

@@ -19,7 +19,8 @@ from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_
 from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, WebAlertError, build_alert, leave_out
+from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, build_alert, leave_out
+from gatepost.settings.feeds import WebSettingsError
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store.alerts import AlertDefinition
 from gatepost.store.errors import StorageError
@@ -77,7 +78,7 @@ class WebAlerts:
         for each in alerts:
             try:
                 outputs.append(build_output(each.alert, self._file, self._node, self._make_mailer))
-            except WebAlertError as fault:
+            except WebSettingsError as fault:
                 log.warning("alert of the web interface is not sent", alert=each.name, reason=str(fault))
         with self._lock:
             before, self._outputs, self._alerts = self._outputs, tuple(outputs), tuple(alerts)
@@ -111,7 +112,7 @@ class WebAlerts:
 
 
 def build_output(alert: WebAlert, file: AlertSettings | None, node: str, make_mailer: MakesMailer) -> AlertOutput:
-    """Return what sends one alert; raises `WebAlertError`, also where the file has all its receivers."""
+    """Return what sends one alert; raises `WebSettingsError`, also where the file has all its receivers."""
     settings = build_alert(leave_out(alert, file), file.mail if file else None)
     return AlertOutput(settings, node, make_mailer(settings), public_only=True)
 
@@ -127,7 +128,7 @@ def try_alert(file: AlertSettings | None, node: str, make_mailer: MakesMailer, a
     """Send one alert of the web interface to all its receivers; return why that failed, "" if all took it."""
     try:
         output = build_output(alert, file, node, make_mailer)
-    except WebAlertError:
+    except WebSettingsError:
         return "a file has all its receivers, so nothing is sent from here"
     try:
         return output.test(encode_event(NodeState(state="test", version=__version__), node))

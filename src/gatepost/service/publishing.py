@@ -1,4 +1,4 @@
-"""Published versions of the configuration: what they hold, how they differ, and which one a node runs.
+"""Published versions of the configuration: what they hold, and which one a node runs.
 
 A version is read and checked from the files of one machine, and written out as files for another. It has the two files
 without their local keys (`settings/values.py`), and the policies, rules and models that they name. It holds no
@@ -12,13 +12,12 @@ How nodes take versions over, one after the other, is in `rollout`.
 """
 
 import copy
-import difflib
 import hashlib
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,9 +29,9 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key
-from gatepost.settings.in_force import SECRET_KEYS
+from gatepost.settings.in_force import SECRET_KEYS, hide, list_values
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.values import HIDDEN, Section, hide_credentials, hide_path, is_local
+from gatepost.settings.values import Section, hide_credentials, is_local
 from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20
@@ -111,11 +110,6 @@ def _hash_token(entry: Any) -> Any:
     return entry
 
 
-def digest_content(content: VersionContent) -> str:
-    """Return what tells one content from another."""
-    return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()
-
-
 def check_files(folder: Path) -> None:
     """Check all that `gatepost config check` checks."""
     has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
@@ -160,33 +154,15 @@ def _take_local(model: type[Section], data: Any, above: Key) -> dict[str, Any]:
 def find_secrets(file: str, document: Document, shared: dict[str, Any]) -> list[Fault]:
     """Return a fault for every secret that stands in clear among the keys of a version."""
     faults = []
-    for key, value in _list_values(shared, ()):
+    for key, value in list_values(shared):
         names = [step for step in key if isinstance(step, str)]
         if not names or not isinstance(value, str):
             continue
         rest = _REFERENCE.sub("", value)
-        is_secret = names[-1] in SECRET_KEYS
-        is_hook = _is_webhook(names) and hide_path(rest) != rest
-        if rest.strip() and (is_secret or is_hook or hide_credentials(rest) != rest):
+        is_hidden = names[-1] in SECRET_KEYS or hide(names, rest) != rest or hide_credentials(rest) != rest
+        if rest.strip() and is_hidden:
             faults.append(Fault(file, document.line_of(key), render_key(key), _HINT))
     return faults
-
-
-def _is_webhook(names: Sequence[str]) -> bool:
-    """Whether a key is the URL of a webhook, whose path is a secret."""
-    return names[-1] == "url" and ("webhook" in names or "webhooks" in names)
-
-
-def _list_values(value: Any, above: Key) -> Iterator[tuple[Key, Any]]:
-    """Yield what stands under a key and is neither a section nor a list, but for empty ones, each with its own key."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _list_values(inner, (*above, key))
-    elif isinstance(value, list) and value:
-        for index, inner in enumerate(value):
-            yield from _list_values(inner, (*above, index))
-    else:
-        yield above, value
 
 
 def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
@@ -195,12 +171,10 @@ def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
     policy = shared.get("policy")
     if isinstance(policy, dict):
         policy = shared["policy"] = dict(policy)
-        if file := policy.get("file"):
-            found["policy/deployment.toml"] = Path(folder, file).expanduser().read_bytes()
-            policy["file"] = "policy/deployment.toml"
-        if file := policy.get("outbound"):
-            found["policy/outbound.toml"] = Path(folder, file).expanduser().read_bytes()
-            policy["outbound"] = "policy/outbound.toml"
+        for key, place in (("file", "policy/deployment.toml"), ("outbound", "policy/outbound.toml")):
+            if file := policy.get(key):
+                found[place] = Path(folder, file).expanduser().read_bytes()
+                policy[key] = place
         tenants = {}
         for uid, file in (policy.get("tenants") or {}).items():
             tenants[uid] = f"policy/tenant-{str(uid).lower()}.toml"
@@ -209,8 +183,8 @@ def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
             policy["tenants"] = tenants
     rules = shared.get("yara")
     if isinstance(rules, dict) and rules.get("folder"):
-        place = Path(folder, rules["folder"]).expanduser()
-        for path in sorted(each for each in place.iterdir() if each.suffix in RULE_ENDINGS):
+        own = Path(folder, rules["folder"]).expanduser()
+        for path in sorted(each for each in own.iterdir() if each.suffix in RULE_ENDINGS):
             found[f"rules/{path.name}"] = path.read_bytes()
         shared["yara"] = {**rules, "folder": "rules"}
     return found
@@ -421,68 +395,6 @@ def _read(path: Path, kind: type[T]) -> T | None:
         return None
 
 
-MAX_LINES = 2_000
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """One key or file that differs, for people: a secret is never part of it. `lines` is the difference of a text, line
-    by line."""
-
-    file: str
-    key: str = ""
-    before: str = ""
-    after: str = ""
-    lines: tuple[str, ...] = ()
-
-
-def compare(before: VersionContent, after: VersionContent) -> list[Difference]:
-    """Return every key and file that differs."""
-    return [*_compare_documents(before, after), *_compare_files(before, after)]
-
-
-def _compare_documents(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
-    for name in sorted({*before.documents, *after.documents}):
-        old = dict(_list_values(before.documents.get(name, {}), ()))
-        new = dict(_list_values(after.documents.get(name, {}), ()))
-        for key in sorted({*old, *new}, key=render_key):
-            if old.get(key) != new.get(key) or (key in old) != (key in new):
-                yield Difference(name, render_key(key), _render(key, old), _render(key, new))
-
-
-def _render(key: Key, values: dict[Key, Any]) -> str:
-    if key not in values:
-        return "not set"
-    value, names = values[key], [step for step in key if isinstance(step, str)]
-    if isinstance(value, str) and names:
-        if names[-1] in SECRET_KEYS and not value.startswith("${"):
-            return HIDDEN
-        if _is_webhook(names):
-            return hide_path(value)
-        return hide_credentials(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _compare_files(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
-    for name in sorted({*before.files, *after.files}):
-        old, new = before.files.get(name), after.files.get(name)
-        if old == new:
-            continue
-        if name.startswith("models/"):
-            yield Difference(name, "", _describe(old), _describe(new))
-            continue
-        lines = difflib.unified_diff(_lines(old), _lines(new), "before", "after", lineterm="", n=2)
-        shown = [line for _, line in zip(range(MAX_LINES), lines, strict=False)]
-        yield Difference(name, "", _describe(old), _describe(new), tuple(shown))
-
-
-def _lines(raw: bytes | None) -> list[str]:
-    return (raw or b"").decode("utf-8", "replace").splitlines()
-
-
-def _describe(raw: bytes | None) -> str:
-    return "not there" if raw is None else f"{len(raw)} bytes"
-
-
 class NodePublisher:
     """What the pages of the web interface need to know of versions, which are files of this node; `local` is the folder
     of its own files. A draft begins with the running version, or with these files where nothing was published yet."""
@@ -506,9 +418,6 @@ class NodePublisher:
         except (StartError, OSError) as fault:
             return [Fault("the draft", 0, "", f"cannot be checked: {fault}")]
         return []
-
-    compare = staticmethod(compare)
-    digest = staticmethod(digest_content)
 
 
 def _shorten(fault: Fault, folder: Path) -> Fault:

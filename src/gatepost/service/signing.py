@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,39 +19,35 @@ from gatepost.service.routes import hostname
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.client import Tenancy
-from gatepost.smtp.signing import KeyFile, KeyFileError, Signer, SigningKeys, read_private_key
+from gatepost.smtp.signing import KeyFileError, Signer, SigningKeys, read_private_key
 
 BITS = 2_048
 # A string of a TXT record has at most 255 bytes (RFC 1035 section 3.3).
 _STRING = 250
 
 
-def list_key_files(settings: GuardSettings) -> tuple[KeyFile, ...]:
+def list_keys(settings: GuardSettings) -> tuple[SigningKeySettings, ...]:
     """Return every key that the settings name, that of ARC last."""
-    return tuple(map(_key_file, [*settings.dkim.keys, *([settings.arc.key] if settings.arc else [])]))
-
-
-def _key_file(key: SigningKeySettings) -> KeyFile:
-    return KeyFile(key.domain, key.selector, key.file)
+    return (*settings.dkim.keys, *([settings.arc.key] if settings.arc else []))
 
 
 def build_signer(settings: GuardSettings, tenancy: Tenancy) -> Signer | None:
     """Build what signs mail, if there is a key; raises `StartError` if one cannot be used."""
-    files = list_key_files(settings)
-    for each in files:
+    keys = list_keys(settings)
+    for each in keys:
         try:
             read_private_key(Path(each.file))
         except KeyFileError as fault:
             raise StartError(f"The key of {each.selector}, {each.domain} in guard.yml {fault}: {each.file}.") from None
-    if not files:
+    if not keys:
         return None
     arc = settings.arc
     return Signer(
-        SigningKeys(list(map(_key_file, settings.dkim.keys))),
+        SigningKeys(settings.dkim.keys),
         hostname(settings),
         tenancy,
         signs_changed=settings.dkim.sign_changed,
-        seal_key=_key_file(arc.key) if arc else None,
+        seal_key=arc.key if arc else None,
         seals_all=arc is not None and arc.seal == "always",
     )
 
@@ -105,23 +100,23 @@ class PublishedKey(msgspec.Struct, frozen=True, rename="camel"):
 
 def compare_with_dns(settings: GuardSettings) -> tuple[PublishedKey, ...]:
     """Look up the record of every key, and compare it with the key."""
-    return asyncio.run(_compare(settings, list_key_files(settings)))
+    return asyncio.run(_compare(settings))
 
 
-async def _compare(settings: GuardSettings, files: Sequence[KeyFile]) -> tuple[PublishedKey, ...]:
+async def _compare(settings: GuardSettings) -> tuple[PublishedKey, ...]:
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1_000)
     try:
-        return tuple([await _compare_one(resolver, each) for each in files])
+        return tuple([await _compare_one(resolver, each) for each in list_keys(settings)])
     finally:
         await resolver.close()
 
 
-async def _compare_one(resolver: Resolver, file: KeyFile) -> PublishedKey:
-    name = f"{file.selector}._domainkey.{file.domain}"
+async def _compare_one(resolver: Resolver, stated: SigningKeySettings) -> PublishedKey:
+    name = f"{stated.selector}._domainkey.{stated.domain}"
     try:
-        key = read_private_key(Path(file.file))
+        key = read_private_key(Path(stated.file))
     except KeyFileError as fault:
-        return PublishedKey(file.domain, file.selector, name, "", "", "unusable", f"{file.file} {fault}")
+        return PublishedKey(stated.domain, stated.selector, name, "", "", "unusable", f"{stated.file} {fault}")
     record = make_record(key)
     algorithm = f"rsa {key.key_size}" if isinstance(key, RSAPrivateKey) else "ed25519"
     answer = await resolver.start(Dns(name, "TXT"))
@@ -131,7 +126,7 @@ async def _compare_one(resolver: Resolver, file: KeyFile) -> PublishedKey:
         state, reason = "unknown", "DNS did not answer"
     elif answer.status == "found":
         state = "ok" if any(_public_part(each) == _public_part(record) for each in answer.records) else "different"
-    return PublishedKey(file.domain, file.selector, name, algorithm, record, state, reason)
+    return PublishedKey(stated.domain, stated.selector, name, algorithm, record, state, reason)
 
 
 def _public_part(record: str) -> str:

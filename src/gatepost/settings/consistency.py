@@ -287,31 +287,42 @@ def find_guard_certificate_faults(guard: GuardSettings) -> Iterator[Disagreement
         yield (*_DELIVERY, "ca"), fault
 
 
-def find_expired_certificates(abby: AbbySettings, now: datetime | None = None) -> Iterator[Disagreement]:
+def find_expired_certificates(abby: AbbySettings) -> Iterator[Disagreement]:
     """Yield certificates of `abby.yml` that are not valid now, or not for long."""
     named: list[tuple[Key, str]] = []
     if isinstance(abby.tls, TlsSettings):
         named.append((_CERTIFICATE, abby.tls.certificate))
     if ca := abby.service_providers.core.ca:
         named.append((_CA, ca))
-    yield from _find_expired(named, now)
+    yield from _find_expired(named)
 
 
-def find_expired_guard_certificates(guard: GuardSettings, now: datetime | None = None) -> Iterator[Disagreement]:
+def find_expired_guard_certificates(guard: GuardSettings) -> Iterator[Disagreement]:
     """Yield certificates of `guard.yml` that are not valid now, or not for long."""
     named: list[tuple[Key, str]] = []
     if guard.tls:
         named.append((_CERTIFICATE, guard.tls.certificate))
     if guard.delivery.certificate:
         named.append(((*_DELIVERY, "certificate"), guard.delivery.certificate))
-    yield from _find_expired(named, now)
+    yield from _find_expired(named)
 
 
-def _find_expired(named: Iterable[tuple[Key, str]], now: datetime | None) -> Iterator[Disagreement]:
-    moment = now or datetime.now(UTC)
+def _find_expired(named: Iterable[tuple[Key, str]]) -> Iterator[Disagreement]:
+    from cryptography import x509
+
+    now = datetime.now(UTC)
     for key, file in named:
-        if validity := _read_validity(Path(file)):
-            yield from ((key, sentence) for sentence in _describe_validity(*validity, moment))
+        try:
+            first = x509.load_pem_x509_certificates(Path(file).read_bytes())[0]
+        except (OSError, ValueError):
+            continue
+        start, end = first.not_valid_before_utc, first.not_valid_after_utc
+        if now > end:
+            yield key, f"expired on {end:%Y-%m-%d}: clients refuse it"
+        elif now < start:
+            yield key, f"is not valid before {start:%Y-%m-%d}: clients refuse it"
+        elif (end - now).days < SOON_DAYS:
+            yield key, f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
 
 
 def _find_pair_faults(above: Key, certificate: Path, key: Path) -> Iterator[Disagreement]:
@@ -374,25 +385,6 @@ def _read(path: Path) -> bytes | str:
         return path.read_bytes()
     except OSError as fault:
         return f"cannot be read: {path}: {(fault.strerror or 'unknown error').lower()}"
-
-
-def _read_validity(path: Path) -> tuple[datetime, datetime] | None:
-    from cryptography import x509
-
-    try:
-        first = x509.load_pem_x509_certificates(path.read_bytes())[0]
-    except (OSError, ValueError):
-        return None
-    return first.not_valid_before_utc, first.not_valid_after_utc
-
-
-def _describe_validity(start: datetime, end: datetime, now: datetime) -> Iterator[str]:
-    if now > end:
-        yield f"expired on {end:%Y-%m-%d}: clients refuse it"
-    elif now < start:
-        yield f"is not valid before {start:%Y-%m-%d}: clients refuse it"
-    elif (end - now).days < SOON_DAYS:
-        yield f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
 
 
 # Half of what is recommended: 16 random bytes in hexadecimal, or 24 letters and digits, cannot be guessed.

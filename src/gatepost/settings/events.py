@@ -8,9 +8,9 @@ names are the file's: an alert of the web interface leaves them out, so that nob
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from gatepost.settings.feeds import check_web_url
+from gatepost.settings.feeds import check_web_url, validate_web_settings
 from gatepost.settings.values import (
     Count,
     FileBytes,
@@ -174,17 +174,9 @@ class WebAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     secret: str = ""
 
 
-class WebAlertError(ValueError):
-    """What is wrong with an alert: the field and the rest of a sentence, for each mistake."""
-
-    def __init__(self, mistakes: tuple[tuple[str, str], ...]) -> None:
-        self.mistakes = mistakes
-        super().__init__("; ".join(f"{field} {sentence}" for field, sentence in mistakes))
-
-
 def build_alert(alert: WebAlert, server: AlertMailSettings | None = None) -> AlertSettings:
-    """Return the settings of an alert; raises `WebAlertError`. Mail goes through the server of `server`, if that names
-    one."""
+    """Return the settings of an alert; raises `WebSettingsError`. Mail goes through the server of `server`, if that
+    names one."""
     mistakes = check_web_url(alert.url, "", "guard.yml") if alert.url else []
     if not alert.kinds or not set(alert.kinds) <= set(ALERT_KINDS):
         mistakes.append(("kinds", "must be chosen"))
@@ -203,14 +195,7 @@ def build_alert(alert: WebAlert, server: AlertMailSettings | None = None) -> Ale
             stated["mail"] |= {"server": server.server, "tls": server.tls, "sender": server.sender}
     if alert.url:
         stated["webhook"] = {"url": alert.url, "secret": alert.secret or "-"}
-    try:
-        settings = AlertSettings.model_validate(stated)
-    except ValidationError as fault:
-        mistakes += [_describe(each) for each in fault.errors()]
-        settings = None
-    if mistakes or settings is None:
-        raise WebAlertError(tuple(dict.fromkeys(mistakes)))
-    return settings
+    return validate_web_settings(AlertSettings, stated, mistakes, _describe)
 
 
 def leave_out(alert: WebAlert, file: AlertSettings | None) -> WebAlert:

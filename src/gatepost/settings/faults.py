@@ -4,7 +4,6 @@ pydantic finds the faults of a file; this module describes them as sentences.
 """
 
 import difflib
-import typing
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from gatepost.settings.document import Document, Key, SettingsMistake
-from gatepost.settings.values import Section
+from gatepost.settings.values import Section, find_section
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):
@@ -141,14 +140,8 @@ def _list_keys(model: type[Section], key: Key) -> list[str]:
         if isinstance(step, int):
             continue
         field = next((field for field in model.model_fields.values() if field.alias == step), None)
-        inner = _find_section(field.annotation) if field else None
+        inner = find_section(field.annotation)[0] if field else None
         if inner is None:
             return []
         model = inner
     return [str(field.alias) for field in model.model_fields.values()]
-
-
-def _find_section(annotation: Any) -> type[Section] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    return next((found for inner in typing.get_args(annotation) if (found := _find_section(inner))), None)

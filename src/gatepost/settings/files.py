@@ -7,8 +7,16 @@ from typing import TypeVar
 import msgspec
 
 from gatepost.plugins import PluginError, find_plugins
-from gatepost.policy.file import MAX_CHARACTERS, read_policy_file
-from gatepost.policy.layers import OUTBOUND, Effective, Layer, Level, Policies, lay_over
+from gatepost.policy.layers import (
+    MAX_CHARACTERS,
+    OUTBOUND,
+    Effective,
+    Layer,
+    Level,
+    Policies,
+    lay_over,
+    read_policy_file,
+)
 from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake, extend_policy, shipped_policy
 from gatepost.settings import consistency
 from gatepost.settings.consistency import (

@@ -4,7 +4,7 @@
 of secret keys and the credentials inside of URLs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic_core import PydanticUndefined
@@ -18,13 +18,13 @@ SECRET_KEYS = frozenset({"secret", "token", "password", "queryKey", "clientSecre
 
 def differing_settings(settings: Section) -> dict[str, Any]:
     """Return every key whose value is not the default, as written in the file, with its value."""
-    return {render_key(key): _hide(key, value) for key, value in _walk(settings, (), only_differing=True)}
+    return {render_key(key): hide(key, value) for key, value in _walk(settings, (), only_differing=True)}
 
 
 def settings_in_force(file: str, settings: Section) -> tuple[tuple[str, str, str], ...]:
     """Return (file, key, value) for every setting of one file, defaults included, as text."""
     lines = _walk(settings, (), only_differing=False)
-    return tuple((file, render_key(key), _render(_hide(key, value))) for key, value in lines)
+    return tuple((file, render_key(key), _render(hide(key, value))) for key, value in lines)
 
 
 def _walk(settings: Section, above: Key, *, only_differing: bool) -> Iterator[tuple[Key, Any]]:
@@ -47,12 +47,12 @@ def _walk(settings: Section, above: Key, *, only_differing: bool) -> Iterator[tu
             yield key, value
 
 
-def _hide(key: Key, value: Any) -> Any:
-    """Replace a secret, and the credentials in URLs, by `HIDDEN`."""
+def hide(key: Sequence[str | int], value: Any) -> Any:
+    """Replace a secret, the credentials in URLs and the path of a webhook by `HIDDEN`."""
     if value is not None and key[-1] in SECRET_KEYS:
         return HIDDEN
     if isinstance(value, list):
-        return [_hide(key, each) for each in value]
+        return [hide(key, each) for each in value]
     if key[-1] == "url" and ("webhook" in key or "webhooks" in key):
         return hide_path(value)
     return hide_credentials(value) if isinstance(value, str) else value
@@ -66,3 +66,15 @@ def _render(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return "none" if value == {} else str(value)
+
+
+def list_values(value: Any, above: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Yield what stands under a key and is neither a section nor a list, but for empty ones, each with its own key."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from list_values(inner, (*above, key))
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from list_values(inner, (*above, index))
+    else:
+        yield above, value

@@ -13,7 +13,7 @@ refused for good is spooled like all else, to be held.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
@@ -173,11 +173,7 @@ class MessageReceiver:
         if whole > self._limits.message and (not self._holds(replies.TOO_LARGE) or whole > self._limits.message * 2):
             await self.discard(chunk.size)
             return replies.TOO_LARGE
-        pace, left = _ArrivalDeadline(self._limits), chunk.size
-        while left:
-            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
-            left -= len(piece)
-            pace.count(len(piece))
+        async for piece in self._read_pieces(chunk.size):
             ends.check(piece)
             fault = self._spool(body, piece, ends, fault)
         if chunk.last and not ends.sound:
@@ -188,11 +184,16 @@ class MessageReceiver:
         """Read a chunk of a message that is refused (RFC 3030 section 2: it comes all the same)."""
         if size > self._limits.message * 2:
             raise ConnectionTimeoutError
-        pace, left = _ArrivalDeadline(self._limits), size
-        while left:
-            piece = await self._connection.read_piece(min(left, _PIECE), pace.deadline())
-            left -= len(piece)
+        async for _ in self._read_pieces(size):
+            pass
+
+    async def _read_pieces(self, size: int) -> AsyncIterator[bytes]:
+        pace = _ArrivalDeadline(self._limits)
+        while size:
+            piece = await self._connection.read_piece(min(size, _PIECE), pace.deadline())
+            size -= len(piece)
             pace.count(len(piece))
+            yield piece
 
     def _spool(self, body: SpooledBody, content: bytes, ends: LineEnds, fault: SmtpReply | None) -> SmtpReply | None:
         if fault is None and not ends.clean:

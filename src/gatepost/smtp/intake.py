@@ -95,11 +95,7 @@ class Intake:
             return _wait_for_nothing
         for routing in services.routings:
             routing.start()
-        tasks = [task for task, _, _ in self._sessions.values()]
-        before.stop()
-        for _, session, _ in list(self._sessions.values()):
-            session.stop()
-        return lambda: self._end(tasks, before.limits.stop)
+        return self._stop_sessions(before)
 
     async def run_here(self) -> None:
         """Serve; returns when the last session has ended."""
@@ -115,7 +111,7 @@ class Intake:
             await self._exit.wait()
         finally:
             await stop_listening()
-            await self._end_sessions()
+            await self._stop_sessions(self._services)()
             for routing in self._services.routings:
                 await routing.close()
 
@@ -190,20 +186,21 @@ class Intake:
         # There is no client left to reply to: what is not with the next hop yet stays with the sender.
         task.cancel()
 
-    async def _end_sessions(self) -> None:
-        self._services.stop()
+    def _stop_sessions(self, services: Services) -> Callable[[], Awaitable[None]]:
+        """Have all sessions end after their current message; returns what waits until they have, or are cut off."""
+        services.stopping = True
         tasks = [task for task, _, _ in self._sessions.values()]
         for _, session, _ in list(self._sessions.values()):
             session.stop()
-        await self._end(tasks, self._services.limits.stop)
 
-    @staticmethod
-    async def _end(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async def wait() -> None:
+            if tasks:
+                _, late = await asyncio.wait(tasks, timeout=services.limits.stop)
+                for task in late:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        return wait
 
 
 async def _wait_for_nothing() -> None:

@@ -251,10 +251,27 @@ class Relay:
             pass
         link.close()
 
-    async def send(self, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
-        """Send a whole message, to all recipients or to none; return the last reply. Raises `NextHopError` where the
-        next hop gave none."""
-        return await send_message(self, await self.borrow(), sender, recipients, raw)
+    async def send(self, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
+        """Send a whole message over a borrowed connection, to all recipients or to none, and take the connection back;
+        return the last reply. Raises `NextHopError`."""
+        try:
+            wide = not (sender.isascii() and all(map(str.isascii, recipients)))
+            if wide and "SMTPUTF8" not in link.features:
+                return replies.NEEDS_UTF8
+            words = [f"MAIL FROM:<{sender}>"]
+            words += ["SMTPUTF8"] if wide else []
+            words += ["BODY=8BITMIME"] if "8BITMIME" in link.features and not raw.isascii() else []
+            asked = [" ".join(words), *(f"RCPT TO:<{each}>" for each in recipients)]
+            for answer in await asyncio.gather(*(link.ask(line.encode()) for line in asked)):
+                if not answer.positive:
+                    return answer
+            link.transactions += 1
+            return await link.send_message([raw])
+        finally:
+            if link.usable:
+                await self.reset(link)
+            else:
+                link.close()
 
     async def _is_sound(self, link: NextHop) -> bool:
         idle = asyncio.get_running_loop().time() - link.last_used
@@ -357,29 +374,6 @@ def _describe(fault: Exception) -> str:
     return f"cannot be reached: {reason.lower()}"
 
 
-async def send_message(relay: Relay, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
-    """Send a whole message over a borrowed connection, to all recipients or to none, and give the connection back;
-    return the last reply. Raises `NextHopError`."""
-    try:
-        wide = not (sender.isascii() and all(map(str.isascii, recipients)))
-        if wide and "SMTPUTF8" not in link.features:
-            return replies.NEEDS_UTF8
-        words = [f"MAIL FROM:<{sender}>"]
-        words += ["SMTPUTF8"] if wide else []
-        words += ["BODY=8BITMIME"] if "8BITMIME" in link.features and not raw.isascii() else []
-        asked = [link.ask(" ".join(words).encode()), *(link.ask(f"RCPT TO:<{each}>".encode()) for each in recipients)]
-        for answer in await asyncio.gather(*asked):
-            if not answer.positive:
-                return answer
-        link.transactions += 1
-        return await link.send_message([raw])
-    finally:
-        if link.usable:
-            await relay.reset(link)
-        else:
-            link.close()
-
-
 # Extensions that concern a message; whether a client may use them depends on the next hop.
 ANY_FEATURES = ("8BITMIME", "SMTPUTF8", "DSN")
 DEFAULT = "default"
@@ -399,16 +393,6 @@ class Route:
         faults = [f"{relay.url} {relay.fault}" for relay in self.relays if relay.fault]
         return "; ".join(faults) if len(faults) == len(self.relays) else ""
 
-    def start(self) -> None:
-        """Keep looking at every next hop."""
-        for relay in self.relays:
-            relay.start()
-
-    async def close(self) -> None:
-        """Close every connection that is not lent."""
-        for relay in self.relays:
-            await relay.close()
-
     async def borrow(self) -> tuple[Relay, NextHop]:
         """Return a connection that is ready for MAIL, and the relay that it goes back to. Raises `NextHopError` if no
         next hop gives one."""
@@ -424,7 +408,7 @@ class Route:
         """Send a whole message, to all recipients or to none; return the next hop and its last reply. One that speaks
         LMTP takes one recipient. Raises `NextHopError` where no next hop gave a reply."""
         relay, link = await self.borrow()
-        return relay.url, await send_message(relay, link, sender, recipients, raw)
+        return relay.url, await relay.send(link, sender, recipients, raw)
 
     @property
     def speaks_lmtp(self) -> bool:
@@ -511,13 +495,13 @@ class Routing:
 
     def start(self) -> None:
         """Keep looking at every next hop."""
-        for route in self.routes:
-            route.start()
+        for _, relay in self.relays():
+            relay.start()
 
     async def close(self) -> None:
         """Close every connection that is not lent."""
-        for route in self.routes:
-            await route.close()
+        for _, relay in self.relays():
+            await relay.close()
 
     async def features(self) -> dict[str, str]:
         """Return the extensions that all next hops had when they were last reached; SIZE is the smallest."""

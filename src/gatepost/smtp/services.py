@@ -34,7 +34,6 @@ ROOM_FOR_SIGNATURES = 8_192
 # After so many analyses without a decision within 24 hours, the message is held instead of coming back for days.
 UNDECIDED_BEFORE = 2
 
-
 # Sends a message to its recipients, as its action says, or to a mailbox instead; each returns the next hop's reply.
 Deliver = Callable[[ScanResult], Awaitable[SmtpReply]]
 Redirect = Callable[[ScanResult, str], Awaitable[SmtpReply]]
@@ -154,7 +153,8 @@ class Services:
         # Mail transactions that were begun, and those that were put off for a reason of ours.
         self.attempts = 0
         self.deferred: Counter[Deferral] = Counter()
-        self._stopping = False
+        # Whether no more messages are taken.
+        self.stopping = False
 
     def size_limit(self, theirs: dict[str, str]) -> int:
         """Return how many bytes a message may have, here and, with the fields that are added to it, at the next hop,
@@ -190,12 +190,3 @@ class Services:
             self.deferred[reason] += 1
             return True
         return counted
-
-    def stop(self) -> None:
-        """Take no more messages."""
-        self._stopping = True
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the service takes no more messages."""
-        return self._stopping

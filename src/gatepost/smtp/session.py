@@ -61,7 +61,7 @@ from gatepost.smtp.trace import (
     read_header,
     sanitise_word,
 )
-from gatepost.smtp.transaction import Pending, Transaction, wait_for_reply
+from gatepost.smtp.transaction import Pending, Transaction, digest_message, wait_for_reply
 from gatepost.store.errors import StorageError
 
 # RFC 5321 section 4.5.3.2.6 gives the next hop ten minutes to take a message.
@@ -109,7 +109,7 @@ async def answer_message(services: Services, transaction: Transaction, how: Subm
         return answer
     arrival = transaction.describe_arrival(now, extended=how.extended, encrypted=how.encrypted)
     delivery = MessageDelivery(transaction, body, header, arrival, services)
-    digest = transaction.digest(body.sha256)
+    digest = digest_message(body.sha256, transaction.sender, transaction.accepted)
     answer = await services.handler.handle(request, body, digest, delivery.deliver, delivery.redirect)
     services.count_reply(answer)
     log.info("message answered", ggrid=request.ggrid, code=answer.code, client=how.client.address, **delivery.sent)
@@ -369,7 +369,7 @@ class Session:
         if verb in ("EHLO", "HELO"):
             self._end_transaction()
             self._helo, self._extended = command.argument, verb == "EHLO"
-            return SmtpReply(250, await self._extensions()) if self._extended else self._hello()
+            return SmtpReply(250, await self._extensions()) if self._extended else reply(250, self._services.hostname)
         if verb == "DATA":
             return await self._data()
         if verb == "STARTTLS":
@@ -382,9 +382,6 @@ class Session:
             return replies.BYE
         simple = {"HELP": replies.HELP, "VRFY": replies.CANNOT_VERIFY, "EXPN": replies.NOT_IMPLEMENTED}
         return simple.get(verb, replies.OK)
-
-    def _hello(self) -> SmtpReply:
-        return reply(250, self._services.hostname)
 
     async def _extensions(self) -> tuple[bytes, ...]:
         """Return our extensions; those that concern the message itself only if all next hops have them, too. Without a

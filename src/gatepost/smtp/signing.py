@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -26,6 +25,7 @@ from gatepost.logs import Logger
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
 from gatepost.report import Report
+from gatepost.settings.delivery import SigningKeySettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER, split_header
 
@@ -39,14 +39,6 @@ log = Logger("gatepost.guard")
 
 class KeyFileError(ValueError):
     """A key file cannot be used; the text is the end of a sentence."""
-
-
-class KeyFile(msgspec.Struct, frozen=True):
-    """Where a key is, and under which name its public half is published."""
-
-    domain: str
-    selector: str
-    file: str
 
 
 def read_private_key(path: Path) -> PrivateKey:
@@ -75,8 +67,8 @@ def read_private_key(path: Path) -> PrivateKey:
 class SigningKeys:
     """The keys of a core, by their domains."""
 
-    def __init__(self, files: Sequence[KeyFile]) -> None:
-        self._by_domain: dict[str, list[KeyFile]] = {}
+    def __init__(self, files: Sequence[SigningKeySettings]) -> None:
+        self._by_domain: dict[str, list[SigningKeySettings]] = {}
         for each in files:
             self._by_domain.setdefault(each.domain, []).append(each)
         self._known: dict[str, tuple[tuple[int, int, int], PrivateKey]] = {}
@@ -95,7 +87,7 @@ class SigningKeys:
         """Return the keys of a domain that has some. Raises `KeyFileError` where one could never be read."""
         return tuple(SigningKey(each.domain, each.selector, self._load(each)) for each in self._by_domain[domain])
 
-    def _load(self, key: KeyFile) -> PrivateKey:
+    def _load(self, key: SigningKeySettings) -> PrivateKey:
         known = self._known.get(key.file)
         try:
             found = Path(key.file).stat()
@@ -135,7 +127,7 @@ class Signer:
         tenancy: Tenancy,
         *,
         signs_changed: bool = False,
-        seal_key: KeyFile | None = None,
+        seal_key: SigningKeySettings | None = None,
         seals_all: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -44,9 +44,9 @@ _NEEDED = {
 
 
 class Transaction:
-    """From MAIL to the last reply. `body` is what BDAT brought so far, `refusal` why a queue's message is to be held;
-    `tenant` is that of all its recipients, `report` the reporting address that it is for. An outbound one has the
-    `account` of its sender, and its tenant is the sender's."""
+    """From MAIL to the last reply. `routing` has the routes that the message can take; `body` is what BDAT brought so
+    far, `refusal` why a queue's message is to be held; `tenant` is that of all its recipients, `report` the reporting
+    address that it is for. An outbound one has the `account` of its sender, and its tenant is the sender's."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Transaction:
         routing: Routing | None,
         account: SendingAccount | None = None,
     ) -> None:
-        self._mail, self._client, self._helo, self._routing = mail, client, helo, routing
-        self.account = account
+        self._mail, self._client, self._helo = mail, client, helo
+        self.routing, self.account = routing, account
         self._route: Route | None = None
         # Routes that did not take the sender: asking again for each recipient would take as long each time.
         self._refusals: dict[Route, SmtpReply] = {}
@@ -80,13 +80,13 @@ class Transaction:
 
     async def begin(self) -> Pending:
         """Handle MAIL: pass it on, if it is known to which next hop."""
-        if self._routing is not None and self._routing.only is not None:
-            self._sender = await self._open(self._routing.only)
+        if self.routing is not None and self.routing.only is not None:
+            self._sender = await self._open(self.routing.only)
         return self._sender
 
     def fits(self, tenant: str | None, route: Route | None) -> bool:
         """Whether a further recipient of that tenant and route can be part of the transaction."""
-        same = tenant == self.tenant and (self._routing is None or route is self._route)
+        same = tenant == self.tenant and (self.routing is None or route is self._route)
         return same and not (self._link is not None and self._link.lmtp)
 
     async def add(self, recipient: PathCommand, route: Route | None, report: ReportAddress | None = None) -> Pending:
@@ -98,11 +98,11 @@ class Transaction:
         return answer
 
     async def _pass_recipient(self, recipient: PathCommand, route: Route | None) -> Pending:
-        if self._routing is None:
+        if self.routing is None:
             return replies.RECIPIENT_OK
         if route is None:
             return replies.NO_NEXT_HOP
-        if route is not self._route and self._routing.only is None:
+        if route is not self._route and self.routing.only is None:
             if route in self._refusals:
                 return self._refusals[route]
             said = await wait_for_reply(await self._open(route))
@@ -131,11 +131,6 @@ class Transaction:
         self._stop_timer()
         if link is not None and self._relay is not None:
             self._relay.abandon(link)
-
-    @property
-    def routing(self) -> Routing | None:
-        """The routes that the message can take."""
-        return self._routing
 
     async def find_tenant(self, tenancy: Tenancy, recipient: str) -> str | None:
         """Return the tenant that the message belongs to: that of a recipient's domain, or of an outbound sender's. Each
@@ -199,10 +194,6 @@ class Transaction:
             now=now,
         )
 
-    def digest(self, sha256: str) -> str:
-        """Return a hash that is the same for the same bytes and envelope."""
-        return digest_message(sha256, self._mail.address, self.accepted)
-
     def _keep_alive(self) -> None:
         """Send NOOP to the next hop while the client or the analysis takes its time, so that it does not close the
         connection."""
@@ -233,7 +224,7 @@ class Transaction:
 
     async def deliver(self, pieces: Iterable[bytes]) -> SmtpReply:
         """Send the message on; return the next hop's last reply."""
-        if self._routing is None:
+        if self.routing is None:
             return replies.NO_NEXT_HOP
         link, self._link = self._link, None
         self._stop_timer()

@@ -1,9 +1,8 @@
-"""Keys of the List API: 32 random bytes, shown once, stored as their SHA-256.
+"""Keys of the List API, and the last uses of these keys and of the tokens of the Email Scanning API.
 
-A hash of a secret with 256 random bits needs neither salt nor slowness. It is looked up by an index: what an attacker
-could learn from the time that takes is about the hash, and a hash does not lead back to a secret.
-
-When the tokens of the Email Scanning API were last used, and from which address.
+A key is 32 random bytes, shown once and stored as their SHA-256. A hash of a secret with 256 random bits needs neither
+salt nor slowness. It is looked up by an index: what an attacker could learn from the time that takes is about the hash,
+and a hash does not lead back to a secret.
 
 Tokens are settings, so storage has no other record of them; like the audit trail it knows them by name. A use is an
 entry of a dictionary. It is written while its request goes on, at most once a minute for each token and process; of

@@ -2,10 +2,9 @@
 
 The one exception is the erasure of an address, which puts a pseudonym into records that have it (see `privacy`).
 
-What goes on the audit trail although it changes nothing: who read or exported mail, tried something, or failed.
-
-A reader of the trail asks not only who changed a list, but also who has seen a message. Each of these records is a
-transaction of its own, written before its caller gets what it is about.
+A reader of the trail asks not only who changed a list, but also who has seen a message. So it also says who read or
+exported mail, tried something, or failed (`Audit.note`). Each of these records is a transaction of its own, written
+before its caller gets what it is about.
 """
 
 from collections.abc import Iterable, Sequence

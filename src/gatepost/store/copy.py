@@ -128,9 +128,9 @@ class _PostgresTables:
         await self._connection.execute(f"TRUNCATE {', '.join(list_tables())}")
 
     async def load(self, table: str, rows: Sequence[Row]) -> None:
-        await self._connection.copy_records_to_table(
-            table, records=map(_storable_row, rows), columns=list_tables()[table]
-        )
+        # Columns for searching may have a NUL from a message, which PostgreSQL cannot hold.
+        clean = (tuple(storable(value) if isinstance(value, str) else value for value in row) for row in rows)
+        await self._connection.copy_records_to_table(table, records=clean, columns=list_tables()[table])
 
 
 # Rows of a table come in batches, with the columns of `list_tables`.
@@ -185,11 +185,6 @@ def _opened(path: Path, opening: Callable[[Path], apsw.Connection]) -> Iterator[
             yield connection
     finally:
         connection.close(True)
-
-
-def _storable_row(row: Row) -> Row:
-    """A row without text that PostgreSQL cannot hold: columns for searching may have a NUL from a message."""
-    return tuple(storable(value) if isinstance(value, str) else value for value in row)
 
 
 def backup(url: str, data: Path, file: Path, progress: Progress, *, force: bool = False) -> None:

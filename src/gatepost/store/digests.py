@@ -8,10 +8,9 @@ is recorded; a process that dies in between sends that one digest twice, since i
 
 One process works on a scope at a time: it has a lock with an end, as feeds do.
 
-What a tenant wants of digests: whether, when, in which language, with which words, and what recipients may do.
-
-The scope None has the preferences for mail without a tenant. Digests go to recipients in the domains of the tenant;
-without a tenant the domains are named here, since mail can be addressed to anybody.
+Preferences are what a tenant wants of digests: whether, when, in which language, with which words, and what recipients
+may do. The scope None has the preferences for mail without a tenant. Digests go to recipients in the domains of the
+tenant; without a tenant the domains are named here, since mail can be addressed to anybody.
 """
 
 import secrets

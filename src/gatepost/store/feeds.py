@@ -6,10 +6,9 @@ no longer than that; a process that works renews it, and learns there if it has 
 An entry belongs to a feed if that feed changed it last (`modified_by` is `feed:NAME`). A feed never touches another's
 entries, so what people or other programs wrote stays; an entry that a person changes is that person's from then on.
 
-Feeds that were defined in the web interface: their settings, whether they are paused, and who changed them.
-
-What is remembered of their runs is where that of all feeds is (see `feeds`). No secret is stored: a definition names a
-file of the data folder. Each change is in the audit trail with the definition before and after it.
+A definition is a feed of the web interface: its settings, whether it is paused, and who changed it. No secret is
+stored: a definition names a file of the data folder. Each change is in the audit trail with the definition before and
+after it.
 """
 
 from collections.abc import Sequence

@@ -94,7 +94,9 @@ class FlowCounts(Operations):
         """Add to counters; returns what all nodes have counted, of these keys too."""
         if counts:
             # One order for all writers.
-            rows = sorted((each.key, each.start, each.count, each.expires, _label(each.label)) for each in counts)
+            rows = sorted(
+                (each.key, each.start, each.count, each.expires, storable(each.label[:MAX_LABEL])) for each in counts
+            )
             yield _ADD.of(rows)
         return (yield from _read_counts([*(each.key for each in counts), *keys]))
 
@@ -149,7 +151,3 @@ def _read_counts(keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:
 def _find_entries(keys: tuple[int, ...], now: int) -> Work[dict[int, GreylistEntry]]:
     rows = yield Read(_GREYLIST, (Many(keys), now))
     return {row[0]: GreylistEntry(*row[1:]) for row in rows}
-
-
-def _label(text: str) -> str:
-    return storable(text[:MAX_LABEL])

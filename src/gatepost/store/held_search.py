@@ -175,8 +175,8 @@ def _normalize_pattern(text: str) -> str:
 
 def has_wanted(record: MessageRecord, evidence: Evidence, term: Term | None) -> bool:
     """Whether a message has the evidence, and fits the text in one of its meanings."""
-    envelope, report, queue_id = record.envelope, record.report, record.queue_id
-    if not has_evidence(envelope, report, evidence, queue_id):
+    envelope = record.envelope
+    if not has_evidence(record.detail, evidence):
         return False
     if term is None or term.ggrid:
         return term is None or term.ggrid == record.ggrid
@@ -185,4 +185,4 @@ def has_wanted(record: MessageRecord, evidence: Evidence, term: Term | None) -> 
     addresses = map(normalize_address, (envelope.sender, *envelope.recipients))
     if term.address and term.address in addresses:
         return True
-    return fits_record(term, envelope, report, queue_id)
+    return fits_record(term, record.detail)

@@ -1,20 +1,19 @@
-"""Training pools: what people reported, as feature rows, for each tenant and for the deployment.
+"""Training pools, which are what people reported as feature rows, and the models that were trained from them.
 
-What a tenant's people say teaches that tenant alone; what administrators of the deployment say teaches the deployment.
-A pool never has the mail: a row has hashes of features, and digests of mailbox and sender's domain, by which training
-limits what one of them weighs. A pool is bounded in number and age, and so is what one reporter can add in a day.
+There is a pool for each tenant and one for the deployment. What a tenant's people say teaches that tenant alone; what
+administrators of the deployment say teaches the deployment. A pool never has the mail: a row has hashes of features,
+and digests of mailbox and sender's domain, by which training limits what one of them weighs. A pool is bounded in
+number and age, and so is what one reporter can add in a day.
 
-Learnt models in storage: every version with its figures, which one takes part, and who trains a pool now.
-
-At most one model of a scope is current; a partial index sees to that. Nodes ask every second or two which models are
-current, and read the bytes of those that they need. A model that was refused is kept with its figures, without its
-bytes, so that an operator can see why nothing changed.
+Models are stored with their figures, every version. At most one model of a scope is current; a partial index sees to
+that. Nodes ask every second or two which models are current, and read the bytes of those that they need. A model that
+was refused is kept with its figures, without its bytes, so that an operator can see why nothing changed.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -160,12 +159,7 @@ def _domain_of(sender: str) -> str:
     return org_domain(domain) if domain else ""
 
 
-def _report(row: Row) -> PoolReport:
-    uid, message, unwanted, reporter, mailbox, domain, features = row
-    return PoolReport(uid, message, bool(unwanted), reporter, mailbox, domain, features)
-
-
-MAX_KEPT = 20
+MAX_KEPT, MAX_SHOWN = 20, 100
 
 ModelState: TypeAlias = Literal["current", "former", "refused", "withdrawn"]
 
@@ -247,7 +241,7 @@ class Learning(Operations):
     def pool_reports(self, tenant: str | None, after: int = 0) -> Work[tuple[PoolReport, ...]]:
         """The reports of a pool after the one with that id, a page of them."""
         rows = yield Read(_ROWS, (normalize_scope(tenant) or "", after, MAX_PAGE))
-        return tuple(map(_report, rows))
+        return tuple(PoolReport(uid, message, bool(unwanted), *rest) for uid, message, unwanted, *rest in rows)
 
     async def purge_reports(self, before: int) -> int:
         """Delete reports that are older; returns how many."""
@@ -265,14 +259,10 @@ class Learning(Operations):
         return bytes(rows[0][0]) if rows else b""
 
     @query
-    def models(
-        self, tenant: str | None = None, *, every: bool = False, limit: int = 100
-    ) -> Work[tuple[StoredModel, ...]]:
+    def models(self, tenant: str | None = None, *, every: bool = False) -> Work[tuple[StoredModel, ...]]:
         """The last models of a scope, or of all scopes, the newest first."""
-        if every:
-            rows = yield Read(_SELECT, (limit,))
-        else:
-            rows = yield Read(_SELECT_SCOPE, (normalize_scope(tenant) or "", limit))
+        scope = normalize_scope(tenant) or ""
+        rows = yield Read(_SELECT, (MAX_SHOWN,)) if every else Read(_SELECT_SCOPE, (scope, MAX_SHOWN))
         return tuple(map(_model, rows))
 
     @query
@@ -331,7 +321,7 @@ class Learning(Operations):
         return tuple(LearningRun(row[0] or None, *row[1:]) for row in (yield Read(_RUNS)))
 
 
-def _model(row: Sequence[object] | Row) -> StoredModel:
-    version, scope, state, created, figures, look_back = cast("tuple[int, str, ModelState, int, str, str]", tuple(row))
+def _model(row: Row) -> StoredModel:
+    version, scope, state, created, figures, look_back = row
     seen = msgspec.json.decode(look_back, type=ModelLookBack) if look_back else None
     return StoredModel(version, scope or None, state, created, figures.encode(), seen)

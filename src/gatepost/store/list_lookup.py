@@ -149,7 +149,7 @@ def find_hits(
     hits: tuple[Hit, ...] = ()
     for _ in range(ATTEMPTS):
         asked = _select_lists(known, keys)
-        rows = yield Read(_statement(len(asked)), _parameters(scopes, asked, now))
+        rows = yield _read_hits(scopes, asked, now)
         hits = _hits([row for row in rows if row[0]], known)
         versions = {row[1]: row[3] for row in rows if not row[0]}
         stale = [scope for scope, directory in known.items() if versions.get(scope, 0) != directory.version]
@@ -222,14 +222,11 @@ def _select_lists(
     return asked
 
 
-def _statement(kinds: int) -> str:
-    return _VERSION_ROWS + "".join(_HITS.format(number, number + 1) for number in range(3, 3 + 2 * kinds, 2))
-
-
-def _parameters(scopes: tuple[str, ...], asked: Sequence[tuple[Many, Many]], now: int) -> Row:
+def _read_hits(scopes: tuple[str, ...], asked: Sequence[tuple[Many, Many]], now: int) -> Read:
     if not asked:
-        return (Many(scopes),)
-    return (Many(scopes), now, *(part for pair in asked for part in pair))
+        return Read(_VERSION_ROWS, (Many(scopes),))
+    hits = (_HITS.format(number, number + 1) for number in range(3, 3 + 2 * len(asked), 2))
+    return Read(_VERSION_ROWS + "".join(hits), (Many(scopes), now, *(part for pair in asked for part in pair)))
 
 
 def _hits(rows: Sequence[Row], known: dict[str, ScopeDirectory]) -> tuple[Hit, ...]:

@@ -37,7 +37,6 @@ _COUNTED = "SELECT unkeyed_bytes FROM scopes WHERE scope = $1 AND counted_versio
 _LOCK_SCOPE = "SELECT unkeyed FROM scopes WHERE scope = $1 FOR UPDATE"
 _SET = "UPDATE scopes SET unkeyed_bytes = $2, counted_version = unkeyed WHERE scope = $1"
 _SUBTRACT = "UPDATE scopes SET unkeyed_bytes = unkeyed_bytes - $2 WHERE scope = $1 AND counted_version = unkeyed"
-_FORGET = "UPDATE scopes SET counted_version = 0"
 
 
 def count_bytes(key: str, shown: str | None) -> int:
@@ -55,11 +54,6 @@ def subtract_list(scope: str, list_id: int) -> Work[None]:
     """Count out all entries of a list that is about to be deleted."""
     ((total,),) = yield Read(_ALL, (Many((list_id,)),))
     yield from subtract_bytes(scope, total)
-
-
-def forget_sums() -> Work[None]:
-    """Have the entries of all scopes counted anew: their normal forms have changed."""
-    yield Write(_FORGET)
 
 
 _COLUMNS = "id, scope, name, kind, category, display_name, description, max_size, custom, size"

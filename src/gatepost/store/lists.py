@@ -1,17 +1,15 @@
-"""The search for entries of a list, page by page: by their beginning, or by a part of entry or comment.
+"""Lists and their entries: adding, deleting, reading and searching them, and deleting those that have expired.
+
+For each change the row of the list is locked first. So calls on one list come one after the other, its size is exact,
+and two calls never wait for each other in a circle. New entries are the usual case and cost one statement each; only
+where some were there already does a second pass update them.
+
+An entry is gone at the moment in which it expires: it is not shown, not counted, and adding it again makes a new one.
+Where a call meets expired entries that are still in the table, it deletes them first.
 
 Pages of entries are read by an index. Entries of lists that may be large are shown as they are compared, so the primary
 key has them in order. People and phrases are shown otherwise; such a list has at most 100,000 entries, and they are put
 in order for each page.
-
-Entries of lists: adding, deleting, reading and paging them, and deleting those that have expired.
-
-The row of the list is locked first. So calls on one list come one after the other, its size is exact, and two calls
-never wait for each other in a circle. New entries are the usual case and cost one statement each; only where some were
-there already does a second pass update them.
-
-An entry is gone at the moment in which it expires: it is not shown, not counted, and adding it again makes a new one.
-Where a call meets expired entries that are still in the table, it deletes them first.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -69,7 +67,7 @@ from gatepost.store.list_rows import (
     subtract_list,
 )
 from gatepost.store.look_backs import queue_look_back
-from gatepost.store.paging import Keys, Page, PageQuery, SqlCondition, find_page
+from gatepost.store.paging import Page, PageQuery, SqlCondition, find_page
 from gatepost.store.tenants import delete_some_hidden, tenant_exists
 from gatepost.times import date_time
 
@@ -96,11 +94,6 @@ def plan_entries(row: ListRow, prefix: str, part: str, cursor: str | None) -> Pa
         # All of the list is read for its order anyway.
         return PageQuery(_SORTED_ENTRIES, order, [*within, *tests], descending=False)
     return PageQuery(_ENTRIES, order, within, tests, ("shown", "comment") if part else (), descending=False)
-
-
-def make_cursor(keys: Keys) -> str | None:
-    """Where the next page begins, as text; None after the last page."""
-    return msgspec.json.encode((keys.next[0], keys.next[-1])).decode() if keys.next else None
 
 
 def _parse_cursor(text: str | None) -> tuple[str, str] | None:
@@ -347,7 +340,8 @@ class Lists(Operations):
         wanted = tuple(key[-1] for key in keys.rows)
         rows = (yield Read(_SELECT_KEYS, (row.id, Many(wanted)))) if wanted else ()
         found = {row[0]: ListEntry(*row) for row in rows}
-        return Page(tuple(found[key] for key in wanted), make_cursor(keys), keys.reached)
+        cursor = msgspec.json.encode((keys.next[0], keys.next[-1])).decode() if keys.next else None
+        return Page(tuple(found[key] for key in wanted), cursor, keys.reached)
 
     async def purge_expired(self, now: int) -> int:
         """Delete expired entries, and finish what a deletion left behind; returns how many entries."""
@@ -398,7 +392,10 @@ def add_to_list(
     if full := (yield from find_excess_bytes(owner or "", row.definition, _sizes(final), moment, count=True)):
         return full
     label = storable(by.label)
-    rows = [_columns(row.id, key, entry, label, moment) for key, entry in sorted(final.items())]
+    rows = [
+        (row.id, key, _shown(entry), storable(entry.comment), moment, moment, label, entry.expires)
+        for key, entry in sorted(final.items())
+    ]
     added = yield _INSERT.of(rows)
     before: dict[str, str] = {}
     if added < len(rows):
@@ -533,10 +530,6 @@ def _find_existing(row: ListRow, keys: tuple[str, ...]) -> Work[set[str] | None]
     if not row.counts_prefixes and row.size + len(keys) <= row.definition.max_size:
         return None
     return {found[0] for found in (yield Read(_EXISTING, (row.id, Many(keys))))}
-
-
-def _columns(list_id: int, key: str, entry: NewEntry, label: str, now: int) -> Row:
-    return (list_id, key, _shown(entry), storable(entry.comment), now, now, label, entry.expires)
 
 
 def _shown(entry: NewEntry) -> str | None:

@@ -1,11 +1,10 @@
 """Looks back: which delivered messages new entries of a list would have held, remembered for the people of the list.
 
-Only ids and entries are stored. Sender, recipients and subject are read from the messages when a look back is shown,
-so they are gone when the messages are.
+Only ids and entries are stored. Sender, recipients and subject are read from the messages when a look back is shown, so
+they are gone when the messages are.
 
-Looks back that wait: entries which were added through the List API, one row for each call that added some.
-
-A row is written in the transaction that adds the entries, so a kill loses none. All rows of a list are taken together:
+Entries that were added through the List API wait for their look back, in one row for each call that added some. A row
+is written in the transaction that adds the entries, so a kill loses none. All rows of a list are taken together:
 however many calls a program makes, the list is looked back for once. Rows that were taken come back when the time of
 whoever took them has run out. What may wait is limited for each list and each scope; calls beyond that add their
 entries and wait for nothing.
@@ -69,10 +68,6 @@ class LookBack(msgspec.Struct, frozen=True):
 
 
 _hits = msgspec.json.Decoder(tuple[tuple[str, str], ...])
-_strings = msgspec.json.Decoder(tuple[str, ...])
-
-
-_keys = msgspec.json.Decoder(tuple[str, ...])
 
 
 # Calls that can wait for one list, and for all lists of a scope.

@@ -20,7 +20,7 @@ recipients and links, and may be the name of a file.
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from ipaddress import ip_address
 from string import hexdigits
@@ -32,12 +32,12 @@ import msgspec
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.entries import refang
 from gatepost.lists.links import split_url
-from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.report import Report
 from gatepost.store import traffic
 from gatepost.store.engine import Read, Row, Work, Write, delete_many, insert_many, insert_rows, storable
 from gatepost.store.paging import MAX_WORDS, SqlCondition
+from gatepost.store.record_packing import Detail
 
 MAX_VALUES = 50
 # Senders of one message, and words of a display name, that can be searched for.
@@ -97,22 +97,22 @@ class Evidence(msgspec.Struct, frozen=True):
     @property
     def wanted(self) -> tuple[tuple[EvidenceKind, str], ...]:
         """The kinds that matter, each with its value in normal form."""
-        stated: tuple[tuple[EvidenceKind, str | None], ...] = (
-            ("host", _normalise_address(self.remote_address)),
-            ("link", None if self.link_host is None else normal_domain(self.link_host)),
-            ("name", _fold(self.file_name)),
-            ("hash", _fold(self.file_hash)),
-            ("id", _normalise_id(self.message_id)),
-            ("queue", None if self.queue_id is None else self.queue_id.strip()[:MAX_TEXT]),
+        stated: tuple[tuple[EvidenceKind, str | None, Callable[[str], str]], ...] = (
+            ("host", self.remote_address, _normalise_address),
+            ("link", self.link_host, normal_domain),
+            ("name", self.file_name, _fold),
+            ("hash", self.file_hash, _fold),
+            ("id", self.message_id, _normalise_id),
+            ("queue", self.queue_id, lambda text: text.strip()[:MAX_TEXT]),
         )
-        found = [(kind, value) for kind, value in stated if value is not None]
+        found = [(kind, normalise(value)) for kind, value, normalise in stated if value is not None]
         return (*found, *([] if self.header_from is None else from_values(self.header_from)))
 
 
-def index_evidence(envelope: Envelope, report: Report, queue_id: str = "") -> str | None:
+def index_evidence(detail: Detail) -> str | None:
     """The digests of a message as its narrow row has them; None where it has too many."""
     digests: dict[str, None] = {}
-    for kind, value in _list_values(envelope, report, queue_id):
+    for kind, value in _list_values(detail):
         digests[_digest(kind, value)] = None
         if len(digests) > MAX_VALUES:
             return None
@@ -138,24 +138,17 @@ def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> SqlCondition
     return SqlCondition(f"({' OR '.join(parts)})", (*others, *words))
 
 
-def has_any_evidence(
-    envelope: Envelope, report: Report, values: Sequence[tuple[EvidenceKind, str]], queue_id: str = ""
-) -> bool:
+def has_any_evidence(detail: Detail, values: Sequence[tuple[EvidenceKind, str]]) -> bool:
     """Whether a message has one of these values, or all words of the display name."""
-    there = set(_list_values(envelope, report, queue_id))
+    there = set(_list_values(detail))
     words = {each for each in values if each[0] == "word"}
     return bool(words and words <= there) or any(each in there for each in values if each[0] != "word")
 
 
-def has_evidence(envelope: Envelope, report: Report, evidence: Evidence, queue_id: str = "") -> bool:
+def has_evidence(detail: Detail, evidence: Evidence) -> bool:
     """Whether a message has everything that matters."""
-    missing = set(evidence.wanted)
-    if missing:
-        for each in _list_values(envelope, report, queue_id):
-            missing.discard(each)
-            if not missing:
-                break
-    return not missing
+    wanted = evidence.wanted
+    return not wanted or set(wanted) <= set(_list_values(detail))
 
 
 def from_values(text: str) -> list[tuple[EvidenceKind, str]]:
@@ -179,19 +172,20 @@ def _list_senders(report: Report) -> Iterator[tuple[EvidenceKind, str]]:
             yield "word", word
 
 
-def _list_values(envelope: Envelope, report: Report, queue_id: str) -> Iterator[tuple[EvidenceKind, str]]:
+def _list_values(detail: Detail) -> Iterator[tuple[EvidenceKind, str]]:
+    report = detail.report
     yield from _list_senders(report)
-    if queue_id:
-        yield "queue", queue_id
-    for address in (envelope.remote_address, report.authentication.host):
+    if detail.queue_id:
+        yield "queue", detail.queue_id
+    for address in (detail.envelope.remote_address, report.authentication.host):
         if address:
-            yield "host", _normalise_address(address) or ""
+            yield "host", _normalise_address(address)
     if report.message_id:
-        yield "id", _normalise_id(report.message_id) or ""
+        yield "id", _normalise_id(report.message_id)
     for file in report.files:
         yield "hash", file.sha256
         for name in file.names:
-            yield "name", _fold(name) or ""
+            yield "name", _fold(name)
     names = {""}
     for subject in report.subjects:
         if subject.role == "link" and (host := _find_host(subject.value)) not in names:
@@ -224,18 +218,18 @@ def _digest(kind: EvidenceKind, value: str) -> str:
     return b64encode(blake2b(encoded, digest_size=6, person=kind.encode()).digest()).decode()
 
 
-def _fold(text: str | None) -> str | None:
-    return None if text is None else text.strip()[:MAX_TEXT].casefold()
+def _fold(text: str) -> str:
+    return text.strip()[:MAX_TEXT].casefold()
 
 
-def _normalise_id(text: str | None) -> str | None:
+def _normalise_id(text: str) -> str:
     """A Message-ID without its angle brackets (RFC 5322 section 3.6.4)."""
-    return None if text is None else text.strip().removeprefix("<").removesuffix(">")[:MAX_TEXT]
+    return text.strip().removeprefix("<").removesuffix(">")[:MAX_TEXT]
 
 
-def _normalise_address(text: str | None) -> str | None:
+def _normalise_address(text: str) -> str:
     """An IP address in its usual form; an IPv4 address that is written as IPv6 is the IPv4 address."""
-    if text is None or ":" not in text:
+    if ":" not in text:
         return text
     try:
         address = ip_address(text.strip().strip("[]"))
@@ -343,9 +337,10 @@ def match_rows(term: Term, *, exact: bool = False) -> SqlCondition:
     return SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", tuple(values))
 
 
-def fits_record(term: Term, envelope: Envelope, report: Report, queue_id: str = "") -> bool:
+def fits_record(term: Term, detail: Detail) -> bool:
     """Whether a record fits, as far as narrow rows say so only nearly."""
-    if term.values and has_any_evidence(envelope, report, term.values, queue_id):
+    envelope, report = detail.envelope, detail.report
+    if term.values and has_any_evidence(detail, term.values):
         return True
     subject = report.subject.casefold()
     if term.words and all(word in subject for word in term.words):
@@ -436,9 +431,13 @@ def index_old_messages() -> Work[int]:
     if not rows:
         yield Write(_ALL_INDEXED)
         return 0
-    messages = [(row[2], row[0], row[3], row[4], row[5], _texts_of(row)) for row in rows]
+    messages, counted = [], []
+    for uid, created, completed, *judged, sender, recipients, subject, tags, size in rows:
+        texts = index_texts(sender, _strings.decode(recipients), subject, _strings.decode(tags))
+        messages.append((completed, uid, *judged, texts))
+        counted.append((*judged, created, completed, size))
     yield from insert(messages)
-    yield from traffic.count([(row[3], row[4], row[5], row[1], row[2], row[10]) for row in rows])
+    yield from traffic.count(counted)
     yield Write(_SET_UNINDEXED, (rows[-1][0] - 1,))
     return len(rows)
 
@@ -454,11 +453,6 @@ def searched_texts(texts: IndexedTexts) -> Row:
 
 def _recipient_rows(messages: Sequence[IndexedMessage]) -> list[Row]:
     return [(address, message[0], message[1]) for message in messages for address in message[5].addresses]
-
-
-def _texts_of(row: Row) -> IndexedTexts:
-    _, _, _, _, _, _, sender, recipients, subject, tags, _ = row
-    return index_texts(sender, _strings.decode(recipients), subject, _strings.decode(tags))
 
 
 def _join_lines(texts: Iterable[str]) -> str:

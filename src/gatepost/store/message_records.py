@@ -12,7 +12,7 @@ record of its message and is deleted with it. The index of ids leads from "queue
 the message.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -59,8 +59,6 @@ _INSERT = f"""WITH kept AS (
 _REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5, header = NULL WHERE id = $1"
 _SELECT_LINES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages WHERE ggrid = ANY($1)
 ORDER BY completed DESC, ggrid"""
-_DELETE_TENANT = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
-RETURNING id, completed, recipients"""
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -94,9 +92,9 @@ class MessageRecord(msgspec.Struct, frozen=True):
         return self.source == TRIAL
 
     @property
-    def queue_id(self) -> str:
-        """The queue id of the message at the client that sent it."""
-        return self.receipt.queue_id if self.receipt else ""
+    def detail(self) -> Detail:
+        """What is stored of it as one packed value."""
+        return Detail(self.envelope, self.report, self.source, self.receipt)
 
 
 class MessageLine(msgspec.Struct, frozen=True):
@@ -159,7 +157,11 @@ def find_message(ggrid: str) -> Work[MessageRecord | None]:
 def find_lines(ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
     """Those of these messages that are on record, the newest first."""
     wanted = tuple(dict.fromkeys(map(storable, ggrids)))
-    return tuple(map(_message_line, (yield Read(_SELECT_LINES, (Many(wanted),))) if wanted else ()))
+    rows = (yield Read(_SELECT_LINES, (Many(wanted),))) if wanted else ()
+    return tuple(
+        MessageLine(ggrid, completed, tenant, sender, _strings.decode(recipients), subject)
+        for ggrid, completed, tenant, sender, recipients, subject in rows
+    )
 
 
 def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[None]:
@@ -179,7 +181,8 @@ def delete_beside(messages: Sequence[Row]) -> Work[None]:
     """Delete what stands beside deleted messages, their rows of the index and their deliveries: id, completed and
     recipients (as JSON) of each."""
     yield from message_index.remove_from_index(messages)
-    yield from delete_deliveries((completed, uid) for uid, completed, _ in messages)
+    if messages:
+        yield _DELETE_DELIVERIES.of([(completed, uid) for uid, completed, _ in messages])
 
 
 def delete_messages(statement: str, *parameters: object) -> Work[int]:
@@ -188,11 +191,6 @@ def delete_messages(statement: str, *parameters: object) -> Work[int]:
     rows = yield Read(statement, parameters)
     yield from delete_beside(rows)
     return len(rows)
-
-
-def delete_tenant_messages(tenant: str, limit: int) -> Work[int]:
-    """Delete at most `limit` records of a deleted tenant."""
-    return (yield from delete_messages(_DELETE_TENANT, tenant, limit))
 
 
 def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: str, packed: bytes) -> MessageRecord:
@@ -262,7 +260,7 @@ def _index_message(uid: int, row: RecordRow) -> IndexedMessage:
 
 def _texts(record: MessageRecord) -> IndexedTexts:
     envelope, report = record.envelope, record.report
-    evidence = index_evidence(envelope, report, record.queue_id)
+    evidence = index_evidence(record.detail)
     # The mark of a trial is in the index alone: `trial` finds it like a tag, and is none of the report's.
     tags = (TRIAL_TAG, *report.tags) if record.is_trial else report.tags
     return index_texts(envelope.sender, envelope.recipients, report.subject, tags, evidence)
@@ -292,14 +290,9 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         report.subject[:MAX_TEXT],
         record.size,
         record.sha256,
-        pack(envelope, report, record.source, record.receipt),
+        pack(record.detail),
         pack_header(record.header),
     )
-
-
-def _message_line(row: Row) -> MessageLine:
-    ggrid, completed, tenant, sender, recipients, subject = row
-    return MessageLine(ggrid, completed, tenant, sender, _strings.decode(recipients), subject)
 
 
 # What is kept of a reply, of the address of a next hop and of an id.
@@ -355,23 +348,15 @@ def insert_deliveries(deliveries: Sequence[Delivery]) -> Work[None]:
 def find_deliveries(ggrid: str) -> Work[tuple[Delivery, ...]]:
     """The deliveries of one message, oldest first."""
     rows = yield Read(_SELECT_DELIVERIES, (storable(ggrid.lower()), MAX_SHOWN))
-    return tuple(map(_delivery, rows))
-
-
-def delete_deliveries(keys: Iterable[tuple[int, int]]) -> Work[None]:
-    """Delete the deliveries of messages: completed and id of each."""
-    if rows := list(keys):
-        yield _DELETE_DELIVERIES.of(rows)
+    return tuple(
+        Delivery(uid, time, next_hop, code, reply, queue_id, node, bool(released))
+        for uid, time, next_hop, code, reply, queue_id, node, released in rows
+    )
 
 
 def blank_replies(ggrid: str) -> Work[None]:
     """Delete the texts of replies, as the erasure of an address does: a reply can name the recipient."""
     yield Write(_BLANK_REPLIES, (ggrid,))
-
-
-def _delivery(row: Row) -> Delivery:
-    uid, time, next_hop, code, reply, queue_id, node, released = row
-    return Delivery(uid, time, next_hop, code, reply, queue_id, node, bool(released))
 
 
 def _delivery_row(delivery: Delivery) -> Row:

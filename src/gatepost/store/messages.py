@@ -422,10 +422,9 @@ def _select_by_record(ids: tuple[int, ...], evidence: Evidence, term: Term | Non
 
 
 def _fits(detail: Detail, evidence: Evidence, term: Term | None) -> bool:
-    envelope, report, queue_id = detail.envelope, detail.report, detail.queue_id
-    if not has_evidence(envelope, report, evidence, queue_id):
+    if not has_evidence(detail, evidence):
         return False
-    return term is None or _has_address(term, envelope) or fits_record(term, envelope, report, queue_id)
+    return term is None or _has_address(term, detail.envelope) or fits_record(term, detail)
 
 
 def _has_address(term: Term, envelope: Envelope) -> bool:

@@ -176,7 +176,7 @@ def _matching(query: PageQuery, count: int) -> Read:
         return Read(f"SELECT {columns} {_ordered_rows(query, values)} LIMIT $1", tuple(values))
     values.append(query.budget)
     inner = ", ".join(dict.fromkeys((*query.order, *query.tested)))
-    outer = ", ".join(_without_table(query.order))
+    outer = ", ".join(column.rpartition(".")[2] for column in query.order)
     ordered = _ordered_rows(query, values)
     tests = _join_conditions(query.tests, values)
     statement = f"SELECT {outer} FROM (SELECT {inner} {ordered} LIMIT $2) AS looked WHERE {tests} LIMIT $1"  # noqa: S608
@@ -203,7 +203,3 @@ def _join_conditions(conditions: Sequence[SqlCondition], values: list[object]) -
         joined.append(condition.sql.format(*(f"${number}" for number in numbers)))
         values.extend(condition.values)
     return " AND ".join(joined)
-
-
-def _without_table(columns: Sequence[str]) -> list[str]:
-    return [column.rpartition(".")[2] for column in columns]

@@ -249,31 +249,32 @@ class Privacy(Operations):
         mail = yield from find_held(ggrid, None)
         if mail is None or (mail.state == "releasing" and mail.lease >= now()):
             return "kept"
-        envelope, report, moment = mail.record.envelope, mail.record.report, now()
+        ggrid, envelope = mail.record.ggrid, mail.record.envelope
         alone = bool(envelope.recipients) and all(map(person.is_address, envelope.recipients))
         if alone or (delete and mail.state != "released"):
             yield from delete_held_rows([ggrid])
-            yield from write_audit(moment, by, "quarantine.delete", envelope.tenant, count=1, sample=[ggrid])
+            yield from write_audit(now(), by, "quarantine.delete", envelope.tenant, count=1, sample=[ggrid])
             return "deleted"
         others = tuple(each for each in envelope.recipients if not person.is_address(each))
         if mail.state != "released":
             if len(others) == len(envelope.recipients):
                 return "kept"
-            yield from rewrite_held(mail, msgspec.structs.replace(envelope, recipients=others), report)
+            without = msgspec.structs.replace(envelope, recipients=others)
+            yield from rewrite_held(ggrid, msgspec.structs.replace(mail.record.detail, envelope=without))
             return "changed"
-        clean = person.erase_from(Detail(envelope, report, mail.record.source, mail.record.receipt), pseudonym)
         release = mail.release and Release(
             mail.release.time,
             person.replace(mail.release.by, pseudonym),
             tuple(person.replace(each, pseudonym) for each in mail.release.recipients),
         )
-        yield from rewrite_held(mail, clean.envelope, clean.report, release)
+        yield from rewrite_held(ggrid, person.erase_from(mail.record.detail, pseudonym), release)
         return "changed"
 
     @large_query
     def history_about(self, person: Person) -> Work[tuple[SeenSender, ...]]:
         """What sender history knows of the address, in all scopes."""
-        rows = yield Read(_SIGHTINGS, (Many(_history_keys(person)),))
+        keys = tuple(facet_key(facet, person.address) for facet in FACETS)
+        rows = yield Read(_SIGHTINGS, (Many(keys),))
         return tuple(SeenSender(*row) for row in rows)
 
     @change
@@ -423,10 +424,6 @@ def _replace_values(person: Person, value: ChangedValue, pseudonym: str) -> Chan
 def _is_only_recipient(person: Person, packed: bytes) -> bool:
     recipients = unpack(packed).envelope.recipients
     return bool(recipients) and all(map(person.is_address, recipients))
-
-
-def _history_keys(person: Person) -> tuple[int, ...]:
-    return tuple(facet_key(facet, person.address) for facet in FACETS)
 
 
 def _found_entry(person: Person, row: Row, scope: str, name: str) -> FoundEntry:

@@ -4,12 +4,12 @@ A version is a row that is never changed. The rollout is one row: which version 
 is to take it over. A turn is a lease: it ends when its holder gives it back or when its time has passed, so that a node
 that was killed blocks the others for no longer than that. There is no other coordination between nodes.
 
-The draft of the next published version, one for all administrators, and dismissed items of the checklist.
-
-A draft is a row that is replaced as a whole. `revision` counts its changes: a change that was made from an older
-revision is refused, so that of two administrators who edit at once nobody overwrites the other unseen.
+There is one draft of the next version, for all administrators. It is a row that is replaced as a whole. `revision`
+counts its changes: a change that was made from an older revision is refused, so that of two administrators who edit at
+once nobody overwrites the other unseen.
 """
 
+import hashlib
 from collections.abc import Callable
 
 import msgspec
@@ -305,3 +305,8 @@ class Publishing(Operations):
         """Dismiss an item of the checklist for all administrators."""
         if (yield Write(_DISMISS, (storable(name), now()))):
             yield from write_audit(now(), by, "checklist.dismiss", None, "", 1, [name])
+
+
+def digest_content(content: VersionContent) -> str:
+    """Return what tells one content from another."""
+    return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()

@@ -26,8 +26,6 @@ from typing import Literal
 import msgspec
 
 from gatepost.ids import canonical, id_time
-from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
 from gatepost.store.engine import (
     Many,
@@ -57,7 +55,7 @@ from gatepost.store.message_records import (
     parse_release,
 )
 from gatepost.store.paging import MAX_COUNTED, ROW_BUDGET, Keys, MessageCount, Page, PageQuery, count_any, find_page
-from gatepost.store.record_packing import pack
+from gatepost.store.record_packing import Detail, pack
 from gatepost.store.sightings import note_release
 
 MAX_SUBJECT = 200
@@ -69,9 +67,9 @@ _INSERT = """INSERT INTO held
 state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 'held', '', 0)
 ON CONFLICT (ggrid) DO NOTHING"""
 _INSERT_RECIPIENTS = insert_many("held_recipients", "ggrid text, address text, domain text")
-SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
+_SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
 kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
-_SELECT_GGRID = SELECT + " WHERE ggrid = $1"
+_SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
 _CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
 _GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
@@ -94,7 +92,6 @@ OR (state = 'releasing' AND lease < $2)
 OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid))){}
 ORDER BY kept LIMIT $3 FOR UPDATE"""
 _OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
-_OF_TENANT = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
 _REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,
 released_by = coalesce($6, released_by), released_to = coalesce($7, released_to) WHERE ggrid = $1"""
 _NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
@@ -102,82 +99,16 @@ _TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held 
 _COUNT_UNDECIDED = "SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2"
 _INSERT_UNDECIDED = "INSERT INTO undecided (digest, time) VALUES ($1, $2)"
 _DELETE_UNDECIDED = "DELETE FROM undecided WHERE time <= $1"
-
-
-class HeldMessage(msgspec.Struct, frozen=True):
-    """A message in the quarantine: its record, since when it is held, and how far its release is. Until `lease` a
-    process is releasing it. A `released` one is here for its record only, a `deleted` one until its deletion can no
-    longer be taken back: then `deletion` says when and by whom. `core` is the one in whose folder the bytes lie."""
-
-    record: MessageRecord
-    kept: int
-    state: Literal["held", "releasing", "released", "deleted"]
-    lease: int = 0
-    release: Release | None = None
-    deletion: tuple[int, str] | None = None
-    core: str = ""
-
-
-def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
-    """One held or released message, of that tenant if one is named."""
-    rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
-    message = parse_held(rows[0]) if rows else None
-    return message if message and tenant in (None, message.record.envelope.tenant) else None
-
-
-def rewrite_held(mail: HeldMessage, envelope: Envelope, report: Report, release: Release | None = None) -> Work[None]:
-    """Replace envelope and report of held or released mail, as the erasure of an address does."""
-    ggrid, sender = mail.record.ggrid, normalize_address(envelope.sender)
-    subject = fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
-    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
-    detail = pack(envelope, report, mail.record.source, mail.record.receipt)
-    yield from blank_replies(ggrid)
-    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, detail, *released))
-    yield Write(_DELETE[0], (Many((ggrid,)),))
-    yield from _insert_recipients(ggrid, envelope.recipients)
-
-
-def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
-    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
-    if rows:
-        yield _INSERT_RECIPIENTS.of(rows)
-
-
-def delete_tenant_held(tenant: str, limit: int) -> Work[int]:
-    """Delete at most `limit` messages of a deleted tenant."""
-    return (yield from delete_held_rows([row[0] for row in (yield Read(_OF_TENANT, (tenant, limit)))]))
-
-
-def _delete_overdue(before: int, condition: str, value: Many | str | None) -> Work[int]:
-    parameters = (before, now(), PURGE_BATCH, *(() if value is None else (value,)))
-    rows = yield Read(_OVERDUE.format(condition), parameters)
-    return (yield from delete_held_rows([row[0] for row in rows]))
-
-
-def _delete_deleted(before: int) -> Work[int]:
-    rows = yield Read(_DELETED_BEFORE, (before, PURGE_BATCH))
-    return (yield from delete_held_rows([row[0] for row in rows]))
-
-
-def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
-    """Delete rows; the cores delete the bytes when they clean up."""
-    if ggrids:
-        for statement in _DELETE:
-            yield Write(statement, (Many(tuple(ggrids)),))
-    return len(ggrids)
-
-
-def parse_held(row: Row) -> HeldMessage:
-    *record, kept, state, lease, time, by, recipients, deleted, deleted_by, core = row
-    release = None if time is None else parse_release(time, by, recipients)
-    deletion = None if deleted is None else (int(deleted), str(deleted_by))
-    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion, core)
-
+_SELECT_RELEASES = (
+    "SELECT address, released, released_by FROM recipient_releases WHERE ggrid = $1 ORDER BY released, address"
+)
+_INSERT_RELEASE = """INSERT INTO recipient_releases (ggrid, address, released, released_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (ggrid, address) DO NOTHING"""
 
 # How many records are read for a page where their evidence matters: hostile ones can be long.
 EXAMINED = 200
 
-_SELECT_GGRIDS = SELECT + " WHERE ggrid = ANY($1)"
+_SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
 _SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
 _COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
 WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
@@ -185,54 +116,6 @@ _HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
 _HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
 _COUNT_AMONG = """SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) AND ($2 = '' OR tenant = $2)
 GROUP BY verdict ORDER BY count(*) DESC, verdict"""
-
-
-class HeldCounts(msgspec.Struct, frozen=True):
-    """How many messages are held, by verdict. Counting stops at the row budget: then `more` is true."""
-
-    messages: int
-    verdicts: dict[str, int]
-    more: bool = False
-
-
-def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[HeldMessage]]:
-    term = parse_term(wanted.anywhere) if wanted.anywhere else None
-    if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
-        start = term.ggrid or term.id_prefix or ""
-        page = yield from _read_page(plan_by_id(wanted, start, before), wanted, term, limit)
-        if page.rows or page.next or term.ggrid or (before or "").startswith(start):
-            return page
-    plan = yield from plan_search(wanted, before)
-    return (yield from _read_page(plan, wanted, term, limit))
-
-
-def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
-    is_examined = bool(wanted.evidence.wanted or term)
-    keys = yield from find_page(plan, EXAMINED if is_examined else limit)
-    ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
-    found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
-    rows = [parse_held(found[uid]) for uid in ids]
-    if is_examined:
-        rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
-    reached = keys.reached
-    if isinstance(reached, str):
-        reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
-    return Page(tuple(rows), keys.cursor, reached)
-
-
-def _select_by_record(
-    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
-) -> tuple[list[HeldMessage], Keys]:
-    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
-    some were passed over says how far it reached."""
-    chosen: list[HeldMessage] = []
-    for row, key in zip(rows, keys.rows, strict=True):
-        if has_wanted(row.record, evidence, term):
-            chosen.append(row)
-            if len(chosen) == limit:
-                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
-    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
-
 
 # How many records of the audit trail are read, whatever they are about.
 EXAMINED_ACTIONS = 5_000
@@ -255,6 +138,28 @@ _ACTIONS_OF_TENANT = _ACTIONS.format(
 _samples = msgspec.json.Decoder(tuple[str, ...])
 
 
+class HeldMessage(msgspec.Struct, frozen=True):
+    """A message in the quarantine: its record, since when it is held, and how far its release is. Until `lease` a
+    process is releasing it. A `released` one is here for its record only, a `deleted` one until its deletion can no
+    longer be taken back: then `deletion` says when and by whom. `core` is the one in whose folder the bytes lie."""
+
+    record: MessageRecord
+    kept: int
+    state: Literal["held", "releasing", "released", "deleted"]
+    lease: int = 0
+    release: Release | None = None
+    deletion: tuple[int, str] | None = None
+    core: str = ""
+
+
+class HeldCounts(msgspec.Struct, frozen=True):
+    """How many messages are held, by verdict. Counting stops at the row budget: then `more` is true."""
+
+    messages: int
+    verdicts: dict[str, int]
+    more: bool = False
+
+
 class QuarantineFlow(msgspec.Struct, frozen=True):
     """Messages of a period, each counted once. `came_in` are those that were held since its beginning, and `still_held`
     those of them that are; `released` and `deleted` are what was done in it, whenever the message came, `by_recipients`
@@ -270,58 +175,119 @@ class QuarantineFlow(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-class _Done:
-    """What people did with messages, from the newest record to the oldest."""
+def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
+    """One held or released message, of that tenant if one is named."""
+    rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
+    message = _parse_held(rows[0]) if rows else None
+    return message if message and tenant in (None, message.record.envelope.tenant) else None
 
-    def __init__(self) -> None:
-        self._released: set[str] = set()
-        self._by_recipients: set[str] = set()
-        self._reported: set[str] = set()
-        self._deleted: set[str] = set()
-        # Whose deletion was taken back by a later record.
-        self._settled: set[str] = set()
 
-    def take(self, row: Row) -> None:
-        """Take one record of the audit trail."""
-        action, kind, sample = row
+def rewrite_held(ggrid: str, detail: Detail, release: Release | None = None) -> Work[None]:
+    """Replace envelope and report of held or released mail, as the erasure of an address does."""
+    sender = normalize_address(detail.envelope.sender)
+    subject = fold(detail.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
+    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
+    yield from blank_replies(ggrid)
+    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, pack(detail), *released))
+    yield Write(_DELETE[0], (Many((ggrid,)),))
+    yield from _insert_recipients(ggrid, detail.envelope.recipients)
+
+
+def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
+    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
+    if rows:
+        yield _INSERT_RECIPIENTS.of(rows)
+
+
+def delete_held(statement: str, *parameters: object) -> Work[int]:
+    """Delete the messages whose ggrids a statement reads and locks; returns how many."""
+    rows = yield Read(statement, parameters)
+    return (yield from delete_held_rows([row[0] for row in rows]))
+
+
+def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
+    """Delete rows; the cores delete the bytes when they clean up."""
+    if ggrids:
+        for statement in _DELETE:
+            yield Write(statement, (Many(tuple(ggrids)),))
+    return len(ggrids)
+
+
+def _parse_held(row: Row) -> HeldMessage:
+    *record, kept, state, lease, time, by, recipients, deleted, deleted_by, core = row
+    release = None if time is None else parse_release(time, by, recipients)
+    deletion = None if deleted is None else (int(deleted), str(deleted_by))
+    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion, core)
+
+
+def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[HeldMessage]]:
+    term = parse_term(wanted.anywhere) if wanted.anywhere else None
+    if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
+        start = term.ggrid or term.id_prefix or ""
+        page = yield from _read_page(plan_by_id(wanted, start, before), wanted, term, limit)
+        if page.rows or page.next or term.ggrid or (before or "").startswith(start):
+            return page
+    plan = yield from plan_search(wanted, before)
+    return (yield from _read_page(plan, wanted, term, limit))
+
+
+def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
+    is_examined = bool(wanted.evidence.wanted or term)
+    keys = yield from find_page(plan, EXAMINED if is_examined else limit)
+    ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
+    found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
+    rows = [_parse_held(found[uid]) for uid in ids]
+    if is_examined:
+        rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
+    reached = keys.reached
+    if isinstance(reached, str):
+        reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
+    return Page(tuple(rows), keys.cursor, reached)
+
+
+def _select_by_record(
+    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
+) -> tuple[list[HeldMessage], Keys]:
+    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
+    some were passed over says how far it reached."""
+    chosen: list[HeldMessage] = []
+    for row, key in zip(rows, keys.rows, strict=True):
+        if has_wanted(row.record, evidence, term):
+            chosen.append(row)
+            if len(chosen) == limit:
+                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
+    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
+
+
+def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, since: int, more: bool) -> QuarantineFlow:
+    """The figures of a period, from what people did, newest first, and from the rows of messages that came in."""
+    released, by_recipients, reported, deleted = set[str](), set[str](), set[str](), set[str]()
+    # Those whose last deletion or restoration was seen: it says what holds.
+    settled = set[str]()
+    for action, kind, sample in actions:
         if action not in (_RELEASED, _DELETED, _RESTORED, MESSAGE_REPORTED):
-            return
+            continue
         ggrid, *said = _samples.decode(sample)
         if action == _RELEASED:
-            self._released.add(ggrid)
+            released.add(ggrid)
             if kind == "recipient":
-                self._by_recipients.add(ggrid)
+                by_recipients.add(ggrid)
         elif action == MESSAGE_REPORTED:
             if _GOOD in said[:1]:
-                self._reported.add(ggrid)
-        elif ggrid not in self._settled:
-            self._settled.add(ggrid)
+                reported.add(ggrid)
+        elif ggrid not in settled:
+            settled.add(ggrid)
             if action == _DELETED:
-                self._deleted.add(ggrid)
-
-    def describe(self, held: int, released: int, *, since: int, more: bool) -> QuarantineFlow:
-        """Return the figures; `held` and `released` are rows of messages that came in."""
-        # Rows of deleted messages do not stay, and ids say when their messages came.
-        deleted = sum(1 for ggrid in self._deleted if _came(ggrid, since))
-        mistaken = sum(1 for ggrid in self._released | self._reported if _came(ggrid, since))
-        return QuarantineFlow(
-            held + released + deleted,
-            held,
-            len(self._released),
-            len(self._by_recipients),
-            len(self._deleted),
-            mistaken,
-            more,
-        )
+                deleted.add(ggrid)
+    # Rows of deleted messages do not stay, and ids say when their messages came.
+    came_and_deleted = sum(1 for ggrid in deleted if _came(ggrid, since))
+    mistaken = sum(1 for ggrid in released | reported if _came(ggrid, since))
+    came_in = held + released_rows + came_and_deleted
+    return QuarantineFlow(came_in, held, len(released), len(by_recipients), len(deleted), mistaken, more)
 
 
 def _came(ggrid: str, since: int) -> bool:
     return canonical(ggrid) is not None and id_time(ggrid) >= since
-
-
-_SELECT = "SELECT address, released, released_by FROM recipient_releases WHERE ggrid = $1 ORDER BY released, address"
-_INSERT_RELEASE = """INSERT INTO recipient_releases (ggrid, address, released, released_by) VALUES ($1, $2, $3, $4)
-ON CONFLICT (ggrid, address) DO NOTHING"""
 
 
 class QuarantineRecords(Operations):
@@ -336,7 +302,7 @@ class QuarantineRecords(Operations):
         row = (
             *(ggrid, record.created, record.completed, now(), envelope.tenant, record.report.verdict),
             *(sender, domain_of(sender), record.size, record.sha256),
-            pack(envelope, record.report, record.source, record.receipt),
+            pack(record.detail),
             *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score, storable(core)),
         )
         if not (yield Write(_INSERT, row)):
@@ -386,7 +352,7 @@ class QuarantineRecords(Operations):
         encoded = msgspec.json.encode(release.recipients).decode()
         rows = yield Read(_SELECT_GGRID, (uid,))
         if rows and (yield Write(_SET_RELEASED, (uid, release.time, release.by, encoded))):
-            record = parse_held(rows[0]).record
+            record = _parse_held(rows[0]).record
             scope = record.envelope.tenant
             sample = (uid, *([release_id] if release_id else ()), *release.recipients)
             count, limit = len(release.recipients), len(sample)
@@ -396,7 +362,7 @@ class QuarantineRecords(Operations):
             yield from note_release(scope, record.report)
             yield from insert_deliveries(deliveries)
             return release
-        return (rows and parse_held(rows[0]).release) or release
+        return (rows and _parse_held(rows[0]).release) or release
 
     @change
     def delete(self, ggrid: str, by: Actor | None, tenant: str | None = None, for_good: bool = True) -> Work[bool]:
@@ -427,15 +393,17 @@ class QuarantineRecords(Operations):
 
     async def purge_deleted(self, before: int) -> int:
         """Delete for good what was deleted before that time; returns how many."""
-        return await self._repeat(partial(_delete_deleted, before))
+        return await self._repeat(partial(delete_held, _DELETED_BEFORE, before, PURGE_BATCH))
 
     async def purge(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
         """Delete messages that are held since before that time, or since before the time of their own tenant; returns
         how many."""
-        others = (_OTHER_TENANTS, Many(tuple(tenants))) if tenants else ("", None)
-        deleted = await self._repeat(partial(_delete_overdue, before, *others))
+        overdue = _OVERDUE.format(_OTHER_TENANTS if tenants else "")
+        others = (Many(tuple(tenants)),) if tenants else ()
+        deleted = await self._repeat(partial(delete_held, overdue, before, now(), PURGE_BATCH, *others))
+        overdue = _OVERDUE.format(" AND tenant = $4")
         for tenant, limit in (tenants or {}).items():
-            deleted += await self._repeat(partial(_delete_overdue, limit, " AND tenant = $4", tenant))
+            deleted += await self._repeat(partial(delete_held, overdue, limit, now(), PURGE_BATCH, tenant))
         await self._delete_undecided()
         return deleted
 
@@ -506,7 +474,7 @@ class QuarantineRecords(Operations):
     @query
     def recipient_releases(self, ggrid: str) -> Work[dict[str, Release]]:
         """The recipients who have got this message one by one, by address, the first one first."""
-        rows = yield Read(_SELECT, (storable(ggrid.lower()),))
+        rows = yield Read(_SELECT_RELEASES, (storable(ggrid.lower()),))
         return {address: Release(time, by, (address,)) for address, time, by in rows}
 
     @change
@@ -520,7 +488,7 @@ class QuarantineRecords(Operations):
             return made, False
         if (yield Write(_INSERT_RELEASE, (uid, address, moment, made.by))):
             yield from _note(mail.record, recipient, by, release_id, moment)
-        having = {row[0] for row in (yield Read(_SELECT, (uid,)))}
+        having = {row[0] for row in (yield Read(_SELECT_RELEASES, (uid,)))}
         recipients = tuple(map(storable, mail.record.envelope.recipients))
         if not set(map(normalize_address, recipients)) <= having:
             yield Write(_GIVE_BACK, (uid, release_id))
@@ -541,12 +509,9 @@ class QuarantineRecords(Operations):
             counts.append(int(rows[0][0]))
         period = (EXAMINED_ACTIONS + 1, since, until)
         actions = yield Read(_ACTIONS_OF_TENANT, (*period, scope)) if scope else Read(_ACTIONS_OF_ALL, period)
-        done = _Done()
-        for row in actions[:EXAMINED_ACTIONS]:
-            done.take(row)
         more = len(actions) > EXAMINED_ACTIONS or max(counts) > MAX_COUNTED
         held, released = (min(count, MAX_COUNTED) for count in counts)
-        return done.describe(held, released, since=since, more=more)
+        return _describe_flow(actions[:EXAMINED_ACTIONS], held, released, since=since, more=more)
 
     @change
     def _delete_undecided(self) -> Work[None]:

@@ -1,13 +1,12 @@
-"""Senders that recipients allow or block for themselves, where their tenant permits it.
+"""What recipients say of senders, where their tenant permits it, and what they ask analysts for.
 
-An entry counts for mail that has this recipient and no other one: a message has one verdict, and a word of one
-recipient must not decide about the copies of others. An entry is an address, never a whole domain: a recipient has seen
-one sender, and mail of a free mailbox provider must not be allowed with it.
+An entry is a sender that a recipient allows or blocks. It counts for mail that has this recipient and no other one: a
+message has one verdict, and a word of one recipient must not decide about the copies of others. It is an address, never
+a whole domain: a recipient has seen one sender, and mail of a free mailbox provider must not be allowed with it.
 
-What recipients and users of the mail ask analysts for: releases of held mail, and reports that came by mail.
-
-A request is made once for a message and a recipient, and stays until somebody decides about it or the message is gone.
-The number that waits is limited, for each recipient and for each scope: whoever has a link could ask without end.
+A request is for the release of held mail, or a report that came by mail. It is made once for a message and a recipient,
+and stays until somebody decides about it or the message is gone. The number that waits is limited, for each recipient
+and for each scope: whoever has a link could ask without end.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,13 @@
-"""Envelope and report of a message as one packed value: MessagePack, compressed where that pays.
+"""What is stored of a message in packed form: envelope and report, and the raw header section.
 
-The first byte says how: not at all, with Zstandard (RFC 8878), or with DEFLATE (RFC 1951), which is only read: it takes
-five times the CPU for the same size, and was a third of what the writer did. Results and held mail have the same form.
+Envelope and report are one value in MessagePack, compressed where that pays. The first byte says how: not at all, with
+Zstandard (RFC 8878), or with DEFLATE (RFC 1951), which is only read: it takes five times the CPU for the same size, and
+was a third of what the writer did. Results and held mail have the same form.
 
-The raw header section of a message, as it is kept with its record: cut, compressed, and as the sender wrote it.
-
-The bytes of delivered mail are gone, and many questions about it are answered by its header section alone. It is a
-column of its own beside the packed record, so that what reads records by the thousand does not read it. Nothing is
-parsed: the section ends at the first empty line (RFC 5322 section 2.1).
+The bytes of delivered mail are gone, and many questions about it are answered by its header section alone, which is
+kept as the sender wrote it, cut and compressed. It is a column of its own beside the packed record, so that what reads
+records by the thousand does not read it. Nothing is parsed: the section ends at the first empty line (RFC 5322 section
+2.1).
 """
 
 import threading
@@ -53,9 +53,9 @@ _decoder = msgspec.msgpack.Decoder(Detail)
 _own = _Compressors()
 
 
-def pack(envelope: Envelope, report: Report, source: str = "", receipt: Receipt | None = None) -> bytes:
+def pack(detail: Detail) -> bytes:
     """Envelope, report, source and receipt as they are stored in a row."""
-    return compress(_encoder.encode(Detail(envelope, report, source, receipt)))
+    return compress(_encoder.encode(detail))
 
 
 def compress(plain: bytes) -> bytes:

@@ -1,5 +1,4 @@
-"""Second factors of users: the secrets of their authenticator apps, encrypted, and the codes that are used up. Security
-keys, which have no secret here, are the subject of `security_keys`.
+"""Second factors of users: authenticator apps, recovery codes and security keys.
 
 A secret of TOTP has to be known in clear to check a code, so it cannot be hashed. It is encrypted with AES-256-GCM and
 a key that lies in a file of the data folder (`totp.key`) and not in the database: a database or a backup alone does not
@@ -9,15 +8,13 @@ file.
 
 Secrets from before this was so are encrypted when the service starts, and when one of them is used.
 
-Recovery codes: what a user signs in with once who has lost the device with the second factor.
+A recovery code is what a user signs in with once who has lost the device with the second factor. It has 80 random bits,
+so a SHA-256 of it is enough (see `api_keys`); the user's uid is hashed with it, so that a row copied to another user is
+worthless. A code that was used is deleted, together with its use on the audit trail.
 
-A code has 80 random bits, so a SHA-256 of it is enough (see `api_keys`); the user's uid is hashed with it, so that a
-row copied to another user is worthless. A code that was used is deleted, together with its use on the audit trail.
-
-Security keys and passkeys of users (WebAuthn): public keys, so nothing of a key here is a secret.
-
-A credential belongs to one user and to one host (`rp_id`). Adding or removing one changes how the user signs in: it
-locks the user's row first, is audited, and ends the user's other sessions, as a change of the authenticator app does.
+Of security keys and passkeys (WebAuthn) only public keys are stored, which are no secret. A credential belongs to one
+user and to one host (`rp_id`). Adding or removing one changes how the user signs in: it locks the user's row first, is
+audited, and ends the user's other sessions, as a change of the authenticator app does.
 
 A challenge is what a key has to sign. It belongs to one session and one purpose, is taken when it is used, and a new
 one replaces it. The signature counter of a credential only ever rises (WebAuthn level 2 section 6.1.1): one that does

@@ -1,15 +1,14 @@
-"""Sessions of the web interface, found by the SHA-256 of their cookie's secret (see `api_keys` for why that is enough).
+"""Sessions of the web interface, attempts to sign in, and the browsers in which a user has signed in before.
 
-A session is over at its time, or when it was not used for a while, or when its user is disabled. It is checked on every
-request, so ending one takes effect at once.
+A session is found by the SHA-256 of its cookie's secret (see `api_keys` for why that is enough). It is over at its
+time, or when it was not used for a while, or when its user is disabled. It is checked on every request, so ending one
+takes effect at once.
 
-Attempts to sign in, and the browsers in which a user has signed in before.
-
-An attempt is taken before it is checked and given back if it succeeds, so any number of attempts at the same moment get
-no more tries than the limit. It is counted for its source and for the account as a whole. A source is an address, a
-known browser or a session. After `free` failures a source is locked for a time that doubles with each further failure;
-an attempt while it is locked is not taken, not checked, and does not extend the lock. One failure is forgotten in each
-hour.
+An attempt to sign in is taken before it is checked and given back if it succeeds, so any number of attempts at the same
+moment get no more tries than the limit. It is counted for its source and for the account as a whole. A source is an
+address, a known browser or a session. After `free` failures a source is locked for a time that doubles with each
+further failure; an attempt while it is locked is not taken, not checked, and does not extend the lock. One failure is
+forgotten in each hour.
 
 The account as a whole has a higher limit than one address can ever reach: an address that goes on guessing gets one
 attempt in an hour, which is as much as is forgotten. So a single stranger never locks an account, and many addresses

@@ -59,6 +59,9 @@ def delete_some_hidden() -> Work[int]:
     return len(tenants)
 
 
+_DELETE_MESSAGES = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
+RETURNING id, completed, recipients"""
+_HELD = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
 # What goes in steps and needs nothing but a statement.
 _DELETE_SOME = (
     "DELETE FROM traffic WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)",
@@ -73,14 +76,14 @@ def _delete_some_of_tenant(tenant: str) -> Work[int]:
     """Delete some rows of a deleted tenant; the raw bytes of its held mail go when the raw store is tidied."""
     # Nearly all that is stored has rows of a tenant, and most who read tenants delete none.
     from gatepost.store.message_index import index_old_messages
-    from gatepost.store.message_records import delete_tenant_messages
-    from gatepost.store.quarantine import delete_tenant_held
+    from gatepost.store.message_records import delete_messages
+    from gatepost.store.quarantine import delete_held
     from gatepost.store.sightings import delete_tenant_sightings
 
     if (yield from index_old_messages()):
         return 1
-    deleted = yield from delete_tenant_messages(tenant, BATCH)
-    deleted += yield from delete_tenant_held(tenant, BATCH)
+    deleted = yield from delete_messages(_DELETE_MESSAGES, tenant, BATCH)
+    deleted += yield from delete_held(_HELD, tenant, BATCH)
     deleted += yield from delete_tenant_sightings(tenant, BATCH)
     for statement in _DELETE_SOME:
         deleted += yield Write(statement, (tenant, BATCH))

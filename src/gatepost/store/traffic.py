@@ -1,20 +1,18 @@
-"""Traffic counts for charts, in buckets of five minutes, and after nine days of an hour. They are written with the
-messages, so a chart reads no messages.
+"""Figures of the traffic: counts for charts, and the most frequent values of a period.
 
-A group of messages that is written together changes few rows: one for each tenant, verdict and decision in it, and one
-for all tenants together. In PostgreSQL many clients write at the same time, and a changed row is locked until the
-commit; so every connection writes a `part` of its own, and parts that are no longer written are added up later. Buckets
-of nine days ago are added up as well, since a month of them would be a hundred thousand rows to a chart. Until then the
-day of a week before can be compared with this one to five minutes.
+Counts are in buckets of five minutes, and after nine days of an hour. They are written with the messages, so a chart
+reads no messages. A group of messages that is written together changes few rows: one for each tenant, verdict and
+decision in it, and one for all tenants together. In PostgreSQL many clients write at the same time, and a changed row
+is locked until the commit; so every connection writes a `part` of its own, and parts that are no longer written are
+added up later. Buckets of nine days ago are added up as well, since a month of them would be a hundred thousand rows to
+a chart. Until then the day of a week before can be compared with this one to five minutes.
 
 Latency is counted in bins that double: bin 0 is below 1 ms, bin n from 2^(n-1) to 2^n ms, the last one all above.
 
-The most frequent senders, targets, findings, tenants and link hosts of a period, of a bounded number of messages.
-
-Counters for each of these would be several more rows a message, and a stranger could make any number of them. So the
-newest messages of the period are counted when somebody asks: narrow rows for most of it, and packed records of some
-messages that were not clean for the hosts that their links lead to. The answer says how many messages it is about.
-Trials are no mail and are left out.
+Counters for each sender, target, finding and link host would be several more rows a message, and a stranger could make
+any number of them. So the newest messages of the period are counted when somebody asks: narrow rows for most of it, and
+packed records of some messages that were not clean for the hosts that their links lead to. The answer says how many
+messages it is about. Trials are no mail and are left out.
 """
 
 from collections import Counter

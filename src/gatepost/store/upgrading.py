@@ -125,6 +125,8 @@ _INSERT = insert_many(
     "list_id bigint, key text, shown text, comment text, created bigint, modified bigint, modified_by text,"
     " expires bigint, hits bigint, last_hit bigint",
 )
+# Entries of another length: the bytes of all scopes are counted anew (see `list_rows`).
+_FORGET_SUMS = "UPDATE scopes SET counted_version = 0"
 _CHANGE_SIZE = "UPDATE lists SET size = size + $2 WHERE id = $1"
 
 
@@ -139,7 +141,6 @@ def renew_normal_forms() -> Work[int]:
     if (yield from has_current_forms()):
         return 0
     from gatepost.store.audit import SYSTEM, write_audit
-    from gatepost.store.list_rows import forget_sums
 
     changed = 0
     for list_id, scope, name, kind in (yield Read(_LISTS, (Many(tuple(_SUSPECT)),))):
@@ -147,7 +148,7 @@ def renew_normal_forms() -> Work[int]:
         if renewed:
             yield from write_audit(now(), SYSTEM, "entries.normalise", scope, name, len(renewed), sorted(renewed))
         changed += len(renewed)
-    yield from forget_sums()
+    yield Write(_FORGET_SUMS)
     yield Write(_SET_META, ("normal_forms", str(NORMAL_FORMS)))
     return changed
 
@@ -190,15 +191,14 @@ def _move(list_id: int, rows: Sequence[Row], forms: dict[str, tuple[str, str | N
     for row in (*there, *rows):
         same.setdefault(forms.get(row[0], (row[0], row[1])), []).append(row)
     moment = now()
-    merged = [(list_id, key, shown, *_merge(rows, moment)) for (key, shown), rows in sorted(same.items(), key=_by_key)]
+    merged = [
+        (list_id, key, shown, *_merge(rows, moment))
+        for (key, shown), rows in sorted(same.items(), key=lambda item: item[0][0])
+    ]
     gone = tuple(row[0] for row in (*there, *rows))
     deleted = yield Write(_DELETE, (list_id, Many(gone)))
     added = yield _INSERT.of(merged)
     yield Write(_CHANGE_SIZE, (list_id, added - deleted))
-
-
-def _by_key(item: tuple[tuple[str, str | None], list[Row]]) -> str:
-    return item[0][0]
 
 
 def _merge(rows: Sequence[Row], moment: int) -> Row:

@@ -50,7 +50,7 @@ _FIELDS = frozenset(
 _SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scrisse:", " said:")
 
 
-def body_words(texts: Iterable[Text]) -> list[str]:
+def list_body_words(texts: Iterable[Text]) -> list[str]:
     """Return the words of all that a person reads; no text twice, the attached ones last."""
     found: list[str] = []
     seen: set[str] = set()
@@ -81,7 +81,7 @@ def find_written_words(text: str) -> tuple[list[str], int]:
     return _split_words(fold(own)), len(own)
 
 
-def subject_words(subject: str) -> list[str]:
+def list_subject_words(subject: str) -> list[str]:
     """Return the words of a subject, without its list's tag and the marks of replies."""
     subject = subject[:MAX_SUBJECT]
     if "[" in subject:
@@ -91,7 +91,7 @@ def subject_words(subject: str) -> list[str]:
     return _split_words(fold(_strip_addresses(subject)))
 
 
-def name_words(name: str) -> list[str]:
+def list_name_words(name: str) -> list[str]:
     """Return the words of a display name."""
     return _split_words(fold(_strip_addresses(name[:200])))[:12]
 
@@ -180,7 +180,6 @@ def _strip_addresses(line: str) -> str:
 MAX_LINKS = 60
 
 _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
-_STEPS = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
@@ -310,12 +309,12 @@ class Features(msgspec.Struct, frozen=True):
 
 
 def extract_features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:
-    """Return everything that the model may know of a message; `written` are its `body_words`, where the caller has
+    """Return everything that the model may know of a message; `written` are its `list_body_words`, where the caller has
     them."""
-    names = [word for sender in message.senders[:2] for word in name_words(sender.name)]
-    rest = [SUBJECT + word for word in subject_words(message.subject)]
+    names = [word for sender in message.senders[:2] for word in list_name_words(sender.name)]
+    rest = [SUBJECT + word for word in list_subject_words(message.subject)]
     rest += [NAME + word for word in names]
-    return Features(body_words(message.texts) if written is None else written, rest, find_marks(message, files))
+    return Features(list_body_words(message.texts) if written is None else written, rest, find_marks(message, files))
 
 
 @lru_cache(8192)

@@ -8,7 +8,7 @@ fraud, rather than for plain spam. A pair is known by one number that is made of
 Good words that were pasted around a lure must not drown it: a long text is also read in windows of some 80 words, and
 where one of them speaks louder than the whole, less an allowance for having chosen it, that one counts.
 
-The score shrinks towards nothing where little is known: four known words are no evidence, however sure they sound.
+The score shrinks towards nothing where little is known: four known words prove nothing, however sure they sound.
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
@@ -108,7 +108,7 @@ class RowTable:
     ) -> tuple[bytes, bytes, Sums, Sums, tuple[tuple[int, float], ...]]:
         """Return the rows of text and marks, each once, their sums, and number and sum of the rows of each window."""
         sequence, others = find_rows(self._words, text, normalise), find_rows(self._words, rest, normalise)
-        pairs = list(map(self._pairs.get, pair_keys(sequence, self._base), repeat(NOWHERE)))
+        pairs = list(map(self._pairs.get, make_pair_keys(sequence, self._base), repeat(NOWHERE)))
         noted = _unite_rows([self._words.get(mark, NOWHERE) for mark in marks])
         windows = [_unite_rows(sequence[a:b], pairs[a : b - 1], others) for a, b in _cut_windows(len(sequence), window)]
         whole = _unite_rows(sequence, pairs, others)
@@ -146,7 +146,7 @@ def find_rows(known: Mapping[str, int], words: list[str], normalise: Callable[[s
     return found
 
 
-def pair_keys(sequence: list[int], base: int) -> list[int]:
+def make_pair_keys(sequence: list[int], base: int) -> list[int]:
     """Return the keys of all neighbours. `base` is one more than there are words, so that -1 finds nothing."""
     return list(map(add, map(mul, sequence, repeat(base)), islice(sequence, 1, None)))
 
@@ -192,10 +192,10 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         root = math.sqrt(count or 1)
         marks = [bias + MARK_SCALE * total for bias, total in zip(self._biases, hits.mark_sums, strict=True)]
         whole, phishing, fraud = (mark + total / root for mark, total in zip(marks, hits.sums, strict=True))
-        raw = whole * evidence_share(count)
+        raw = whole * compute_known_share(count)
         for rows, total in hits.windows:
             part = marks[0] + total / math.sqrt(rows or 1)
-            raw = max(raw, (part - CHOSEN) * evidence_share(rows))
+            raw = max(raw, (part - CHOSEN) * compute_known_share(rows))
         return share_probability(max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset)), phishing, fraud)
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ def _cut_windows(length: int, window: int) -> list[tuple[int, int]]:
     return [(length * part // count, length * (part + 1) // count) for part in range(count)]
 
 
-def evidence_share(rows: int) -> float:
+def compute_known_share(rows: int) -> float:
     """Return the part of a score that counts, by how many words and pairs are known."""
     return rows / (rows + HALF)
 

@@ -20,6 +20,7 @@ The model card says what a model was made of, under which licences, what it can 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model, evidence_share, find_rows, pair_keys
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, compute_known_share, find_rows, make_pair_keys
 
 T = TypeVar("T", str, int)
 
@@ -96,11 +97,7 @@ def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> M
     known = {word: row for row, word in enumerate(words)}
     keys = [_collect_pairs(known, message) for message in messages]
     pairs = np.array(sorted(_select_used(keys, families)), np.int64)
-    return Model(words, pairs, _make_zeros(len(words) + len(pairs)), np.zeros(3, np.float32))
-
-
-def _make_zeros(rows: int) -> Floats:
-    return np.zeros((rows, 3), np.float32)
+    return Model(words, pairs, np.zeros((len(words) + len(pairs), 3), np.float32), np.zeros(3, np.float32))
 
 
 def _collect_words(message: Features) -> set[str]:
@@ -119,7 +116,7 @@ def _is_trace(word: str) -> bool:
 def _collect_pairs(known: Mapping[str, int], message: Features) -> set[int]:
     """Return the pairs of a message, both of whose words are known."""
     rows = find_rows(known, message.text, normalise_word)
-    keys = pair_keys(rows, len(known) + 1)
+    keys = make_pair_keys(rows, len(known) + 1)
     return {key for key, (first, second) in zip(keys, pairwise(rows), strict=True) if min(first, second) >= 0}
 
 
@@ -201,7 +198,7 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
     weights, bias = trainer.fit(np.ones(len(truth), bool))
     kinds = [find_kind(example.label, example.seen) for example in examples]
     heads = [trainer.fit_kind(kinds, name) for name in ("phishing", "fraud")]
-    slope, offset = trainer.calibrate(np.array([evidence_share(count) for count in counts]), progress)
+    slope, offset = trainer.calibrate(np.array([compute_known_share(count) for count in counts]), progress)
     return msgspec.structs.replace(
         known,
         weights=np.stack([weights, *(head for head, _ in heads)], axis=1).astype(np.float32),
@@ -356,55 +353,23 @@ UNKNOWN = "not known; whoever trains states it"
 CAVEAT = (
     "Except for phishing_pot, licences are given as the collections are generally described; they were not verified."
 )
-PLAINLY = """\
-phishing_pot is licensed CC BY-NC 4.0 (no commercial use). To train a model without it:"""
-HEAD = """\
-# Model card of the text model
-
-`gatepost model train` writes this page. The model is linear over words, word pairs and structural features of a mail,
-with three columns of weights (unwanted, phishing, fraud): {words:,} words and features, {pairs:,} pairs. It adds a
-capped number of points to the score of the whole analysis. It decides alone only at odds of twenty to one, on mail that
-came through no list, is not signed by its sender, has no unsubscribe link and leads to unrelated sites.
-"""
-KNOWS = """
-## Features
-
-The model uses words of visible text, subject and display name that at least two collections use and no single one
-dominates; the length of numbers; the number of links, their shape, and whether they lead to the sender's own site;
-types of files; the amount of hidden text; whether the message is a reply or has an unsubscribe link. It does not use
-dates, hosts, addresses, mail programs, quotes, signatures, list tags and footers, or the findings of other checks.
-
-These features have the largest weights. The list is a guard against leaks: the name of a collection here would be one.
-"""
-LIMITS = """
-## Limits
-
-- The probability is calibrated for a mailbox where half of the mail is unwanted, on collections that the model had not
-  seen.
-- Whether unwanted mail is spam, phishing or fraud was derived from cues in its text, not from labels: a phishing
-  collection contains much plain spam. The kind determines the verdict, not whether mail is held.
-- Wanted and unwanted advertising use the same words. Modern marketing mail is rare in the training mail and the most
-  likely false alarm.
-- Nearly all training mail is English. Messages in other languages are judged more by structure than by words.
-- Short texts give little evidence: the probability of a short message stays near one half.
-- Text in pictures is not read.
-
-Figures of the shipped model, by `python -m tools.evaluation`, are in [`accuracy.md`](accuracy.md)."""
+PLAINLY = "phishing_pot is licensed CC BY-NC 4.0 (no commercial use). To train a model without it:"
 
 
 def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str]) -> str:
     """Return the card of a model."""
-    return "\n".join(_write_lines(model, without, folders)) + "\n"
-
-
-def _write_lines(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
-    yield HEAD.format(words=len(model.words), pairs=len(model.pairs))
-    yield from _write_sources(model, without, folders)
-    yield KNOWS
     rows = list(find_heaviest(model, 30))
-    yield "- for unwanted: " + ", ".join(f"`{name}`" for name, weight in rows if weight > 0)
-    yield "- for wanted: " + ", ".join(f"`{name}`" for name, weight in rows if weight <= 0)
-    yield LIMITS
+    return (
+        (files("gatepost.textmodel") / "model_card.md")
+        .read_text("utf-8")
+        .format(
+            words=len(model.words),
+            pairs=len(model.pairs),
+            sources="\n".join(_write_sources(model, without, folders)),
+            unwanted=", ".join(f"`{name}`" for name, weight in rows if weight > 0),
+            wanted=", ".join(f"`{name}`" for name, weight in rows if weight <= 0),
+        )
+    )
 
 
 def _write_sources(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:

@@ -50,12 +50,15 @@ def build_view(raw: bytes) -> View:
     """Read a message and return its view. It takes any bytes."""
     message = read(raw)
     left_out: list[str] = []
+    links = sorted(message.links, key=lambda link: link.source in _EMBEDDED)
     return View(
         headers=_list_known_fields(message.headers.fields),
-        fields=_list_fields(message.headers.fields, left_out),
-        parts=_list_parts(message.parts, left_out),
+        fields=_list_within(
+            message.headers.fields, _show_field, values.ALL_FIELDS, values.MAX_FIELDS, "header fields", left_out
+        ),
+        parts=_list_within(message.parts, _show_part, values.ALL_PARTS, values.MAX_PARTS, "parts", left_out),
         passages=_list_passages(message.texts, left_out),
-        links=_list_links(message.links, left_out),
+        links=_list_within(links, _show_link, values.ALL_LINKS, values.MAX_LINKS, "links", left_out),
         pictures=_list_pictures(message, left_out),
         left_out=tuple(islice((*left_out, *_list_unread(message)), values.MAX_NOTES)),
     )
@@ -68,19 +71,9 @@ def _list_known_fields(fields: Iterable[Field]) -> tuple[HeaderLine, ...]:
     return tuple(_show_field(field, budget) for field in found[: values.MAX_KNOWN_FIELDS])
 
 
-def _list_fields(fields: Sequence[Field], left_out: list[str]) -> tuple[HeaderLine, ...]:
-    return _list_within(
-        fields, _show_field, TextBudget(values.ALL_FIELDS), values.MAX_FIELDS, "header fields", left_out
-    )
-
-
 def _show_field(field: Field, budget: TextBudget) -> HeaderLine:
     spelled = field.raw[: len(field.name)].decode("ascii", "replace") if field.name else ""
     return HeaderLine(budget.line(spelled, values.MAX_NAME), budget.line(field.value, values.MAX_VALUE))
-
-
-def _list_parts(parts: Sequence[Part], left_out: list[str]) -> tuple[PartLine, ...]:
-    return _list_within(parts, _show_part, TextBudget(values.ALL_PARTS), values.MAX_PARTS, "parts", left_out)
 
 
 def _show_part(part: Part, budget: TextBudget) -> PartLine:
@@ -115,11 +108,6 @@ def _show_passage(text: Text, visible: TextBudget, hidden: TextBudget) -> Passag
     seen, more = visible.block(text.visible)
     unseen, more_hidden = hidden.block(text.hidden)
     return Passage(where, "html" if text.form == "html" else "plain", seen, unseen, text.attached, more, more_hidden)
-
-
-def _list_links(links: Sequence[Link], left_out: list[str]) -> tuple[LinkLine, ...]:
-    ordered = sorted(links, key=lambda link: link.source in _EMBEDDED)
-    return _list_within(ordered, _show_link, TextBudget(values.ALL_LINKS), values.MAX_LINKS, "links", left_out)
 
 
 def _show_link(link: Link, budget: TextBudget) -> LinkLine:
@@ -161,12 +149,14 @@ def _show_picture(index: int, part: Part, kind: str, budget: TextBudget) -> Pict
 def _list_within(
     things: Sequence[T],
     show: Callable[[T, TextBudget], S],
-    budget: TextBudget,
+    chars: int,
     most: int,
     what: str,
     left_out: list[str],
 ) -> tuple[S, ...]:
-    found = tuple(show(thing, budget) for thing in things[:most] if budget.has_room())
+    """Show at most so many things, of so many characters in all; say how many were left out."""
+    budget = TextBudget(chars)
+    found = tuple(show(thing, budget) for thing in things[:most] if budget.has_room)
     if missing := len(things) - len(found):
         left_out.append(f"{missing:,} more {what}")
     return found

@@ -37,11 +37,10 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class TextBudget:
-    """How many characters may still be shown of one kind of thing; `left_out` counts what was not."""
+    """How many characters may still be shown of one kind of thing."""
 
     def __init__(self, chars: int) -> None:
         self._left = chars
-        self.left_out = 0
 
     def line(self, text: str, most: int) -> str:
         """Return one line of at most so many characters; one that is cut ends in an ellipsis."""
@@ -55,12 +54,10 @@ class TextBudget:
         self._left -= len(kept)
         return kept, len(text) - len(start) + len(shown) - len(kept)
 
+    @property
     def has_room(self) -> bool:
-        """Return whether anything more can be shown; where it cannot, one thing more is counted as left out."""
-        if self._left > 0:
-            return True
-        self.left_out += 1
-        return False
+        """Whether anything more can be shown."""
+        return self._left > 0
 
     def _cut(self, text: str, is_cut: bool, most: int) -> str:
         room = max(0, min(most, self._left))

@@ -1,12 +1,14 @@
-"""The draft of a configuration: which settings pages may change, and the version that a draft would make.
+"""The draft of a configuration: which settings pages may change, and the version that it would make; differences of
+versions.
 
 Pages change policies and the settings of `EDITABLE`: numbers, switches and times. Paths, addresses of other hosts and
 references to secrets are left to the files, as with feeds: whoever may change both a secret's reference and the host
 that it is sent to could read every secret of the server. Whatever a draft does not name stays as it is.
 """
 
+import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -16,9 +18,11 @@ from pydantic.fields import FieldInfo
 from gatepost.plugins import PluginError, find_plugins
 from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over, unchanged_policies
 from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake
-from gatepost.settings.document import parse_document
-from gatepost.settings.faults import Fault
+from gatepost.settings.document import Key, parse_document
+from gatepost.settings.faults import Fault, render_key
+from gatepost.settings.in_force import SECRET_KEYS, hide, list_values
 from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.values import hide_credentials
 from gatepost.store.publishing import DraftContent, VersionContent
 
 MAX_VALUE = 500
@@ -41,17 +45,12 @@ _MODELS: Mapping[str, type[BaseModel]] = {"guard.yml": GuardSettings, "abby.yml"
 
 
 class Publisher(Protocol):
-    """What the service knows of versions: the content of this node's files, what is wrong with a content, and how two
-    differ, as rows of a template. Files are read, so all of it runs in a thread. `own_content` raises `ConfigError`.
-    """
+    """What the service knows of versions: the content of this node's files, and what is wrong with a content. Files are
+    read, so both run in a thread. `own_content` raises `ConfigError`."""
 
     def own_content(self) -> VersionContent: ...
 
     def find_faults(self, content: VersionContent) -> Sequence[Fault]: ...
-
-    def compare(self, before: VersionContent, after: VersionContent) -> Sequence[object]: ...
-
-    def digest(self, content: VersionContent) -> str: ...
 
 
 class SettingRow(msgspec.Struct, frozen=True):
@@ -233,3 +232,62 @@ def _put(document: dict[str, Any], steps: list[str], value: Any) -> None:
         document.pop(steps[-1], None)
     else:
         document[steps[-1]] = value
+
+
+MAX_LINES = 2_000
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One key or file that differs, for people: a secret is never part of it. `lines` is the difference of a text, line
+    by line."""
+
+    file: str
+    key: str = ""
+    before: str = ""
+    after: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def compare(before: VersionContent, after: VersionContent) -> list[Difference]:
+    """Return every key and file that differs between two contents."""
+    return [*_compare_documents(before, after), *_compare_files(before, after)]
+
+
+def _compare_documents(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
+    for name in sorted({*before.documents, *after.documents}):
+        old = dict(list_values(before.documents.get(name, {})))
+        new = dict(list_values(after.documents.get(name, {})))
+        for key in sorted({*old, *new}, key=render_key):
+            if old.get(key) != new.get(key) or (key in old) != (key in new):
+                yield Difference(name, render_key(key), _render_value(key, old), _render_value(key, new))
+
+
+def _render_value(key: Key, values: dict[Key, Any]) -> str:
+    if key not in values:
+        return "not set"
+    value, names = values[key], [step for step in key if isinstance(step, str)]
+    if isinstance(value, str) and names:
+        is_reference = names[-1] in SECRET_KEYS and value.startswith("${")
+        return hide_credentials(value) if is_reference else str(hide(names, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _compare_files(before: VersionContent, after: VersionContent) -> Iterator[Difference]:
+    for name in sorted({*before.files, *after.files}):
+        old, new = before.files.get(name), after.files.get(name)
+        if old == new:
+            continue
+        if name.startswith("models/"):
+            yield Difference(name, "", _describe_file(old), _describe_file(new))
+            continue
+        lines = difflib.unified_diff(_split_lines(old), _split_lines(new), "before", "after", lineterm="", n=2)
+        shown = [line for _, line in zip(range(MAX_LINES), lines, strict=False)]
+        yield Difference(name, "", _describe_file(old), _describe_file(new), tuple(shown))
+
+
+def _split_lines(raw: bytes | None) -> list[str]:
+    return (raw or b"").decode("utf-8", "replace").splitlines()
+
+
+def _describe_file(raw: bytes | None) -> str:
+    return "not there" if raw is None else f"{len(raw)} bytes"

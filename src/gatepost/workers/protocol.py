@@ -143,7 +143,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
 
 
 # Tags that are no kind of finding: the list that decided, by the name that its owner gave it (`lists.catalogue`), and
-# the operator's own rule (`policy.file`).
+# the operator's own rule (`policy.layers`).
 _LIST_TAG = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}\Z")
 _RULE_TAG = re.compile(r"rule:[a-z][a-z0-9-]{0,62}\Z")
 _MAX_TITLE = 200

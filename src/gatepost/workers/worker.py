@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
-from gatepost.files.saved_messages import find_reported_messages, open_saved_message
+from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules

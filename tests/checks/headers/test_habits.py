@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.headers.habits import desktop_program, field_habits
+from gatepost.checks.headers.fields import desktop_program, field_habits
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import (
     HEADER_HIGH_PRIORITY,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.checks.sender.addresses import freemail_pose, from_field, random_name, randomness, reply_to
+from gatepost.checks.sender.mailboxes import freemail_pose, from_field, measure_randomness, random_name, reply_to
 from gatepost.findings import Reading
 from gatepost.kinds import (
     SENDER_FREEMAIL_POSE,
@@ -121,12 +121,12 @@ def test_freemail_pose(name: str, domain: str, kinds: list[str]) -> None:
     ],
 )
 def test_randomness(label: str, made_up: bool) -> None:
-    assert (randomness(label) > 0) == made_up
+    assert (measure_randomness(label) > 0) == made_up
 
 
 @given(st.text(max_size=300))
 def test_randomness_is_a_share(label: str) -> None:
-    assert 0.0 <= randomness(label) <= 1.0
+    assert 0.0 <= measure_randomness(label) <= 1.0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.sender.display_names import (
+from gatepost.checks.sender.mailboxes import (
     brand_name,
     decorated_name,
     display_name,

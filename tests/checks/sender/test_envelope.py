@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.checks.sender.envelope import envelope, is_report, malformed_envelope
+from gatepost.checks.sender.envelope import envelope, is_delivery_report, malformed_envelope
 from gatepost.findings import Reading
 from gatepost.kinds import (
     ENVELOPE_MALFORMED_RECIPIENT,
@@ -123,4 +123,4 @@ RETURNED = "From: MAILER-DAEMON@mx.example\nSubject: Returned\n"
 )
 def test_is_report(head: str, sender: str, expected: bool) -> None:
     reading = Reading(read(f"{head}\ntext\n".encode()), Envelope(sender, ("ann@house.example",)))
-    assert is_report(reading) is expected
+    assert is_delivery_report(reading) is expected

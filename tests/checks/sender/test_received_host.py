@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gatepost.auth.results import Authentication, Iprev
-from gatepost.checks.headers.habits import desktop_program
+from gatepost.checks.headers.fields import desktop_program
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, received_host
 from gatepost.findings import Reading
 from gatepost.kinds import (

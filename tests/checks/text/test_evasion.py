@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.evasion import filter_evasion, image_only, picture_first
+from gatepost.checks.text.advertising import filter_evasion, image_only, picture_first
 from gatepost.findings import Reading
 from gatepost.kinds import (
     TEXT_BARE_LINK,

@@ -28,7 +28,7 @@ from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.questions import Campaign, CampaignMarkedAs
-from gatepost.textmodel.features import body_words
+from gatepost.textmodel.features import list_body_words
 from gatepost.textmodel.learnt import LearntModels, ModelScope, PoolRow, train_pool
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
 
@@ -162,7 +162,7 @@ def campaign_kinds(raw: bytes, burst: Campaign = Campaign(), **more: object) -> 
 
 @pytest.fixture(scope="module")
 def models() -> DeployedModels:
-    known = index_marked([compute_signature(body_words(read(work_mail()).texts))])
+    known = index_marked([compute_signature(list_body_words(read(work_mail()).texts))])
     return DeployedModels(load_shipped_models().all_tenants, marked=known)
 
 

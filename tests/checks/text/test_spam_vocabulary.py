@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.checks.text.spam_vocabulary import GTUBE, gtube, spam_vocabulary
+from gatepost.checks.text.advertising import GTUBE, gtube, spam_vocabulary
 from gatepost.findings import Reading
 from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_VOCABULARY
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.files.letter_formats import LETTER_FORMATS, LetterFormat, docx
 
 from gatepost.analysis import analyse
-from gatepost.files.documents import office_xml
+from gatepost.files.documents import dispatch
 from gatepost.files.documents.document_text import MAX_SHOWN, is_readable, read_xml_text
 from gatepost.files.documents.old_office import MAX_TEXT as MAX_OLD_TEXT
 from gatepost.files.documents.old_office import read_shared_strings, read_word_text
@@ -155,7 +155,7 @@ def test_text_is_bounded() -> None:
     budget = UnpackBudget()
     for number in range(40):
         content = b"<?xml?><w:document>%d<w:t>" % number + b"word " * 200_000
-        office_xml.inspect(File("1", content, "xml", "0" * 64), budget)
+        dispatch.inspect(File("1", content, "xml", "0" * 64), budget)
     assert budget.text == MAX_TEXT
     assert budget.text_source < 3_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.documents import office_encryption, ole
+from gatepost.files.documents import dispatch, office_encryption
 from gatepost.files.documents.compound import CompoundFile
 from gatepost.files.values import File, UnpackBudget
 
@@ -37,8 +37,8 @@ def test_workbooks(shared: Shared, name: str, opens: bool) -> None:
 def test_a_password_that_the_mail_gives_away(shared: Shared) -> None:
     content = (shared("files") / "office/encrypted/encrypted.xls").read_bytes()
     file = File("1", content, "ole", "0" * 64)
-    closed = ole.inspect(file, UnpackBudget(), ("wrong",))
-    opened = ole.inspect(file, UnpackBudget(), ("wrong", "encrypted"))
+    closed = dispatch.inspect(file, UnpackBudget(), ("wrong",))
+    opened = dispatch.inspect(file, UnpackBudget(), ("wrong", "encrypted"))
     assert [trait.name for trait in closed.traits] == ["encrypted"]
     assert [trait.name for trait in opened.traits] == ["document-password"]
 

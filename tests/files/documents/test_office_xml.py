@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.documents import office_xml
+from gatepost.files.documents import dispatch
 from gatepost.files.values import Contents, File, UnpackBudget
 
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -14,7 +14,7 @@ OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 def contents(text: str | bytes) -> Contents:
     content = text.encode() if isinstance(text, str) else text
-    return office_xml.inspect(File("1", content, "xml", "0" * 64), UnpackBudget())
+    return dispatch.inspect(File("1", content, "xml", "0" * 64), UnpackBudget())
 
 
 def seen(text: str | bytes) -> list[str]:

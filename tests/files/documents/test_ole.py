@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.files.documents import ole
+from gatepost.files.documents import dispatch
 from gatepost.files.values import MAX_READ, Contents, File, UnpackBudget
 
 Compounds = Callable[..., bytes]
@@ -14,7 +14,7 @@ Projects = Callable[..., dict[str, bytes]]
 
 
 def contents(content: bytes, budget: UnpackBudget | None = None) -> Contents:
-    return ole.inspect(File("1", content, "ole", "0" * 64), budget or UnpackBudget())
+    return dispatch.inspect(File("1", content, "ole", "0" * 64), budget or UnpackBudget())
 
 
 def traits(content: bytes) -> dict[str, str]:

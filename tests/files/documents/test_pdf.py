@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.documents import pdf
+from gatepost.files.documents import dispatch
 from gatepost.files.documents.pdf import PdfName, PdfReference, parse_value
 from gatepost.files.values import Contents, File, UnpackBudget
 
@@ -36,7 +36,7 @@ def packed(*objects: bytes) -> bytes:
 
 
 def contents(content: bytes, budget: UnpackBudget | None = None) -> Contents:
-    return pdf.inspect(File("1", content, "pdf", "0" * 64), budget or UnpackBudget())
+    return dispatch.inspect(File("1", content, "pdf", "0" * 64), budget or UnpackBudget())
 
 
 def seen(content: bytes) -> list[str]:
@@ -146,7 +146,7 @@ def test_a_file_that_only_forbids_printing_is_read() -> None:
 
 
 def test_a_password_that_the_mail_gives_away_opens_it() -> None:
-    found = pdf.inspect(File("1", encrypted(b"7361"), "pdf", "0" * 64), UnpackBudget(), ("1234", "7361"))
+    found = dispatch.inspect(File("1", encrypted(b"7361"), "pdf", "0" * 64), UnpackBudget(), ("1234", "7361"))
     assert [trait.name for trait in found.traits] == ["document-password"]
     assert [link.url for link in found.links] == ["https://a.test/secret"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.files.documents import rtf
+from gatepost.files.documents import dispatch
 from gatepost.files.values import Contents, File, UnpackBudget
 
 
@@ -20,7 +20,7 @@ DIGITS = ole1(b"Package", PACKAGE).hex().encode()
 
 
 def contents(text: bytes) -> Contents:
-    return rtf.inspect(File("1", text, "rtf", "0" * 64), UnpackBudget())
+    return dispatch.inspect(File("1", text, "rtf", "0" * 64), UnpackBudget())
 
 
 def seen(text: bytes) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.documents import shortcut
+from gatepost.files.documents import dispatch
 from gatepost.files.values import File, UnpackBudget
 
 
@@ -18,7 +18,7 @@ def link(target: str, arguments: str = "") -> bytes:
 
 
 def traits(content: bytes) -> dict[str, str]:
-    found = shortcut.inspect(File("1", content, "lnk", "0" * 64), UnpackBudget())
+    found = dispatch.inspect(File("1", content, "lnk", "0" * 64), UnpackBudget())
     return {trait.name: trait.detail for trait in found.traits}
 
 
@@ -35,7 +35,7 @@ def test_a_target_alone() -> None:
 
 def test_an_encoded_command_is_read() -> None:
     content = link("powershell.exe", "-e ZQBjAGgAbwAgACIAaABlAGwAbABvACAAdABoAGUAcgBlACIA")
-    found = shortcut.inspect(File("1", content, "lnk", "0" * 64), UnpackBudget())
+    found = dispatch.inspect(File("1", content, "lnk", "0" * 64), UnpackBudget())
     assert b"hello there" in found.members[0].content
 
 
@@ -49,8 +49,7 @@ def test_an_encoded_command_is_read() -> None:
     ],
 )
 def test_internet_shortcuts(text: str, expected: str) -> None:
-    assert shortcut.is_internet_shortcut(text.encode())
-    found = shortcut.inspect_internet(File("1", text.encode(), "text", "0" * 64), UnpackBudget())
+    found = dispatch.inspect(File("1", text.encode(), "text", "0" * 64), UnpackBudget())
     assert [trait.name for trait in found.traits] == [expected]
 
 

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from gatepost.files.documents import web_page
+from gatepost.files.documents import dispatch
 from gatepost.files.values import Contents, File, UnpackBudget
 
 
@@ -32,7 +32,7 @@ SAVE = "var b = new Blob([u]); a.href = URL.createObjectURL(b); a.download = 'in
 
 
 def contents(text: str, kind: str = "html") -> Contents:
-    return web_page.inspect(File("1", text.encode(), kind, "0" * 64, ("page.html",)), UnpackBudget())
+    return dispatch.inspect(File("1", text.encode(), kind, "0" * 64, ("page.html",)), UnpackBudget())
 
 
 def seen(text: str, kind: str = "html") -> set[str]:
@@ -97,8 +97,8 @@ def test_pictures(text: str, expected: set[str]) -> None:
 
 def test_a_page_within_an_archive_gives_its_links() -> None:
     text = b"<a href='https://a.test/'>x</a>"
-    inner = web_page.inspect(File("1/a.zip/p.html", text, "html", "0" * 64, ("p.html",)), UnpackBudget())
-    outer = web_page.inspect(
+    inner = dispatch.inspect(File("1/a.zip/p.html", text, "html", "0" * 64, ("p.html",)), UnpackBudget())
+    outer = dispatch.inspect(
         File("1/p.html", text, "html", "0" * 64, ("p.html",), "text/html", shown=True), UnpackBudget()
     )
     assert [link.host for link in inner.links] == ["a.test"]

@@ -37,11 +37,12 @@ from gatepost.scanning.held_mail import (
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.signing import write_key
+from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.content import normalise_line_ends
 from gatepost.smtp.routing import Relay, Routing
-from gatepost.smtp.signing import KeyFile, Signer, SigningKeys
+from gatepost.smtp.signing import Signer, SigningKeys
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
@@ -312,7 +313,7 @@ from gatepost.service.signing import write_key
 from gatepost.smtp.routing import Relay
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer
-from gatepost.smtp.signing import KeyFile, SigningKeys
+from gatepost.smtp.signing import SigningKeys
 from gatepost.scanning.spool import Spool
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
@@ -496,7 +497,7 @@ def test_outbound_mail_is_released_by_its_own_route_and_signed(
     async def of_domain(_domain: str) -> str | None:
         return None
 
-    keys = SigningKeys([KeyFile("x.example", "k", str(tmp_path / "k.pem"))])
+    keys = SigningKeys([SigningKeySettings(domain="x.example", selector="k", file=str(tmp_path / "k.pem"))])
     signer = Signer(keys, "gatepost.test", Tenancy({}, of_domain))
     envelope = msgspec.structs.replace(ENVELOPE, tenant=None, outbound=True)
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.html.active import HtmlNotes, has_markup
-from gatepost.mail.html.document import HtmlPage
-from gatepost.mail.html.elements import join_chunks
+from gatepost.mail.html.document import HtmlPage, join_chunks
 from gatepost.mail.links import Links
 
 

@@ -20,29 +20,10 @@ _SERVICE_FIELDS = frozenset(
     "x-hubspot-correlation-id x-iterable-message-id x-pvtl x-emarsys-identify x-mailup-campaign x-binding "
     "x-report-abuse-to x-elqpod x-et-messageid x-cio-campaign".split()
 )
-_FAREWELLS = (
-    "unsubscribe",
-    "opt out",
-    "opt-out",
-    "manage preferences",
-    "email preferences",
-    "abmelden",
-    "abbestellen",
-    "austragen",
-    "désabonner",
-    "désinscri",
-    "se desabonner",
-    "cancelar suscripción",
-    "darse de baja",
-    "cancelar inscrição",
-    "descadastrar",
-    "cancellati",
-    "disiscri",
-    "afmelden",
-    "uitschrijven",
-    "отписаться",
-    "配信停止",
-    "退订",
+_FAREWELLS = tuple(
+    "unsubscribe;opt out;opt-out;manage preferences;email preferences;abmelden;abbestellen;austragen;désabonner;"
+    "désinscri;se desabonner;cancelar suscripción;darse de baja;cancelar inscrição;descadastrar;cancellati;"
+    "disiscri;afmelden;uitschrijven;отписаться;配信停止;退订".split(";")
 )
 
 
@@ -185,7 +166,11 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
     send "Dear {first name}" now and then, but in the subject; addresses and identifiers are written by their system.
     """
     yield from _find_forged_program(reading)
-    yield from _find_placeholder(reading)
+    for name in _WRITTEN_BY_MACHINE:
+        value = reading.fields.get(name, "")
+        if not _PLACEHOLDER_MARKS.isdisjoint(value) and (match := _PLACEHOLDER.search(value[:1000])):
+            yield kinds.HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())
+            return
 
 
 def _find_forged_program(reading: Reading) -> Iterator[Finding]:
@@ -220,11 +205,3 @@ def _find_missing_habit(habit: _Habit, fields: Mapping[str, str]) -> str:
     if habit.fields and not any(name in fields for name in habit.fields):
         return habit.fields[0]
     return ""
-
-
-def _find_placeholder(reading: Reading) -> Iterator[Finding]:
-    for name in _WRITTEN_BY_MACHINE:
-        value = reading.fields.get(name, "")
-        if not _PLACEHOLDER_MARKS.isdisjoint(value) and (match := _PLACEHOLDER.search(value[:1000])):
-            yield kinds.HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())
-            return

@@ -9,7 +9,7 @@ from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
-from gatepost.names import Address, addresses_in, normal_address, normal_domain, org_domain
+from gatepost.names import Address, find_shown_addresses, normal_address, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
 MAX_TEXT = 12_000
@@ -21,14 +21,8 @@ MAX_RECIPIENTS = 20
 _REPLY_SUBJECT = re.compile(
     r"\s{0,5}(?:re|aw|sv|antw|rv|res|odp|ynt|vs|回复|回覆|答复|返信)\s{0,2}(?:\[\d{1,3}\])?\s{0,2}[:：]", re.IGNORECASE
 )
-_REFERENCE_FIELDS = (
-    "in-reply-to",
-    "references",
-    "thread-index",
-    "thread-topic",
-    "x-ms-has-attach",
-    "resent-from",
-    "x-forwarded-message-id",
+_REFERENCE_FIELDS = tuple(
+    "in-reply-to references thread-index thread-topic x-ms-has-attach resent-from x-forwarded-message-id".split()
 )
 _QUOTE_MARKS = (
     *("\n>", "\n|", "-----original message", "-------- original", "\nfrom:", "\nvon:", "\nde:", "\nda:"),
@@ -79,7 +73,7 @@ def _find_quoted_recipient(reading: Reading) -> tuple[str, Address | None]:
         if text.form == "document":
             continue
         for block in _QUOTED_SENDER.finditer(text.visible[:MAX_TEXT]):
-            quoted = next((each for each in addresses_in(block[1]) if org_domain(each.domain) in own), None)
+            quoted = next((each for each in find_shown_addresses(block[1]) if org_domain(each.domain) in own), None)
             if quoted:
                 return text.where, quoted
     return "", None
@@ -159,7 +153,7 @@ def _find_quoted_people(reading: Reading) -> tuple[list[Address], str, bool]:
             continue
         visible = text.visible[:MAX_TEXT]
         for field in _QUOTED_PERSON.finditer(visible):
-            addresses = addresses_in(field[2])
+            addresses = find_shown_addresses(field[2])
             is_author = field[1].casefold() in _QUOTED_AUTHOR
             names += (" ", *list_words(field[2])) if addresses and len(names) < MAX_QUOTED_WORDS else ()
             has_author |= is_author and bool(addresses)
@@ -167,7 +161,7 @@ def _find_quoted_people(reading: Reading) -> tuple[list[Address], str, bool]:
             for address in addresses[: MAX_QUOTED_PEOPLE - len(found)]:
                 found.setdefault(normal_address(str(address)), address)
         for line in _QUOTED_BY.finditer(visible) if len(found) < MAX_QUOTED_PEOPLE else ():
-            for address in addresses_in(f"<{line[1]}>")[:1]:
+            for address in find_shown_addresses(f"<{line[1]}>")[:1]:
                 found.setdefault(normal_address(str(address)), address)
     return list(found.values()), f" {' '.join(names)} ", has_author and has_readers
 
@@ -193,16 +187,8 @@ def _find_brought(reading: Reading, known: set[str] | frozenset[str]) -> str:
 
 
 _REPORT_TYPES = ("multipart/report", "message/")
-_MAIL_SYSTEMS = (
-    "mailer-daemon",
-    "postmaster",
-    "mail delivery",
-    "maildelivery",
-    "mdaemon",
-    "daemon",
-    "mail-daemon",
-    "bounce",
-    "mailsystem",
+_MAIL_SYSTEMS = tuple(
+    "mailer-daemon;postmaster;mail delivery;maildelivery;mdaemon;daemon;mail-daemon;bounce;mailsystem".split(";")
 )
 _SERVER_SAYS = re.compile(
     r"(?<![\d.])[45][0-9]{2}[ -](?:#?[45]\.\d{1,3}\.\d{1,3}|\w)"

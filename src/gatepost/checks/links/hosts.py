@@ -56,16 +56,12 @@ def free_names(reading: Reading) -> Iterator[Finding]:
             yield kinds.SENDER_CHEAP_ENDING.at("From", strength=strength, domain=sender.domain)
         if is_hosted_page(domain) and not is_freemail(domain) and org_domain(domain) == domain:
             yield kinds.SENDER_FREE_HOSTING.at("From", domain=domain)
-    yield from _find_cheap_link(reading)
-    yield from _find_hosted_links(reading)
-
-
-def _find_cheap_link(reading: Reading) -> Iterator[Finding]:
     strength, host = max(((measure_ending(host), host) for host in reading.sites), default=(0.0, ""))
     if strength:
         link = reading.sites[host]
         strength = round(strength * measure_openness(reading), 2)
         yield kinds.URL_CHEAP_ENDING.at(link.where, strength=strength, about=link.url, host=host)
+    yield from _find_hosted_links(reading)
 
 
 def _find_hosted_links(reading: Reading) -> Iterator[Finding]:

@@ -50,7 +50,12 @@ def url_form(reading: Reading) -> Iterator[Finding]:
     address bar, so that its end is not seen. Content networks and click counters are deep as well, so depth counts from
     the registered name, and services with customers below are left out.
     """
-    yield from _find_port(reading)
+    for link in reading.web_links:
+        # A colon after the scheme's own is needed.
+        if link.url.find(":", 7) > 0 and (match := _PORT.match(link.url)):
+            strength = _TEST_PORT if match[1] in _TEST_PORTS else 1.0
+            yield kinds.URL_ODD_PORT.at(link.where, strength=strength, about=link.url, host=link.host, port=match[1])
+            break
     yield from _find_userinfo(reading)
     strength = measure_mention(reading)
     for host, link in reading.sites.items():
@@ -59,15 +64,6 @@ def url_form(reading: Reading) -> Iterator[Finding]:
             yield kinds.URL_DEEP_SUBDOMAIN.at(link.where, strength=strength, about=link.url, host=host, levels=depth)
         if hyphens >= _MANY_HYPHENS:
             yield kinds.URL_MANY_HYPHENS.at(link.where, strength=strength, about=link.url, host=host)
-
-
-def _find_port(reading: Reading) -> Iterator[Finding]:
-    for link in reading.web_links:
-        # A colon after the scheme's own is needed.
-        if link.url.find(":", 7) > 0 and (match := _PORT.match(link.url)):
-            strength = _TEST_PORT if match[1] in _TEST_PORTS else 1.0
-            yield kinds.URL_ODD_PORT.at(link.where, strength=strength, about=link.url, host=link.host, port=match[1])
-            return
 
 
 def _find_userinfo(reading: Reading) -> Iterator[Finding]:
@@ -107,19 +103,11 @@ def redirects(reading: Reading) -> Iterator[Finding]:
     that redirects in its own mail. Newsletters and people use shorteners, too, so those weigh little by themselves;
     mail that claims to be a company and hides its own site behind one has a reason.
     """
-    yield from _find_shortener(reading)
-    yield from _find_redirect(reading)
-
-
-def _find_shortener(reading: Reading) -> Iterator[Finding]:
     for host, link in reading.sites.items():
         # Twitter's own mail links through t.co.
         if is_shortener(host) and org_domain(host) not in reading.sender_domains:
             yield kinds.URL_SHORTENER.at(link.where, strength=measure_openness(reading), about=link.url, host=host)
-            return
-
-
-def _find_redirect(reading: Reading) -> Iterator[Finding]:
+            break
     for link in reading.web_links:
         if not link.wrapped:
             continue
@@ -274,9 +262,9 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
     if not reading.web_links or reading.is_discussion:
         return
     text = "\n".join(link.url for link in reading.web_links)
-    needles = [
-        needle for address in _list_recipient_addresses(reading) for needle in _spell_address(address) if needle in text
-    ]
+    named = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
+    addresses = {each.strip("<>").casefold() for each in named[: 2 * MAX_RECIPIENTS] if "@" in each}
+    needles = [needle for address in addresses for needle in _spell_address(address) if needle in text]
     for link in reading.web_links if needles else ():
         if not any(needle in link.url for needle in needles):
             continue
@@ -290,11 +278,6 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
             if redirect and org_domain(redirect.host) not in reading.sender_domains:
                 yield kinds.URL_PERSONAL_REDIRECT.at(redirect.where, about=redirect.url, host=redirect.host)
             return
-
-
-def _list_recipient_addresses(reading: Reading) -> set[str]:
-    addresses = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
-    return {text.strip("<>").casefold() for text in addresses[: 2 * MAX_RECIPIENTS] if "@" in text}
 
 
 def _spell_address(address: str) -> Iterator[str]:

@@ -15,33 +15,10 @@ _SERVER_ACCOUNTS = frozenset("nobody www-data apache httpd www root wwwrun daemo
 _LIST_FIELDS = ("list-id", "list-unsubscribe", "list-post", "mailing-list", "precedence", "resent-from", "sender")
 _REPORT_TYPES = ("multipart/report", "message/delivery-status", "message/disposition-notification", "message/rfc822")
 _STATUS_TYPES = ("multipart/report", "message/delivery-status", "message/global-delivery-status")
-_REPORT_SENDERS = (
-    "mailer-daemon",
-    "postmaster",
-    "mail delivery",
-    "mdaemon",
-    "daemon",
-    "bounce",
-    "listserv",
-    "noreply",
-)
-_REPORT_MARKS = (
-    "undeliver",
-    "delivery",
-    "returned",
-    "failure",
-    "out of office",
-    "automatic",
-    "auto-reply",
-    "autoreply",
-    "read:",
-    "vacation",
-    "abwesen",
-    "absence",
-    "non remis",
-    "unzustellbar",
-    "warning",
-    "rejected",
+_REPORT_SENDERS = tuple("mailer-daemon;postmaster;mail delivery;mdaemon;daemon;bounce;listserv;noreply".split(";"))
+_REPORT_MARKS = tuple(
+    "undeliver;delivery;returned;failure;out of office;automatic;auto-reply;autoreply;read:;vacation;abwesen;"
+    "absence;non remis;unzustellbar;warning;rejected".split(";")
 )
 
 
@@ -49,7 +26,7 @@ _REPORT_MARKS = (
 _EMPTY_SENDERS = frozenset({"", "mailer-daemon"})
 
 
-def is_report(reading: Reading) -> bool:
+def is_delivery_report(reading: Reading) -> bool:
     """Return whether the mail is a report on delivery (RFC 3464): no envelope sender, and a part that is a report."""
     if reading.envelope.sender.strip("<> ").lower() not in _EMPTY_SENDERS:
         return False
@@ -75,7 +52,7 @@ def envelope(reading: Reading) -> Iterator[Finding]:
     if reading.envelope.sender.strip("<> "):
         yield from _compare_with_from(reading)
     # Without the border MTA's word the envelope is simply not known.
-    elif reading.envelope.remote_address and reading.sites and not _may_be_report(reading):
+    elif reading.envelope.remote_address and reading.sites and not _may_be_delivery_report(reading):
         yield kinds.SENDER_NULL_SENDER.at("envelope", subject=reading.message.subject)
 
 
@@ -100,7 +77,7 @@ def _compare_with_from(reading: Reading) -> Iterator[Finding]:
     yield kind.at("envelope", envelope=reading.envelope.sender, sender=senders[0])
 
 
-def _may_be_report(reading: Reading) -> bool:
+def _may_be_delivery_report(reading: Reading) -> bool:
     """Return whether anything marks the mail as a report or an automatic answer, which have no envelope sender."""
     message = reading.message
     if any(part.content_type in _REPORT_TYPES for part in message.parts):

@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from gatepost import kinds
-from gatepost.checks.known_names import BY_LABEL, NEARBY, is_genuine, is_tenant, is_under
+from gatepost.checks.known_names import BY_LABEL, NEARBY, find_registered_label, is_genuine, is_tenant, is_under
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
@@ -23,28 +23,12 @@ _LURE_WORDS = (
 ).split()
 _DOMAIN_ENDS = frozenset("com net org co gov br uk de fr".split())
 
-(
-    _LOOKALIKE_LETTERS,
-    _ONE_LETTER_OFF,
-    _OTHER_ENDING,
-    _HYPHENS_LURE,
-    _HYPHENS,
-    _INSIDE_LURE,
-    _INSIDE,
-    _DOMAIN_BELOW,
-    _NAME_BELOW,
-) = coefficients(
-    "imitation",
-    "look_alike_letters",
-    "one_letter_off",
-    "other_ending",
-    "between_hyphens_lure",
-    "between_hyphens",
-    "inside_lure",
-    "inside",
-    "domain_as_subdomain",
-    "name_as_subdomain",
-)
+_TRICKS = (
+    "look_alike_letters one_letter_off other_ending between_hyphens_lure between_hyphens inside_lure inside "
+    "domain_as_subdomain name_as_subdomain"
+).split()
+_LOOKALIKE_LETTERS, _ONE_LETTER_OFF, _OTHER_ENDING, *_PLACED = coefficients("imitation", *_TRICKS)
+_HYPHENS_LURE, _HYPHENS, _INSIDE_LURE, _INSIDE, _DOMAIN_BELOW, _NAME_BELOW = _PLACED
 
 
 class Imitation(msgspec.Struct, frozen=True):
@@ -136,16 +120,12 @@ def _find_trusted_imitation(host: str, trusted: frozenset[str]) -> Imitation | N
 
 @lru_cache(64)
 def _index_trusted(trusted: frozenset[str]) -> _Names:
-    labels = {_find_registered_label(domain): domain for domain in trusted}
+    labels = {find_registered_label(domain): domain for domain in trusted}
     return _index_labels(labels, frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE))
 
 
-def _find_registered_label(domain: str) -> str:
-    return org_domain(domain).partition(".")[0]
-
-
 def _compare(host: str, names: _Names) -> Imitation | None:
-    label = _find_registered_label(host)
+    label = find_registered_label(host)
     if label in NEARBY:
         return None
     if label in names.labels:
@@ -250,10 +230,7 @@ def _find_latin_lookalike(host: str) -> str:
         return ""
     for label in unicode_domain(host).split("."):
         seen = skeleton(label)
-        if not label.isascii() and seen.isascii() and (is_mixed_script(label) or not _has_latin(label)):
+        has_latin = any("a" <= letter <= "z" for letter in label.lower())
+        if not label.isascii() and seen.isascii() and (is_mixed_script(label) or not has_latin):
             return skeleton(unicode_domain(host))
     return ""
-
-
-def _has_latin(label: str) -> bool:
-    return any("a" <= letter <= "z" for letter in label.lower())

@@ -12,7 +12,7 @@ import msgspec
 
 from gatepost import kinds
 from gatepost.checks.known_names import ending_exists, is_under
-from gatepost.checks.sender.envelope import is_report
+from gatepost.checks.sender.envelope import is_delivery_report
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import is_ip, normal_domain, org_domain
@@ -76,7 +76,7 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
     if not helo or not host or helo.startswith("[") or _INSIDE.match(host):
         return
     ending = helo.rpartition(".")[2]
-    strength = _REPORT if is_report(reading) else 1.0
+    strength = _REPORT if is_delivery_report(reading) else 1.0
     if helo == ending:
         yield kinds.HELO_NO_DOT.at("HELO", strength=strength, helo=helo, host=host)
     elif is_ip(helo):
@@ -163,13 +163,9 @@ MAX_HOP_TEXT = 600
 _PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "x-forwarded-for", "sender")
 
 
-def _load_providers() -> dict[str, tuple[str, ...]]:
-    """Return the hosts of its provider for each domain of free mail."""
-    providers = tomllib.loads(files("gatepost.checks").joinpath("data", "providers.toml").read_text("utf-8"))
-    return {domain: tuple(each["hosts"]) for each in providers.values() for domain in each["mail"]}
-
-
-_PROVIDER_HOSTS = _load_providers()
+_PROVIDERS = tomllib.loads(files("gatepost.checks").joinpath("data", "providers.toml").read_text("utf-8"))
+# The hosts of its provider for each domain of free mail.
+_PROVIDER_HOSTS = {domain: tuple(each["hosts"]) for each in _PROVIDERS.values() for domain in each["mail"]}
 
 
 @check(kinds.SENDER_PROVIDER_ABSENT)

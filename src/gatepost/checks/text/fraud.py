@@ -428,7 +428,7 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
         return
     if "in-reply-to" in fields or "references" in fields or not reading.message.senders:
         return
-    elsewhere, free = _goes_elsewhere(reading), _is_free(reading)
+    elsewhere, free = _goes_elsewhere(reading), is_freemail(normal_domain(reading.message.senders[0].domain))
     # A round letter of a company to its staff names nobody either.
     if not (elsewhere or free):
         return
@@ -463,7 +463,3 @@ def _is_unnamed(reading: Reading) -> bool:
     sender = str(reading.message.senders[0]).casefold()
     named = (each for each in reading.message.recipients[:20] if each.domain)
     return all(str(each).casefold() == sender for each in named)
-
-
-def _is_free(reading: Reading) -> bool:
-    return is_freemail(normal_domain(reading.message.senders[0].domain))

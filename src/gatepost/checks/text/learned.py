@@ -10,7 +10,7 @@ from gatepost.kinds import Finding
 from gatepost.names import org_domain
 from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
-from gatepost.textmodel.features import MAX_WORDS, Features, body_words, extract_features
+from gatepost.textmodel.features import MAX_WORDS, Features, extract_features, list_body_words
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import ModelScore, lower_score, sigmoid
 
@@ -22,6 +22,7 @@ LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UN
 WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "most")
 
 _OWN_SITE_MARKS = frozenset({"#own-links all", "#own-links some"})
+# Marks of a conversation: the mail is a reply, or a list passed it on.
 _TALK_MARKS = frozenset({"#answers", "#list"})
 _MAIL_SYSTEMS = frozenset({"mailer-daemon", "postmaster", "mail-daemon", "maildaemon", "mdaemon"})
 
@@ -48,7 +49,7 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     opinion = _weigh(reading, reading.features)
     is_proven = opinion is not None and opinion.is_proven
     if reading.documents:
-        words = [*reading.written, *body_words(reading.documents)][:MAX_WORDS]
+        words = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
         whole = _weigh(reading, extract_features(reading.message, reading.files, words))
         opinion = max(filter(None, (opinion, whole)), key=lambda each: each.strength, default=None)
     if opinion is None or opinion.strength < LEAST:
@@ -84,13 +85,8 @@ def _weigh(reading: Reading, seen: Features) -> _Opinion | None:
     strength = min(1.0, max(0.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))) * trust
     if strength < LEAST:
         return None
-    is_proven = score.logit >= PROVEN and trust == 1.0 and not _is_conversation(seen)
+    is_proven = score.logit >= PROVEN and trust == 1.0 and _TALK_MARKS.isdisjoint(seen.marks)
     return _Opinion(score, strength, models.reasons(hits), is_proven)
-
-
-def _is_conversation(seen: Features) -> bool:
-    """Return whether the mail is part of a conversation: it is a reply, or a list passed it on."""
-    return not _TALK_MARKS.isdisjoint(seen.marks)
 
 
 def _measure_trust(seen: Features, reading: Reading) -> float:
@@ -128,7 +124,7 @@ def learnt_model(reading: Reading) -> Iterator[Finding]:
     logit, speaking = reading.once(_ask_learnt)
     if not speaking or _is_bounce(reading):
         return
-    by = " and ".join(map(_describe_learnt, speaking))
+    by = " and ".join(f"{each.reports:,} reports of the {each.scope} (model {each.version})" for each in speaking)
     strength = min(1.0, max(0.0, (logit - LEARNT_SPEAKS) / (LEARNT_SAYS_ALL - LEARNT_SPEAKS)))
     if strength >= LEARNT_LEAST:
         yield kinds.TEXT_LEARNT_UNWANTED.at(
@@ -151,10 +147,6 @@ def find_lowering(reading: Reading) -> float:
 
 def _ask_learnt(reading: Reading) -> tuple[float, tuple[LearntModel, ...]]:
     return reading.learnt.score(reading.row) if reading.learnt.models else (0.0, ())
-
-
-def _describe_learnt(model: LearntModel) -> str:
-    return f"{model.reports:,} reports of the {model.scope} (model {model.version})"
 
 
 MANY_RECIPIENTS = 20

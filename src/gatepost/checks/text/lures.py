@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -53,72 +54,36 @@ class Lure(msgspec.Struct, frozen=True):
         return round(min(1.0, degree) * distance * min(1.0, full_length / max(phrases.length, 1)), 2)
 
 
-_SUBJECT: frozenset[str] = frozenset()
-_URGENCY_THEMES = frozenset({"urgency"})
 (_LEAST_LURE,) = coefficients("lure", "least")
+# What may raise the strength of a lure by its name there: themes of which one is in the text, or the subject.
+_SUBJECT: frozenset[str] = frozenset()
+_RAISING = {
+    "urgency": frozenset({"urgency"}),
+    "document": frozenset({"document", "scan"}),
+    "follow": frozenset({"follow"}),
+    "credential": frozenset({"credential"}),
+    "in_subject": _SUBJECT,
+}
 
+
+def _make_lure(kind: Kind, theme: str, raised_by: str, beside: str = "", **told: Any) -> Lure:
+    names = raised_by.split()
+    numbers = coefficients(kind, "per_phrase", "full_length", *names)
+    return Lure(kind, theme, numbers, tuple(_RAISING[name] for name in names), frozenset(beside.split()), **told)
+
+
+_ASKS = "follow urgency credential document limitation"
 LURES = (
-    Lure(
-        kind=kinds.TEXT_PARCEL_LURE,
-        theme="parcel",
-        numbers=coefficients(kinds.TEXT_PARCEL_LURE, "per_phrase", "full_length", "urgency"),
-        raised_by=(_URGENCY_THEMES,),
-        beside=frozenset({"follow", "urgency"}),
+    _make_lure(kinds.TEXT_PARCEL_LURE, "parcel", "urgency", "follow urgency"),
+    _make_lure(kinds.TEXT_REFUND_LURE, "refund", "urgency", "follow urgency credential limitation", two_phrases=False),
+    _make_lure(kinds.TEXT_PRIZE_LURE, "prize", "in_subject urgency", in_subject=True),
+    _make_lure(
+        kinds.TEXT_SALARY_LURE, "salary", "document", "follow document urgency credential scan", two_phrases=False
     ),
-    Lure(
-        kind=kinds.TEXT_REFUND_LURE,
-        theme="refund",
-        numbers=coefficients(kinds.TEXT_REFUND_LURE, "per_phrase", "full_length", "urgency"),
-        raised_by=(_URGENCY_THEMES,),
-        beside=frozenset({"follow", "urgency", "credential", "limitation"}),
-        two_phrases=False,
-    ),
-    Lure(
-        kind=kinds.TEXT_PRIZE_LURE,
-        theme="prize",
-        numbers=coefficients(kinds.TEXT_PRIZE_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
-        raised_by=(_SUBJECT, _URGENCY_THEMES),
-        in_subject=True,
-    ),
-    Lure(
-        kind=kinds.TEXT_SALARY_LURE,
-        theme="salary",
-        numbers=coefficients(kinds.TEXT_SALARY_LURE, "per_phrase", "full_length", "document"),
-        raised_by=(frozenset({"document", "scan"}),),
-        beside=frozenset({"follow", "document", "urgency", "credential", "scan"}),
-        two_phrases=False,
-    ),
-    Lure(
-        kind=kinds.TEXT_DOCUMENT_LURE,
-        theme="document",
-        numbers=coefficients(kinds.TEXT_DOCUMENT_LURE, "per_phrase", "full_length", "follow", "in_subject"),
-        raised_by=(frozenset({"follow"}), _SUBJECT),
-        beside=frozenset({"follow"}),
-        beside_within=600,
-    ),
-    Lure(
-        kind=kinds.TEXT_MAILBOX_LURE,
-        theme="mailbox",
-        numbers=coefficients(kinds.TEXT_MAILBOX_LURE, "per_phrase", "full_length", "credential", "urgency"),
-        raised_by=(frozenset({"credential"}), _URGENCY_THEMES),
-        beside=frozenset({"credential", "limitation", "urgency"}),
-    ),
-    Lure(
-        kind=kinds.TEXT_CRYPTO_LURE,
-        theme="crypto",
-        numbers=coefficients(kinds.TEXT_CRYPTO_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
-        raised_by=(_SUBJECT, _URGENCY_THEMES),
-        beside=frozenset({"follow", "urgency", "credential", "limitation", "document"}),
-        in_subject=True,
-    ),
-    Lure(
-        kind=kinds.TEXT_AUTHORITY_LURE,
-        theme="authority",
-        numbers=coefficients(kinds.TEXT_AUTHORITY_LURE, "per_phrase", "full_length", "in_subject", "urgency"),
-        raised_by=(_SUBJECT, _URGENCY_THEMES),
-        beside=frozenset({"follow", "urgency", "credential", "document", "limitation"}),
-        beside_within=3_000,
-    ),
+    _make_lure(kinds.TEXT_DOCUMENT_LURE, "document", "follow in_subject", "follow", beside_within=600),
+    _make_lure(kinds.TEXT_MAILBOX_LURE, "mailbox", "credential urgency", "credential limitation urgency"),
+    _make_lure(kinds.TEXT_CRYPTO_LURE, "crypto", "in_subject urgency", _ASKS, in_subject=True),
+    _make_lure(kinds.TEXT_AUTHORITY_LURE, "authority", "in_subject urgency", _ASKS, beside_within=3_000),
 )
 
 

@@ -9,7 +9,7 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import zstandard
 
@@ -20,21 +20,6 @@ MAX_MEMBERS = 1_000
 MAX_WINDOW = 64 << 20
 
 Bytes: TypeAlias = bytes | memoryview
-
-
-class Decompressor(Protocol):
-    """What bz2 and lzma have in common, and zlib with a little help."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def needs_input(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: Bytes, max_length: int) -> bytes: ...
 
 
 class _ZlibDecompressor:
@@ -57,6 +42,9 @@ class _ZlibDecompressor:
 
     def decompress(self, data: Bytes, max_length: int) -> bytes:
         return self._inner.decompress(data or self._inner.unconsumed_tail, max_length)
+
+
+Decompressor: TypeAlias = bz2.BZ2Decompressor | lzma.LZMADecompressor | _ZlibDecompressor
 
 
 def read_stored(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
@@ -82,11 +70,6 @@ def find_end(kind: str, data: Bytes, limit: int) -> tuple[bytes, UnreadReason | 
     behind it."""
     make, magic = _ENDING[kind]
     return _decompress(make, data, limit, magic)
-
-
-def gzip(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """Decompress gzip; what stands behind the last member is ignored."""
-    return find_end("gzip", data, limit)[:2]
 
 
 def bzip2(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
@@ -154,17 +137,21 @@ def raw_lzma(data: Bytes, limit: int, chain: list[dict[str, int]]) -> tuple[byte
     return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data, limit)[:2]
 
 
+def make_lzma_filter(properties: Bytes) -> dict[str, int]:
+    """Return the filter for five bytes of properties, the first of which is below 225, with a cap on the dictionary."""
+    rest, lc = divmod(properties[0], 9)
+    pb, lp = divmod(rest, 5)
+    window = min(max(int.from_bytes(properties[1:5], "little"), 4096), MAX_WINDOW)
+    return {"id": lzma.FILTER_LZMA1, "dict_size": window, "lc": lc, "lp": lp, "pb": pb}
+
+
 def zip_lzma(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     """Decompress LZMA as in zip (APPNOTE section 5.8.8): two version bytes, a length, the properties, a raw stream."""
     size = int.from_bytes(data[2:4], "little")
     properties = data[4 : 4 + size]
     if len(properties) != 5 or properties[0] >= 225:
         return b"", "damaged"
-    rest, lc = divmod(properties[0], 9)
-    pb, lp = divmod(rest, 5)
-    dictionary = min(int.from_bytes(properties[1:5], "little"), 64 << 20)
-    chain = [{"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 4096), "lc": lc, "lp": lp, "pb": pb}]
-    return _decompress(lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=chain), data[4 + size :], limit)[:2]
+    return raw_lzma(data[4 + size :], limit, [make_lzma_filter(properties)])
 
 
 def _decompress(
@@ -321,7 +308,7 @@ def _decode_lz4_block(block: bytes, out: bytearray, first: int, limit: int) -> N
         start = len(out) - back
         if not back or start < first:
             raise BrokenError("a match before the start")
-        _copy_run(out, start, min(count + 4, limit + 1 - len(out)))
+        copy_run(out, start, min(count + 4, limit + 1 - len(out)))
 
 
 def _read_lz4_length(block: bytes, place: int, count: int) -> tuple[int, int]:
@@ -335,7 +322,7 @@ def _read_lz4_length(block: bytes, place: int, count: int) -> tuple[int, int]:
             return count, place
 
 
-def _copy_run(out: bytearray, start: int, count: int) -> None:
+def copy_run(out: bytearray, start: int, count: int) -> None:
     """Append `count` bytes from `start` on; the run may reach into what it writes."""
     piece = bytes(out[start : start + count])
     out += (piece * (count // len(piece) + 1))[:count] if piece else b""

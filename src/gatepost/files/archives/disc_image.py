@@ -169,21 +169,14 @@ def _read_identifiers(data: bytes, names: StepLimit) -> Iterator[tuple[str, int,
         source.skip(source.number(2))
         name = source.take(name_size)
         if not marks & 0b1100:
-            yield _decode_udf_name(name), block, bool(marks & 2)
+            # The first byte of a name says how many bits a character has.
+            text = name[1:].decode("utf-16-be" if name[:1] == b"\x10" else "latin-1", "replace")
+            yield text, block, bool(marks & 2)
         place += (source.place - place + 3) & ~3
 
 
-def _decode_udf_name(raw: bytes) -> str:
-    """Decode a name, whose first byte says how many bits a character has."""
-    return raw[1:].decode("utf-16-be" if raw[:1] == b"\x10" else "latin-1", "replace")
-
-
 _FIRST = 16
-
-
 MAX_STEPS = 50_000
-
-
 _PRIMARY, _SUPPLEMENTARY, _LAST = 1, 2, 255
 _JOLIET = (b"%/@", b"%/C", b"%/E")
 _IS_FOLDER = 2

@@ -134,7 +134,8 @@ def parse_directory(header: bytes, limit: int) -> Directory:
     empty: tuple[str, ...] = ()
     while (kind := source.read_varint()) != _END:
         if kind == _ARCHIVE:
-            _skip_properties(source)
+            while source.read_varint() != _END:
+                source.skip(source.read_varint())
         elif kind in (_MAIN, _ADDITIONAL):
             main = _read_streams(source)
             folders, streams = main if kind == _MAIN else (folders, streams)
@@ -143,11 +144,6 @@ def parse_directory(header: bytes, limit: int) -> Directory:
         else:
             raise BrokenError("an unknown part of the directory")
     return Directory(folders, streams, names, empty)
-
-
-def _skip_properties(source: HeaderSource) -> None:
-    while source.read_varint() != _END:
-        source.skip(source.read_varint())
 
 
 def _read_streams(source: HeaderSource) -> tuple[tuple[Folder, ...], tuple[tuple[Stream, ...], ...]]:
@@ -285,17 +281,14 @@ def _read_files(source: HeaderSource, limit: int) -> tuple[tuple[str, ...], tupl
         elif kind == _EMPTY_FILE:
             empty = source.read_bits(sum(hollow))
         elif kind == _NAMES and not source.number(1):
-            names = _decode_names(source.take(end - source.place), min(count, 4 * limit + 1000))
+            most = min(count, 4 * limit + 1000)
+            names = source.take(end - source.place).decode("utf-16-le", "replace").split("\0", most)[:most]
         source.place = end
     states = [*hollow, *([False] * max(0, len(names) - len(hollow)))]
     empties = iter(empty)
     marked = [(name, state, state and next(empties, False)) for name, state in zip(names, states, strict=False)]
     filled = tuple(name for name, state, _ in marked if not state)
     return filled, tuple(name for name, _, is_empty in marked if is_empty)
-
-
-def _decode_names(data: bytes, limit: int) -> list[str]:
-    return data.decode("utf-16-le", "replace").split("\0", limit)[:limit]
 
 
 ATTEMPT_COST = 100
@@ -446,10 +439,7 @@ def _read_lzma_filter(coder: Coder) -> dict[str, int]:
         return {"id": lzma.FILTER_LZMA2, "dict_size": min(max(window, 4096), MAX_WINDOW)}
     if len(properties) < 5 or properties[0] >= 225:
         raise _Stop("damaged")
-    rest, lc = divmod(properties[0], 9)
-    pb, lp = divmod(rest, 5)
-    window = min(max(int.from_bytes(properties[1:5], "little"), 4096), MAX_WINDOW)
-    return {"id": lzma.FILTER_LZMA1, "dict_size": window, "lc": lc, "lp": lp, "pb": pb}
+    return decompress.make_lzma_filter(properties)
 
 
 def _undo_filter(data: bytes, coder: Coder) -> bytes:
@@ -576,14 +566,6 @@ _MAX_LAYERS = 4
 _MAX_HEADER = 2 << 20  # far more names than files are read
 
 
-class _UnpackedHeader(msgspec.Struct, frozen=True):
-    """The directory in the clear, or why there is none; the password that its encryption took."""
-
-    content: bytes = b""
-    unread: UnreadReason | None = None
-    password: str = ""
-
-
 def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Yield every file of the archive; where even the names are encrypted, one without a name."""
     attempts = PasswordAttempts(passwords, budget, ATTEMPT_COST)
@@ -613,11 +595,12 @@ def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] 
     yield from (Member((name,), b"") for name in found.empty)
 
 
-def _read_header(content: bytes, budget: UnpackBudget, attempts: PasswordAttempts) -> _UnpackedHeader:
+def _read_header(content: bytes, budget: UnpackBudget, attempts: PasswordAttempts) -> UnpackedFolder:
+    """Return the directory in the clear, or why there is none, and the password that its encryption took."""
     source = HeaderSource(content, 12)
     offset, size = source.number(8), source.number(8)
     if not size:
-        return _UnpackedHeader()
+        return UnpackedFolder()
     if offset + size > len(content) - _START:
         raise BrokenError("the directory lies outside")
     if size > _MAX_HEADER:
@@ -627,12 +610,12 @@ def _read_header(content: bytes, budget: UnpackBudget, attempts: PasswordAttempt
     for _ in range(_MAX_LAYERS):
         folder = find_packed_header(header)
         if folder is None:
-            return _UnpackedHeader(header, password=password)
+            return UnpackedFolder(header, password=password)
         if folder.size > _MAX_HEADER:
             raise TooManyError("too long a directory")
         run = _unpack_folder(content, folder, (Stream(folder.size, folder.crc),), budget, attempts)
         if run.unread:
-            return _UnpackedHeader(unread=run.unread)
+            return UnpackedFolder(unread=run.unread)
         header, password = run.content, password or run.password
     raise BrokenError("a directory within a directory without end")
 
@@ -651,7 +634,7 @@ def _unpack_folder(
     return attempts.unlock(attempt) or UnpackedFolder(unread="encrypted")
 
 
-_PPMD, _LZMA, _LZMA2 = b"\x03\x04\x01", b"\x03\x01\x01", b"\x21"
+_PPMD = b"\x03\x04\x01"
 _MAX_WINDOW = 128 << 20
 
 
@@ -659,9 +642,9 @@ def _fits_memory(folder: Folder) -> bool:
     """Return whether the memory that a decoder would take by the folder's own account is within the limit."""
     for coder in folder.coders:
         properties = coder.properties
-        if coder.method in (_PPMD, _LZMA) and int.from_bytes(properties[1:5], "little") > _MAX_WINDOW:
+        if coder.method in (_PPMD, LZMA1) and int.from_bytes(properties[1:5], "little") > _MAX_WINDOW:
             return False
-        if coder.method == _LZMA2 and properties and (2 | properties[0] & 1) << (properties[0] // 2 + 11) > _MAX_WINDOW:
+        if coder.method == LZMA2 and properties and (2 | properties[0] & 1) << (properties[0] // 2 + 11) > _MAX_WINDOW:
             return False
     return True
 

@@ -1,9 +1,13 @@
 """The builder of a document's `Contents`: each trait, link and member once, within the budget of its message."""
 
+import re
+from base64 import b64decode
+from binascii import Error
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import Literal
 
+from gatepost.files.documents.script_strings import expand_commands
 from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.links import Links, find_targets
 
@@ -14,12 +18,12 @@ MAX_WRITTEN = 2_000  # links written in a text; logs and lists of addresses have
 
 class ContentsBuilder:
     """Collects the contents of one document. `budget` is the message's; anything that it could not pay for is reported
-    as unread."""
+    as unread. `passwords` are those that the mail gives away."""
 
     def __init__(self, file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> None:
         self.file = file
         self.budget = budget
-        self._passwords = passwords
+        self.passwords = passwords
         self._members: list[Member] = []
         self._traits: dict[Trait, None] = {}
         self._unread: dict[UnreadReason, None] = {}
@@ -66,7 +70,7 @@ class ContentsBuilder:
     def try_passwords(self, first: str, cost: int, attempt: Callable[[str], bytes]) -> bytes:
         """Return what the first fitting password opens, b"" where none fits: first the well-known `first`, then those
         that the mail gives away."""
-        for password in chain((first,), self._passwords):
+        for password in chain((first,), self.passwords):
             if not self.budget.take_attempt(cost):
                 break
             if plain := attempt(password):
@@ -87,6 +91,19 @@ class ContentsBuilder:
         self.budget.pay(packed, min(len(content), room))
         member = Member((names,) if isinstance(names, str) else names, content[:room], declared=declared, shown=shown)
         self._members.append(member)
+
+    def add_base64(self, name: str, text: str, packed: int) -> None:
+        """Add a file inside this one that stands in it in base64."""
+        digits = re.sub(r"[^A-Za-z0-9+/]", "", text)
+        try:
+            self.add_member(name, b64decode(digits + "=" * (-len(digits) % 4)), packed)
+        except Error:
+            self.add_unread("damaged")
+
+    def add_command(self, trait: str, name: str, command: str) -> None:
+        """Add a command that the document starts, and a file with all that it spells out."""
+        self.add_trait(trait, command)
+        self.add_member(name, expand_commands(command))
 
     def build(self) -> Contents:
         """Return everything that was collected."""

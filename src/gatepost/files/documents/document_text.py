@@ -20,7 +20,7 @@ from html import unescape
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_types import find_last_extensions
-from gatepost.files.values import Contents, File, UnpackBudget
+from gatepost.files.values import File
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.embedded import EmbeddedFile, find_binhex, find_uuencoded, find_yenc
 from gatepost.mail.encodings.transfer import decode_base64
@@ -93,6 +93,11 @@ def read_plain_text(content: bytes) -> str:
     return tidy_text(normalise_lines(decode_charset(content[:MAX_PLAIN], None)[0]))
 
 
+def add_plain_text(content: bytes, builder: ContentsBuilder) -> None:
+    """Add the text of a file that is nothing but text, as far as the budget goes."""
+    builder.add_text(read_plain_text(builder.budget.take_text_source(content)))
+
+
 def collect_texts(files: Iterable[File]) -> tuple[Text, ...]:
     """Return the text of each document among the files, its parts together, under the path of the document."""
     paths: dict[str, str] = {}
@@ -124,10 +129,10 @@ def is_encoded(file: File) -> bool:
     return _has_name(file) or any(mark in file.content for mark in _MARKS)
 
 
-def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the files in the text; a text that bears the name of one and holds none, or only a part, is said to be
+def inspect(builder: ContentsBuilder) -> None:
+    """Add the files in the text; a text that bears the name of one and holds none, or only a part, is said to be
     unread."""
-    builder = ContentsBuilder(file, budget)
+    file = builder.file
     content = file.content[:MAX_ENCODED]
     if len(file.content) > MAX_ENCODED:
         builder.add_unread("size")
@@ -139,8 +144,7 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
     if _has_name(file) and not (found and all(each.whole for each in found)):
         builder.add_unread("unsupported")
     if not file.shown:
-        builder.add_text(read_plain_text(budget.take_text_source(content)))
-    return builder.build()
+        add_plain_text(content, builder)
 
 
 def _has_name(file: File) -> bool:

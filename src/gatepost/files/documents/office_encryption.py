@@ -52,36 +52,32 @@ def decrypt_workbook(stream: bytes, password: str = EXCEL_DEFAULT) -> bytes:
     """Return the records of an encrypted .xls, b"" where the password is another one."""
     place = stream.find(b"\x2f\0", 0, 4096)
     fields = stream[place + 4 : place + 4 + int.from_bytes(stream[place + 2 : place + 4], "little")]
-    try:
-        key = _derive_rc4_key(fields, password.encode("utf-16-le", "replace"))
-    except (error, ValueError):
-        return b""
-    if key is None:
-        return b""
-    plain = b"".join(
-        _decrypt_rc4(key(number), stream[start : start + RC4_BLOCK])
-        for number, start in enumerate(range(0, len(stream), RC4_BLOCK))
-    )
-    return _restore_records(stream, plain)
+    plain = _decrypt_blocks(stream, RC4_BLOCK, fields, password)
+    return _restore_records(stream, plain) if plain else b""
 
 
 def decrypt_word(stream: bytes, table: bytes, password: str = EXCEL_DEFAULT) -> bytes:
     """Return the text stream of an encrypted .doc without its mark of encryption, b"" where the password is another
     one. The table stream starts with the parameters; the head of the text has their size (MS-DOC section 2.2.6)."""
     size = int.from_bytes(stream[14:18], "little")
+    plain = _decrypt_blocks(stream, WORD_BLOCK, b"\x01\0" + table[:size], password)
+    if not plain:
+        return b""
+    head = bytearray(stream[:WORD_HEAD])
+    head[11] &= 0xFE
+    return bytes(head) + plain[WORD_HEAD:]
+
+
+def _decrypt_blocks(stream: bytes, block: int, fields: bytes, password: str) -> bytes:
+    """Return a stream in the clear, each block of which has a key of its own; b"" where the password is another one."""
     try:
-        key = _derive_rc4_key(b"\x01\0" + table[:size], password.encode("utf-16-le", "replace"))
+        key = _derive_rc4_key(fields, password.encode("utf-16-le", "replace"))
     except (error, ValueError):
         return b""
     if key is None:
         return b""
-    plain = b"".join(
-        _decrypt_rc4(key(number), stream[start : start + WORD_BLOCK])
-        for number, start in enumerate(range(0, len(stream), WORD_BLOCK))
-    )
-    head = bytearray(stream[:WORD_HEAD])
-    head[11] &= 0xFE
-    return bytes(head) + plain[WORD_HEAD:]
+    starts = range(0, len(stream), block)
+    return b"".join(_decrypt_rc4(key(number), stream[start : start + block]) for number, start in enumerate(starts))
 
 
 def _decrypt_agile(information: bytes, encrypted: bytes, password: bytes) -> bytes:

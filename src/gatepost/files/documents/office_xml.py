@@ -10,8 +10,6 @@ makes letters of numbers. `FieldCollector` puts the pieces together.
 """
 
 import re
-from base64 import b64decode
-from binascii import Error
 from collections.abc import Iterator
 from html import unescape
 from itertools import islice
@@ -19,9 +17,8 @@ from urllib.parse import unquote
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import has_text, read_xml_text
-from gatepost.files.documents.script_strings import expand_commands, find_addresses
+from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.documents.vba import find_calls
-from gatepost.files.values import Contents, File, UnpackBudget
 
 MAX_DEPTH = 64
 MAX_FIELDS = 20_000
@@ -84,28 +81,10 @@ _ELEMENT = re.compile(
     r"module|macrosheet|chunk|Cell|script|a)\b((?:[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)",
 )
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']*)')")
-_MARKS = (
-    b"Relationship",
-    b"instrText",
-    b"fldSimple",
-    b"ddeLink",
-    b"onLoad",
-    b"ppaction",
-    b"uto_",
-    b"dde-",
-    b"encryption-data",
-    b"binaryData",
-    b"binData",
-    b"binary-data",
-    b"SupBook",
-    b"HYPERLINK(",
-    b"script:",
-    b"href=",
-    b"NavigateUri=",
-    b":macrosheet",
-    b"<chunk",
-    b"Formula=",
-    b"urn:schemas-microsoft-com:xslt",
+_MARKS = tuple(
+    b"Relationship instrText fldSimple ddeLink onLoad ppaction uto_ dde- encryption-data binaryData binData "
+    b"binary-data SupBook HYPERLINK( script: href= NavigateUri= :macrosheet <chunk Formula= "
+    b"urn:schemas-microsoft-com:xslt".split()
 )
 _FORMULA_LINK = re.compile(r"HYPERLINK\(\s{0,5}(?:&quot;|\")([^&\"<]{4,2000})", re.IGNORECASE)
 _JOINED = re.compile(r"(?:&quot;|\")\s{0,5}&amp;\s{0,5}(?:&quot;|\")")
@@ -141,9 +120,9 @@ def is_xml(content: bytes) -> bool:
     return head.startswith(b"<")
 
 
-def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the links, fields, macros and remote targets in one part."""
-    builder = ContentsBuilder(file, budget)
+def inspect(builder: ContentsBuilder) -> None:
+    """Add the links, fields, macros and remote targets in one part."""
+    file, budget = builder.file, builder.budget
     content = file.content
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]:
         text = content.decode(
@@ -156,7 +135,6 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         builder.add_text(read_xml_text(budget.take_text_source(content)))
     elif not file.within and b"://" in content and b"Relationship" not in content:  # a feed, a track, settings
         builder.add_links(map(unescape, find_addresses(budget.take_text_source(content))), "script")
-    return builder.build()
 
 
 def _remove_comments(content: bytes) -> bytes:
@@ -183,7 +161,7 @@ def _scan(text: str, builder: ContentsBuilder) -> None:
         else:
             _inspect_element(element, attributes, following, builder)
     for instruction in fields.finish():
-        report_field(instruction, builder)
+        add_field(instruction, builder)
     if "HYPERLINK(" in text:
         joined = _JOINED.sub("", text)  # `"https://" & "evil.example"`
         builder.add_links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(joined))
@@ -198,13 +176,12 @@ def _parse_attributes(text: str) -> dict[str, str]:
     }
 
 
-def report_field(instruction: str, builder: ContentsBuilder) -> None:
+def add_field(instruction: str, builder: ContentsBuilder) -> None:
     """Report a field of a text document: a link, or data from another program."""
     words = instruction.split(None, 1)
     kind = words[0].strip('"').upper() if words else ""
     if kind in ("DDE", "DDEAUTO"):
-        builder.add_trait("dde", instruction)
-        builder.add_member("DDE command", expand_commands(instruction))
+        builder.add_command("dde", "DDE command", instruction)
     elif kind in ("HYPERLINK", "INCLUDEPICTURE", "INCLUDETEXT", "IMPORT") and len(words) > 1:
         target = re.sub(r'^\s*(?:\\\w\s+)*"?|".*$', "", words[1])
         builder.add_link(target)
@@ -228,17 +205,16 @@ def _inspect_relationship(attributes: dict[str, str], builder: ContentsBuilder) 
         if trait := _FETCHED.get(kind) or ("remote-object" if kind != "hyperlink" and _SHARE.match(target) else ""):
             builder.add_trait(trait, target)
     elif _PROGRAM.search(target):
-        command = unquote(target)
-        builder.add_trait("program-action", command)
-        builder.add_member("program action", expand_commands(command))
+        builder.add_command("program-action", "program action", unquote(target))
 
 
 def _inspect_element(element: str, attributes: dict[str, str], following: str, builder: ContentsBuilder) -> None:
     match element:
         case "ddeLink" | "dde-source" | "dde-connection-decl":
-            _report_dde(attributes, builder)
+            stated = ("ddeService", "ddeTopic", "dde-application", "dde-topic", "dde-item")
+            builder.add_command("dde", "DDE command", " ".join(attributes[key] for key in stated if key in attributes))
         case "Path" if "|" in following:  # Excel 2003 XML writes `program|topic`
-            _report_dde({"ddeService": unescape(following)}, builder)
+            builder.add_command("dde", "DDE command", unescape(following))
         case "customUI" if "onLoad" in attributes:
             builder.add_trait("macro-autorun", f"onLoad {attributes['onLoad']}")
         case "hlinkClick" | "hlinkMouseOver" | "hlinkHover":
@@ -271,24 +247,11 @@ def _inspect_rare_element(element: str, attributes: dict[str, str], following: s
         case "chunk":  # a PDF inside a form (XDP, XML Forms Architecture)
             _add_binary("document.pdf", following, builder)
         case "Cell" if "|" in attributes.get("Formula", ""):  # Excel 2003 XML: `=program|topic!item`
-            _report_dde({"ddeService": attributes["Formula"].lstrip("=+@- ")}, builder)
+            builder.add_command("dde", "DDE command", attributes["Formula"].lstrip("=+@- "))
         case "script" if "language" in attributes and b"urn:schemas-microsoft-com:xslt" in builder.file.content:
             builder.add_trait("program-action", f"{attributes['language']} in a style sheet")
 
 
-def _report_dde(attributes: dict[str, str], builder: ContentsBuilder) -> None:
-    parts = ("ddeService", "ddeTopic", "dde-application", "dde-topic", "dde-item")
-    command = " ".join(attributes[part] for part in parts if part in attributes)
-    builder.add_trait("dde", command)
-    builder.add_member("DDE command", expand_commands(command))
-
-
 def _add_binary(name: str, text: str, builder: ContentsBuilder) -> None:
     """Add a part in base64 of a document that is one XML file."""
-    digits = re.sub(r"[^A-Za-z0-9+/]", "", text[: builder.allowance(len(text))])
-    try:
-        content = b64decode(digits + "=" * (-len(digits) % 4))
-    except Error:
-        builder.add_unread("damaged")
-        return
-    builder.add_member(name, content, len(text))
+    builder.add_base64(name, text[: builder.allowance(len(text))], len(text))

@@ -15,7 +15,7 @@ from struct import iter_unpack, unpack_from
 
 from gatepost.files.archives import decompress
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.documents.script_strings import expand_commands, find_addresses
+from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.values import BrokenError, ByteSource
 
 MAX_TEXT = 200_000
@@ -168,8 +168,7 @@ def inspect(content: bytes, builder: ContentsBuilder) -> None:
                 builder.add_trait("macro-autorun", "an action on a slide")
         elif kind == TEXT and program:
             command = data.decode("utf-16-le", "replace")
-            builder.add_trait("program-action", command)
-            builder.add_member("program action", expand_commands(command))
+            builder.add_command("program-action", "program action", command)
             program = False
         elif kind == TEXT:
             builder.add_links(find_addresses(data))

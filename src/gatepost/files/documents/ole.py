@@ -1,4 +1,4 @@
-"""Office documents in compound files (.doc, .xls, .ppt), their embedded objects, and saved messages (.msg).
+"""Office documents in compound files (.doc, .xls, .ppt) and their embedded objects.
 
 One file may be several things at once: a Word document with a spreadsheet and a packaged program inside has streams of
 all three. So nothing is decided by the file's name or class: every stream is inspected by what its name says it is.
@@ -8,7 +8,7 @@ the bytes.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -19,9 +19,8 @@ from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, Compo
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import tidy_text
 from gatepost.files.documents.old_office import read_word_text
-from gatepost.files.documents.script_strings import expand_commands, find_addresses
-from gatepost.files.values import Contents, File, UnpackBudget
-from gatepost.mail.encodings.outlook import MAX_TEXT, decompress_rtf, extract_html
+from gatepost.files.documents.saved_messages import inspect_msg
+from gatepost.files.documents.script_strings import find_addresses
 
 MAX_NAME = 500
 
@@ -77,33 +76,35 @@ _PACKED = re.compile(r"_\d{5,12}\Z")
 _REMOTE = re.compile(r"(?:https?|ftp|file|mhtml|ms-\w{1,20}|search-ms)[:!]|\\\\", re.IGNORECASE)
 
 
-def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
-    """Return everything of interest in one compound file; `passwords` are those that the mail gives away."""
-    builder = ContentsBuilder(file, budget, passwords)
-    document = CompoundFile(file.content)
+def inspect(builder: ContentsBuilder) -> None:
+    """Add everything of interest in one compound file."""
+    document = CompoundFile(builder.file.content)
     if not document.entries:
         builder.add_unread("damaged")
-        return builder.build()
+        return
     root = document.root
     if root is not None and root.kind == ROOT and root.clsid == _INSTALLER:
         builder.add_trait("installer", "MSI")
     streams = [entry for entry in document.entries if entry.kind == STREAM]
     # Only these are read: a saved message has a dozen other streams for each of its recipients.
-    wanted = [(entry, read) for entry in streams if (read := _find_reader(entry))]
+    readers = ((entry, _unpack_storage if _PACKED.match(entry.name) else _READERS.get(entry.name)) for entry in streams)
+    wanted = [(entry, read) for entry, read in readers if read]
     if len(wanted) > MAX_STREAMS:
         builder.add_unread("count")
     for entry, read in wanted[:MAX_STREAMS]:
         read(_read_stream(document, entry, builder), builder)
-    _decrypt_package(document, streams, builder)
-    _decrypt_word(document, streams, builder)
-    _add_word_text(document, streams, builder)
-    if any(entry.path.startswith("__PROPERTIES") for entry in streams):
-        _inspect_msg(document, builder)
+    by_path = {entry.path: entry for entry in streams}
+    if "ENCRYPTEDPACKAGE" in by_path:
+        _decrypt_package(document, by_path, builder)
+    if "WORDDOCUMENT" in by_path:
+        _decrypt_word(document, by_path, builder)
+        _add_word_text(document, by_path, builder)
+    if any(path.startswith("__PROPERTIES") for path in by_path):
+        inspect_msg(document, builder)
     vba.inspect(document, builder)
-    builder.add_member(APPENDED, cut_tail(file.content, document.end))
+    builder.add_member(APPENDED, cut_tail(builder.file.content, document.end))
     if not document.is_whole:
         builder.add_unread("damaged")
-    return builder.build()
 
 
 def _read_stream(document: CompoundFile, entry: CompoundEntry, builder: ContentsBuilder) -> bytes:
@@ -116,11 +117,8 @@ def _read_stream(document: CompoundFile, entry: CompoundEntry, builder: Contents
     return content
 
 
-def _decrypt_package(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
+def _decrypt_package(document: CompoundFile, found: dict[str, CompoundEntry], builder: ContentsBuilder) -> None:
     """Decrypt a whole modern document that stands in a compound file."""
-    found = {entry.path: entry for entry in streams}
-    if "ENCRYPTEDPACKAGE" not in found:
-        return
     information = document.read(found["ENCRYPTIONINFO"], 8192) if "ENCRYPTIONINFO" in found else b""
     encrypted = _read_stream(document, found["ENCRYPTEDPACKAGE"], builder)
     plain = builder.try_passwords(
@@ -134,11 +132,8 @@ def _decrypt_package(document: CompoundFile, streams: list[CompoundEntry], build
         builder.add_trait("encrypted", "Office")
 
 
-def _decrypt_word(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
+def _decrypt_word(document: CompoundFile, found: dict[str, CompoundEntry], builder: ContentsBuilder) -> None:
     """Decrypt the text of a document of the old form, and inspect it as if it had not been encrypted."""
-    found = {entry.path: entry for entry in streams}
-    if "WORDDOCUMENT" not in found:
-        return
     head = document.read(found["WORDDOCUMENT"], 32)
     if not _is_encrypted_word(head):
         return
@@ -156,11 +151,8 @@ def _decrypt_word(document: CompoundFile, streams: list[CompoundEntry], builder:
         builder.add_trait("encrypted", "Word")
 
 
-def _add_word_text(document: CompoundFile, streams: list[CompoundEntry], builder: ContentsBuilder) -> None:
+def _add_word_text(document: CompoundFile, found: dict[str, CompoundEntry], builder: ContentsBuilder) -> None:
     """Add the text of a Word document, to find which it takes two streams."""
-    found = {entry.path: entry for entry in streams}
-    if "WORDDOCUMENT" not in found:
-        return
     content = _read_stream(document, found["WORDDOCUMENT"], builder)
     if _is_encrypted_word(content):
         return
@@ -173,10 +165,6 @@ def _is_encrypted_word(content: bytes) -> bool:
     return content[:2] == b"\xec\xa5" and len(content) > 11 and bool(content[11] & 1)
 
 
-def _report_encrypted(_: bytes, builder: ContentsBuilder) -> None:
-    builder.add_trait("encrypted", "Office")
-
-
 def _inspect_word(content: bytes, builder: ContentsBuilder) -> None:
     """Inspect the text with its fields; a flag in the header (MS-DOC section 2.5.2) says whether it is encrypted."""
     if _is_encrypted_word(content):  # it takes a second stream to open it: see `_decrypt_word`
@@ -184,16 +172,11 @@ def _inspect_word(content: bytes, builder: ContentsBuilder) -> None:
     upper = content.upper()
     if b"DDE" in upper:
         for match in _DDE.finditer(content):
-            _report_dde(match.group(1).decode("latin-1"), builder)
+            builder.add_command("dde", "DDE command", match.group(1).decode("latin-1"))
     if b"D\0D\0E\0" in upper:
         for match in _DDE_WIDE.finditer(content):
-            _report_dde(match.group(1).decode("utf-16-le", "replace"), builder)
+            builder.add_command("dde", "DDE command", match.group(1).decode("utf-16-le", "replace"))
     builder.add_links(find_addresses(content))
-
-
-def _report_dde(command: str, builder: ContentsBuilder) -> None:
-    builder.add_trait("dde", command)
-    builder.add_member("DDE command", expand_commands(command))
 
 
 def _inspect_native(content: bytes, builder: ContentsBuilder) -> None:
@@ -231,7 +214,7 @@ def _inspect_link(content: bytes, builder: ContentsBuilder) -> None:
 
 
 _READERS: dict[str, Callable[[bytes, ContentsBuilder], None]] = {
-    "ENCRYPTEDSUMMARY": _report_encrypted,
+    "ENCRYPTEDSUMMARY": lambda _, builder: builder.add_trait("encrypted", "Office"),
     "WORDDOCUMENT": _inspect_word,
     "WORKBOOK": spreadsheets.inspect_workbook,
     "BOOK": spreadsheets.inspect_workbook,
@@ -244,79 +227,3 @@ _READERS: dict[str, Callable[[bytes, ContentsBuilder], None]] = {
     "\x01OLE": _inspect_link,
     "\x03LINKINFO": _inspect_link,
 }
-
-
-def _find_reader(entry: CompoundEntry) -> Callable[[bytes, ContentsBuilder], None] | None:
-    return _unpack_storage if _PACKED.match(entry.name) else _READERS.get(entry.name)
-
-
-MAX_ATTACHMENTS = 500
-_MSG_VALUE = "__SUBSTG1.0_"
-_MSG_DATA, _LONG_NAME, _SHORT_NAME = "37010102", "3707", "3704"
-_MSG_BODIES = {"1000001F": "body.txt", "1000001E": "body.txt", "10130102": "body.html", "1013001F": "body.html"}
-_MSG_STRINGS = {"001F": "utf-16-le", "001E": "cp1252"}
-_MSG_SUBJECT = "0037"
-_MSG_RICH_TEXT = "10090102"
-_MSG_EMBEDDED = "__SUBSTG1.0_3701000D"
-
-
-def _inspect_msg(document: CompoundFile, builder: ContentsBuilder) -> None:
-    """Add the attachments and bodies of a saved message (.msg, MS-OXMSG), where each property is a stream and each
-    attachment a storage of such streams. Recipients and the table of property names are storages, too, and have no
-    body: streams there that bear the number of one are something else."""
-    folders: dict[str, dict[str, CompoundEntry]] = {}
-    for entry in document.entries:
-        folder, _, name = entry.path.rpartition("/")
-        if entry.kind != STREAM or not name.startswith(_MSG_VALUE) or not _holds_content(folder):
-            continue
-        if folder not in folders and len(folders) > MAX_ATTACHMENTS:
-            builder.add_unread("count")
-            break
-        folders.setdefault(folder, {})[name[len(_MSG_VALUE) :]] = entry
-    for folder, values in folders.items():
-        if folder.rpartition("/")[2].startswith("__ATTACH"):
-            if _MSG_DATA in values:
-                _add_msg_part(document, values[_MSG_DATA], _find_msg_name(document, values), builder)
-            continue
-        for form, charset in _MSG_STRINGS.items():
-            if subject := values.get(_MSG_SUBJECT + form):
-                builder.add_text(document.read(subject, 1_000).decode(charset, "replace"))
-        for tag, name in _MSG_BODIES.items():
-            if tag in values:
-                _add_msg_part(document, values[tag], name, builder)
-        if _MSG_RICH_TEXT in values:
-            _add_rich_text(document, values[_MSG_RICH_TEXT], builder)
-
-
-def _holds_content(folder: str) -> bool:
-    """Return whether a storage is a message or an attachment."""
-    name = folder.rpartition("/")[2]
-    return not name or name.startswith("__ATTACH") or name == _MSG_EMBEDDED
-
-
-def _add_rich_text(document: CompoundFile, entry: CompoundEntry, builder: ContentsBuilder) -> None:
-    room = builder.allowance(entry.size)
-    packed = document.read(entry, room)
-    size = int.from_bytes(packed[4:8], "little")
-    if size > min(room, MAX_TEXT) or not builder.budget.take_slow(size):
-        builder.add_unread("size")
-        return
-    rtf, whole = decompress_rtf(packed)
-    builder.add_unread(None if whole else "damaged")
-    builder.add_member("body.rtf", rtf, len(packed))
-    builder.add_member("body.html", extract_html(rtf), len(rtf))
-
-
-def _add_msg_part(document: CompoundFile, entry: CompoundEntry, name: str, builder: ContentsBuilder) -> None:
-    content = document.read(entry, builder.allowance(entry.size))
-    if entry.path.endswith("001F"):
-        content = content.decode("utf-16-le", "replace").encode()
-    builder.add_member(name, content, len(content))
-
-
-def _find_msg_name(document: CompoundFile, values: dict[str, CompoundEntry]) -> str:
-    for tag in (_LONG_NAME, _SHORT_NAME):
-        for form, charset in _MSG_STRINGS.items():
-            if entry := values.get(tag + form):
-                return document.read(entry, 1_000).decode(charset, "replace").strip("\0") or "attachment"
-    return "attachment"

@@ -20,7 +20,7 @@ password, by default the empty one, and returns None where another is needed.
 
 import re
 from base64 import a85decode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from hashlib import md5, sha256, sha384, sha512
 from itertools import groupby
 from typing import TypeAlias
@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from gatepost.files.archives import decompress
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands, join_script_strings
-from gatepost.files.values import Contents, File, UnpackBudget, UnreadReason
+from gatepost.files.values import UnreadReason
 
 MAX_TOKENS = 50_000
 MAX_DEPTH = 64
@@ -618,18 +618,17 @@ _LAUNCHES = re.compile(
 _ELSEWHERE = frozenset({"GoToR", "GoToE", "SubmitForm", "ImportData"})
 
 
-def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
-    """Return everything of interest in one PDF; `passwords` are those that the mail gives away."""
-    builder = ContentsBuilder(file, budget)
-    objects = PdfObjects(file.content, builder)
-    if _find_key(file.content, objects, builder, passwords):
+def inspect(builder: ContentsBuilder) -> None:
+    """Add everything of interest in one PDF."""
+    objects = PdfObjects(builder.file.content, builder)
+    if _find_key(objects, builder):
         objects.unpack()
         _PdfInspector(objects, builder).read()
-    return builder.build()
 
 
-def _find_key(content: bytes, objects: PdfObjects, builder: ContentsBuilder, passwords: Iterable[str]) -> bool:
+def _find_key(objects: PdfObjects, builder: ContentsBuilder) -> bool:
     """Find the key of an encrypted file; return False where there is none, so that nothing else can be read."""
+    content = builder.file.content
     mark = _ENCRYPTED.search(content)
     if mark is None:
         return True
@@ -640,18 +639,16 @@ def _find_key(content: bytes, objects: PdfObjects, builder: ContentsBuilder, pas
     if not isinstance(encryption, dict):
         return True
     encryption = {key: objects.resolve(value) for key, value in encryption.items()}
-    objects.key = _try_passwords(encryption, first if isinstance(first, bytes) else b"", builder, passwords)
+    objects.key = _try_passwords(encryption, first if isinstance(first, bytes) else b"", builder)
     if objects.key is None:
         builder.add_trait("encrypted", "PDF")
     return objects.key is not None
 
 
-def _try_passwords(
-    encryption: dict[str, Value], identifier: bytes, builder: ContentsBuilder, passwords: Iterable[str]
-) -> DecryptionKey | None:
+def _try_passwords(encryption: dict[str, Value], identifier: bytes, builder: ContentsBuilder) -> DecryptionKey | None:
     if key := derive_key(encryption, identifier):
         return key
-    for password in passwords:
+    for password in builder.passwords:
         if not builder.budget.take_attempt():
             break
         if key := derive_key(encryption, identifier, password):

@@ -15,10 +15,9 @@ from collections.abc import Iterator
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import tidy_text
-from gatepost.files.documents.office_xml import report_field
+from gatepost.files.documents.office_xml import add_field
 from gatepost.files.documents.ole import read_package
 from gatepost.files.documents.script_strings import find_addresses
-from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset, find_charset
 from gatepost.mail.text import strip_rtf
 
@@ -143,13 +142,12 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ELSEWHERE = re.compile(r"\s*(?:https?:|ftp:|file:|\\\\)", re.IGNORECASE)
 
 
-def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return the objects of a document as files, its remote templates and fields, and its text."""
-    builder = ContentsBuilder(file, budget)
-    _RtfInspector(file.content, builder).read()
-    if not file.shown:
-        builder.add_text(tidy_text(read_rtf_text(budget.take_text_source(file.content))))
-    return builder.build()
+def inspect(builder: ContentsBuilder) -> None:
+    """Add the objects of a document as files, its remote templates and fields, and its text."""
+    content = builder.file.content
+    _RtfInspector(content, builder).read()
+    if not builder.file.shown:
+        builder.add_text(tidy_text(read_rtf_text(builder.budget.take_text_source(content))))
 
 
 class _RtfInspector:
@@ -167,13 +165,13 @@ class _RtfInspector:
                 self._builder.add_unread("count")
                 break
         for match in _CLASS.finditer(self._content):
-            _report_class(match.group(1).decode("latin-1"), self._builder)
+            _add_class(match.group(1).decode("latin-1"), self._builder)
         for target in self._read_groups(b"\\*\\template"):
             if _ELSEWHERE.match(target):
                 self._builder.add_trait("remote-template", target)
                 self._builder.add_link(target)
         for instruction in self._read_groups(b"\\fldinst"):
-            report_field(instruction, self._builder)
+            add_field(instruction, self._builder)
 
     def _read_groups(self, word: bytes) -> Iterator[str]:
         """Yield the words of each group that a control word begins, as long as the limit has room."""
@@ -251,7 +249,7 @@ def _find_word(content: bytes, word: bytes) -> Iterator[int]:
         place = content.find(word, place)
 
 
-def _report_class(name: str, builder: ContentsBuilder) -> None:
+def _add_class(name: str, builder: ContentsBuilder) -> None:
     if name.strip().lower().startswith("equation."):
         builder.add_trait("equation-editor", name.strip())
 
@@ -268,7 +266,7 @@ def _take_object(data: bytes, builder: ContentsBuilder) -> bool:
     _, place = _read_counted(data, place)
     native = data[place + 4 :] if ole < 0 else data[ole:]
     builder.add_trait("embedded-object", name or "object")
-    _report_class(name, builder)
+    _add_class(name, builder)
     if _EQUATION in native[:8192] or b"E\0q\0u\0a\0t\0i\0o\0n\0 \0N\0a\0t\0i\0v\0e" in native[:16_384]:
         builder.add_trait("equation-editor", name)
     package = read_package(native)

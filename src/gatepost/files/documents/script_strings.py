@@ -77,16 +77,9 @@ def _unescape_match(match: re.Match[str]) -> str:
 MAX_ADDRESSES = 2_000
 
 # Names of XML vocabularies and the like: they look like addresses and lead nowhere.
-_VOCABULARIES = (
-    "http://schemas.",
-    "https://schemas.",
-    "http://www.w3.org/",
-    "http://purl.org/",
-    "http://ns.adobe.com/",
-    "http://xml.org/",
-    "http://openoffice.org/",
-    "http://docs.oasis-open.org/",
-    "http://www.openoffice.org/",
+_VOCABULARIES = tuple(
+    "http://schemas. https://schemas. http://www.w3.org/ http://purl.org/ http://ns.adobe.com/ http://xml.org/ "
+    "http://openoffice.org/ http://docs.oasis-open.org/ http://www.openoffice.org/".split()
 )
 _MARKS = (
     (

@@ -13,18 +13,17 @@ from itertools import islice
 
 from gatepost.files.documents import office_encryption
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.documents.document_text import read_plain_text
+from gatepost.files.documents.document_text import add_plain_text
 from gatepost.files.documents.old_office import read_shared_strings
-from gatepost.files.documents.script_strings import expand_commands, find_addresses
-from gatepost.files.values import Contents, File, UnpackBudget
+from gatepost.files.documents.script_strings import find_addresses
+from gatepost.files.values import File
 
 MAX_RECORDS = 500_000
 MAX_CELLS = 10_000
 FILEPASS, BOUNDSHEET, SUPBOOK, EXTERNSHEET, NAME, HLINK = 0x2F, 0x85, 0x1AE, 0x17, 0x18, 0x1B8
 SST, CONTINUE, LABEL = 0xFC, 0x3C, 0x204
 MACRO_SHEET = 1
-BEGIN_SUPBOOK = 360  # of MS-XLSB
-SUPBOOK_PART = b"\xe8\x02"  # how such a part starts
+SUPBOOK_PART = b"\xe8\x02"  # how a part starts with the record BEGIN_SUPBOOK of MS-XLSB
 WORKBOOK_PART = b"\x83\x01\x00"
 _HIDDEN = {1: "hidden", 2: "very hidden"}
 _AUTORUN = {1: "Auto_Open", 2: "Auto_Close", 10: "Auto_Activate", 11: "Auto_Deactivate"}
@@ -72,8 +71,9 @@ def _inspect_encrypted(content: bytes, builder: ContentsBuilder) -> None:
         builder.add_trait("encrypted", "Excel")
 
 
-def inspect_workbook_part(content: bytes, builder: ContentsBuilder) -> None:
+def inspect_workbook_part(builder: ContentsBuilder) -> None:
     """Inspect a part of an .xlsb for links to other programs and macros that start by themselves."""
+    content = builder.file.content
     if content.startswith(WORKBOOK_PART):
         if "Auto_Open".encode("utf-16-le").lower() in content.lower():
             builder.add_trait("macro-autorun", "Auto_Open")
@@ -84,7 +84,7 @@ def inspect_workbook_part(content: bytes, builder: ContentsBuilder) -> None:
     if data[:2] == b"\x01\0":
         service, place = _read_wide_string(data, 2)
         topic, _ = _read_wide_string(data, place)
-        _report_dde(service, topic, builder)
+        builder.add_command("dde", "DDE command", f"{service} {topic}")
 
 
 def _read_records(content: bytes, builder: ContentsBuilder) -> Iterator[tuple[int, bytes]]:
@@ -125,12 +125,7 @@ def _inspect_external_book(data: bytes, kind: int, builder: ContentsBuilder) -> 
         text = data[1:].decode("latin-1")
     service, mark, topic = text.partition("\x03")
     if mark and service and len(service) < 200:  # before a name alone, the mark means this very book
-        _report_dde(service, topic, builder)
-
-
-def _report_dde(service: str, topic: str, builder: ContentsBuilder) -> None:
-    builder.add_trait("dde", f"{service} {topic}")
-    builder.add_member("DDE command", expand_commands(f"{service} {topic}"))
+        builder.add_command("dde", "DDE command", f"{service} {topic}")
 
 
 def _read_packed_number(content: bytes, place: int, most: int) -> tuple[int, int]:
@@ -169,16 +164,14 @@ def is_text_table(file: File) -> bool:
     return file.content.startswith(b"ID;") or any(name.lower().endswith(_TABLE_NAMES) for name in file.names)
 
 
-def inspect_text_table(file: File, budget: UnpackBudget) -> Contents:
-    """Return the links to programs, macros and links in a table that is text."""
-    builder = ContentsBuilder(file, budget)
-    content = file.content[:MAX_TEXT]
+def inspect_text_table(builder: ContentsBuilder) -> None:
+    """Add the links to programs, macros and links in a table that is text."""
+    content = builder.file.content[:MAX_TEXT]
     if b"|" in content or b"(" in content or content.startswith(b"ID;") or content[:3].upper() == b"WEB":
         text = content.decode("utf-8", "replace")
         for match in islice(_DDE_CELL.finditer(text), MAX_FORMULAS):
             command = text[match.start() : match.end() + MAX_COMMAND].lstrip("=+@- ").splitlines()[0]
-            builder.add_trait("dde", command)
-            builder.add_member("DDE command", expand_commands(command))
+            builder.add_command("dde", "DDE command", command)
         if text.startswith("ID;"):
             for match in islice(_MACRO.finditer(text), MAX_FORMULAS):
                 is_autorun = match.group().upper().startswith("NN")
@@ -188,6 +181,5 @@ def inspect_text_table(file: File, budget: UnpackBudget) -> Contents:
         if query := _QUERY.match(text):
             builder.add_link(query.group(1))
             builder.add_trait("remote-object", query.group(1))
-    if not file.shown:
-        builder.add_text(read_plain_text(budget.take_text_source(content)))
-    return builder.build()
+    if not builder.file.shown:
+        add_plain_text(content, builder)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gatepost.files.archives.decompress import copy_run
 from gatepost.files.documents.compound import STREAM, CompoundEntry, CompoundFile
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.script_strings import expand_commands, join_basic_strings
@@ -66,7 +67,7 @@ def inspect(document: CompoundFile, builder: ContentsBuilder) -> None:
         sources.extend(_read_project(document, entries, folder, builder))
     if _START in builder.file.content and not any(_CODE.search(source) for _, source in sources):
         sources.extend(_find_stray_modules(document, entries.values(), {name for name, _ in sources}, builder))
-    _report(sources, builder, is_unreadable=bool(projects) and not sources)
+    _add_modules(sources, builder, is_unreadable=bool(projects) and not sources)
 
 
 def _read_project(
@@ -110,7 +111,7 @@ def _find_stray_modules(
             yield entry.name, _read_source(document, entry, place - 3, "", builder)
 
 
-def _report(sources: list[tuple[str, str]], builder: ContentsBuilder, *, is_unreadable: bool) -> None:
+def _add_modules(sources: list[tuple[str, str]], builder: ContentsBuilder, *, is_unreadable: bool) -> None:
     with_code = [(name, source) for name, source in sources if _CODE.search(source)]
     if is_unreadable:
         builder.add_trait("macro", "its source cannot be read")
@@ -198,16 +199,6 @@ def _decompress_chunk(data: bytes, place: int, end: int, out: bytearray) -> None
             distance = (token >> 16 - bits) + 1
             if distance > have:
                 return
-            _copy_back(out, distance, (token & 0xFFFF >> bits) + 3)
+            copy_run(out, len(out) - distance, (token & 0xFFFF >> bits) + 3)
             if len(out) - first > CHUNK:
                 return
-
-
-def _copy_back(out: bytearray, distance: int, length: int) -> None:
-    """Copy from `distance` back; the copy may overlap itself."""
-    start = len(out) - distance
-    if distance >= length:
-        out += out[start : start + length]
-    else:
-        pattern = bytes(out[start:])
-        out += (pattern * (length // distance + 1))[:length]

@@ -18,7 +18,7 @@ import msgspec
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_types import find_last_extensions, identify
-from gatepost.files.values import Contents, File, Trait, UnpackBudget
+from gatepost.files.values import File, Trait
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.message import Defect, Part
@@ -46,15 +46,9 @@ _PICTURE = re.compile(
     rb"data:image/[\w.+-]{1,40}(?:;[\w=.-]{1,40}){0,4};base64,([A-Za-z0-9+/=\s]{300,}+)", re.IGNORECASE
 )
 # The ways in which a browser makes a file of bytes, and saves or opens it.
-_SAVES = (
-    "createobjecturl",
-    "mssaveoropenblob",
-    "mssaveblob",
-    "new file(",
-    ".download",
-    "setattribute('download",
-    'setattribute("download',
-    "blob:",
+_SAVES = tuple(
+    "createobjecturl;mssaveoropenblob;mssaveblob;new file(;.download;setattribute('download;"
+    'setattribute("download;blob:'.split(";")
 )
 _MAKES = ("new blob", "new file(", "uint8array", "mssave", "data:application")
 _DECODES = ("atob(", "unescape(", "decodeuricomponent(", "fromcharcode", "charcodeat")
@@ -86,15 +80,16 @@ def is_xml_page(content: bytes) -> bool:
     return b"http://www.w3.org/1999/xhtml" in content
 
 
-def inspect_xml(file: File, budget: UnpackBudget) -> Contents:
-    """Return what is in a page that is XML, as if its elements bore no prefix."""
-    plain = _PREFIX.sub(rb"<\1", file.content[:MAX_PAGE])
-    return inspect(msgspec.structs.replace(file, content=plain, type="html"), budget)
+def inspect_xml(builder: ContentsBuilder) -> None:
+    """Add what is in a page that is XML, as if its elements bore no prefix."""
+    plain = _PREFIX.sub(rb"<\1", builder.file.content[:MAX_PAGE])
+    builder.file = msgspec.structs.replace(builder.file, content=plain, type="html")
+    inspect(builder)
 
 
-def inspect(file: File, budget: UnpackBudget) -> Contents:
-    """Return links, forms and the files in scripts of a page or picture (SVG) that is a file of its own."""
-    builder = ContentsBuilder(file, budget)
+def inspect(builder: ContentsBuilder) -> None:
+    """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own."""
+    file = builder.file
     if len(file.content) > MAX_PAGE:
         builder.add_unread("size")
     raw = file.content[:MAX_PAGE]
@@ -106,7 +101,6 @@ def inspect(file: File, budget: UnpackBudget) -> Contents:
         _inspect_scripts(text, builder)
     if not file.shown:  # what the reader of the message has seen in a page, the walk knows
         _inspect_page(file, builder)
-    return builder.build()
 
 
 def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
@@ -127,12 +121,6 @@ def _is_active(raw: bytes) -> bool:
     if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
         return True
     return b"script" in low and (b"<script" in low or b"javascript:" in low)
-
-
-def is_body(file: File) -> bool:
-    """Return whether this is the message's own text; mail programs run no scripts in it, and its links are read with
-    the message."""
-    return file.declared.startswith("text/") and not file.names
 
 
 def _inspect_page(file: File, builder: ContentsBuilder) -> None:
@@ -163,7 +151,7 @@ def _inspect_scripts(text: str, builder: ContentsBuilder) -> None:
     if made:
         text, low = f"{text}\n{made}", f"{low}\n{made.lower()}"
     _inspect_payloads(text, low, found.encoded, builder)
-    if is_body(builder.file):
+    if builder.file.is_body:
         return
     if _has_any(low, _WRITES) and _has_any(low, _FETCHES):
         builder.add_trait("written-page", "fetched by the script")

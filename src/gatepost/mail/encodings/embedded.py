@@ -199,9 +199,5 @@ def decode_yenc(body: bytes) -> bytes:
         escapes -= len(rest)
         data += head.translate(_SHIFT)
         for piece in rest:
-            data += _decode_escaped(piece)
+            data += bytes([(piece[0] - 106) % 256]) + piece[1:].translate(_SHIFT) if piece else b""
     return bytes(data)
-
-
-def _decode_escaped(piece: bytes) -> bytes:
-    return bytes([(piece[0] - 106) % 256]) + piece[1:].translate(_SHIFT) if piece else b""

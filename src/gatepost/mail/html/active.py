@@ -1,7 +1,7 @@
 """What in HTML acts instead of showing: scripts, handlers, forms, frames, CSS that runs or fetches.
 
 No mail program should run any of it, so no honest sender needs it; webmail is attacked with exactly that. Notes are
-kept once for each kind with a count and the first evidence: a page of a million handlers is one defect.
+kept once for each kind with a count and the first example: a page of a million handlers is one defect.
 
 A script in a mail alone says little: old newsletters were saved from web pages with their menus, counters and pop-ups,
 and mail programs remove all of it. A script counts as an attack by what it does. One that runs when the mail is opened,

@@ -107,7 +107,8 @@ class _HtmlLimiter:
             at = token.end()
             slash, name, attributes, end = token.groups()
             if name is None:
-                self._write_comment(token.group())
+                is_conditional = token.group().startswith("<!--[if") and token.group().endswith("-->")
+                self.out.append(token.group() if is_conditional else "<!---->")
             elif end and name.lower() not in _DROPPED:
                 name = name.lower()
                 self.out.append(self._close_tag(name) if slash else self._open_tag(name, attributes, token.group()))
@@ -118,10 +119,6 @@ class _HtmlLimiter:
     def _write_text(self, text: str) -> None:
         # A stray `<` before something that is left out must not become a tag with what follows.
         self.out.append(text.replace("<", "&lt;") if "<" in text else text)
-
-    def _write_comment(self, text: str) -> None:
-        is_conditional = text.startswith("<!--[if") and text.endswith("-->")
-        self.out.append(text if is_conditional else "<!---->")
 
     def _write_raw(self, html: str, at: int, name: str) -> int:
         """Write text in which tags are none, without any `<`, so that every parser reads it the same; return where its

@@ -134,27 +134,11 @@ _MARKUP = re.compile(
     r"<(?:a|form|input|iframe|meta|script|html|body|div|button|img|svg|object|embed|title|h\d|p)\b", re.IGNORECASE
 )
 
-_GOES = (
-    "location",
-    "location.href",
-    "location.replace",
-    "location.assign",
-    "window.open",
-    ".location",
-    "window.navigate",
-)
+_GOES = tuple("location location.href location.replace location.assign window.open .location window.navigate".split())
 _SHOWS = (".href", ".src", ".action", ".data", ".formaction")
-_WRITES = (
-    "document.write",
-    "document.writeln",
-    ".innerhtml",
-    ".outerhtml",
-    ".srcdoc",
-    ".insertadjacenthtml",
-    "createcontextualfragment",
-    ".parsefromstring",
-    ".append",
-    ".html",
+_WRITES = tuple(
+    "document.write document.writeln .innerhtml .outerhtml .srcdoc .insertadjacenthtml createcontextualfragment "
+    ".parsefromstring .append .html".split()
 )
 _REPLACING = frozenset({"replace", "replaceall"})
 MAX_PATTERN = 8
@@ -329,18 +313,13 @@ class ScriptReader:
                 size += len(value)
             elif value is None and not pieces:
                 return None
-            elif value is None:
-                self._skip_unknown()
+            elif value is None and self._place < len(self._tokens) and self._tokens[self._place].kind in "nd":
+                self._place += 1  # a name or number whose value is unknown: the rest of the sum is still read
             if self._peek(0) != "+":
                 break
             self._place += 1
         value = "".join(pieces)[:MAX_VALUE]
         return value if self._spend(len(value)) else None
-
-    def _skip_unknown(self) -> None:
-        """Go past a name or number whose value is unknown, so that the rest of a sum is still read."""
-        if self._place < len(self._tokens) and self._tokens[self._place].kind in "nd":
-            self._place += 1
 
     def _read_term(self, depth: int) -> str | None:
         if self._place >= len(self._tokens):

@@ -18,54 +18,17 @@ UNKNOWN = -1
 TRANSPARENT = -2
 NEAR = 16
 
-_NAMES = {
-    "white": 0xFFFFFF,
-    "black": 0x000000,
-    "red": 0xFF0000,
-    "green": 0x008000,
-    "blue": 0x0000FF,
-    "yellow": 0xFFFF00,
-    "gray": 0x808080,
-    "grey": 0x808080,
-    "silver": 0xC0C0C0,
-    "navy": 0x000080,
-    "maroon": 0x800000,
-    "purple": 0x800080,
-    "teal": 0x008080,
-    "olive": 0x808000,
-    "lime": 0x00FF00,
-    "aqua": 0x00FFFF,
-    "cyan": 0x00FFFF,
-    "fuchsia": 0xFF00FF,
-    "magenta": 0xFF00FF,
-    "orange": 0xFFA500,
-    "whitesmoke": 0xF5F5F5,
-    "snow": 0xFFFAFA,
-    "ivory": 0xFFFFF0,
-    "ghostwhite": 0xF8F8FF,
-    "floralwhite": 0xFFFAF0,
-    "mintcream": 0xF5FFFA,
-    "azure": 0xF0FFFF,
-    "aliceblue": 0xF0F8FF,
-    "honeydew": 0xF0FFF0,
-    "seashell": 0xFFF5EE,
-    "beige": 0xF5F5DC,
-    "linen": 0xFAF0E6,
-    "lightyellow": 0xFFFFE0,
-    "lightgray": 0xD3D3D3,
-    "lightgrey": 0xD3D3D3,
-    "gainsboro": 0xDCDCDC,
-    "darkgray": 0xA9A9A9,
-    "darkgrey": 0xA9A9A9,
-    "dimgray": 0x696969,
-    "darkblue": 0x00008B,
-    "darkred": 0x8B0000,
-    "darkgreen": 0x006400,
-    "gold": 0xFFD700,
-    "pink": 0xFFC0CB,
-    "brown": 0xA52A2A,
-    "transparent": TRANSPARENT,
-}
+_NAMED = (
+    "white=ffffff black=000000 red=ff0000 green=008000 blue=0000ff yellow=ffff00 gray=808080 grey=808080 "
+    "silver=c0c0c0 navy=000080 maroon=800000 purple=800080 teal=008080 olive=808000 lime=00ff00 aqua=00ffff "
+    "cyan=00ffff fuchsia=ff00ff magenta=ff00ff orange=ffa500 whitesmoke=f5f5f5 snow=fffafa ivory=fffff0 "
+    "ghostwhite=f8f8ff floralwhite=fffaf0 mintcream=f5fffa azure=f0ffff aliceblue=f0f8ff honeydew=f0fff0 "
+    "seashell=fff5ee beige=f5f5dc linen=faf0e6 lightyellow=ffffe0 lightgray=d3d3d3 lightgrey=d3d3d3 "
+    "gainsboro=dcdcdc darkgray=a9a9a9 darkgrey=a9a9a9 dimgray=696969 darkblue=00008b darkred=8b0000 "
+    "darkgreen=006400 gold=ffd700 pink=ffc0cb brown=a52a2a"
+)
+_NAMES = {name: int(digits, 16) for name, _, digits in (pair.partition("=") for pair in _NAMED.split())}
+_NAMES["transparent"] = TRANSPARENT
 _HEX = re.compile(r"#?([0-9a-f]{3,8})\Z")
 _FUNCTION = re.compile(r"(rgb|hsl)a?\(([^)]{1,60})\)?")
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(%?)")
@@ -159,19 +122,7 @@ _CLIPPED = re.compile(
 )
 _PIXELS = {"": 1.0, "px": 1.0, "pt": 1.333, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "%": 0.16, "vw": 10.0}
 _PIXELS |= {"vh": 8.0, "cm": 37.8, "mm": 3.78, "in": 96.0, "pc": 16.0}
-_MATTERS = (
-    "color",
-    "backgr",
-    "display",
-    "visib",
-    "hidden",
-    "font-size",
-    "opacity",
-    "indent",
-    "absolute",
-    "clip",
-    "override",
-)
+_MATTERS = tuple("color backgr display visib hidden font-size opacity indent absolute clip override".split())
 _HIDING = frozenset(
     "display opacity overflow overflow-x overflow-y position text-indent margin-left margin-top clip clip-path "
     "transform".split()
@@ -233,14 +184,9 @@ def _unescape_match(match: re.Match[str]) -> str:
     return chr(number) if 0 < number < 0xD800 or 0xDFFF < number < 0x110000 else "\ufffd"
 
 
-@lru_cache(4096)
-def _parse_declarations(text: str) -> Style:
-    return _parse(text)
-
-
 def parse_style(text: str) -> Style:
     """Return the style that a list of declarations gives; later ones win, `!important` ones win over others."""
-    return _parse_declarations(text) if len(text) <= 400 else _parse(text)
+    return _parse_short(text) if len(text) <= 400 else _parse(text)
 
 
 def _parse(text: str) -> Style:
@@ -256,6 +202,9 @@ def _parse(text: str) -> Style:
         else:
             found[name.strip()] = value.strip()
     return _build_style(found | important, text if "(" in text and _ACTIVE.search(text) else "")
+
+
+_parse_short = lru_cache(4096)(_parse)
 
 
 def _build_style(values: dict[str, str], active: str) -> Style:

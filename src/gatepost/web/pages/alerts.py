@@ -11,7 +11,8 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
-from gatepost.settings.events import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAlert, WebAlertError, build_alert
+from gatepost.settings.events import ALERT_KINDS, MAX_ALERTS, SEVERITIES, WebAlert, build_alert
+from gatepost.settings.feeds import WebSettingsError
 from gatepost.settings.values import hide_path
 from gatepost.store.alerts import AlertDefinition
 from gatepost.web.context import WebContext
@@ -85,7 +86,7 @@ async def save_alert(context: WebContext, request: SignedInRequest) -> PageResul
         mistakes.append("The name must be printable characters")
     try:
         build_alert(form.alert)
-    except WebAlertError as fault:
+    except WebSettingsError as fault:
         mistakes += [f"{LABELS.get(field, field)} {sentence}" for field, sentence in fault.mistakes]
     if mistakes:
         return with_status(await _render_form(context, request, form, mistakes), 400)

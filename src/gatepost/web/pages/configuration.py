@@ -16,14 +16,16 @@ from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.settings.faults import ConfigError, Fault
-from gatepost.store.publishing import DraftContent, Version, VersionContent
+from gatepost.store.publishing import DraftContent, Version, VersionContent, digest_content
 from gatepost.web.configuration import (
     DEPLOYMENT,
     MAX_POLICY,
     MAX_VALUE,
+    Difference,
     Publisher,
     apply_draft,
     build_policies,
+    compare,
     list_policies,
     list_settings,
 )
@@ -135,7 +137,7 @@ async def publish_draft(context: WebContext, request: SignedInRequest, publisher
         return await show_configuration(
             context, request, publisher, fault="the draft has faults, which are named below"
         )
-    digest = publisher.digest(content)
+    digest = digest_content(content)
     if not await context.store.publishing.publish_over(running.number, content, digest, reason, request.actor):
         return redirect("/configuration", notice="draft-changed")
     await context.store.publishing.discard_draft(draft.revision, request.actor)
@@ -156,7 +158,7 @@ async def show_rollback(context: WebContext, request: SignedInRequest, found: tu
     """Show what going back to a version would change."""
     publisher, version = found
     running = await find_running(context, publisher)
-    differences = await asyncio.to_thread(publisher.compare, running.content, version.content)
+    differences = await asyncio.to_thread(compare, running.content, version.content)
     return await context.page(
         request,
         "rollback.html",
@@ -190,10 +192,10 @@ async def show_configuration(
     running, draft = await find_running(context, publisher), await context.store.publishing.draft()
     typed = draft.content if draft else DraftContent()
     content, faults = apply_draft(running.content, typed)
-    differences: Sequence[object] = ()
+    differences: Sequence[Difference] = ()
     if draft and not running.faults:
         faults += await asyncio.to_thread(publisher.find_faults, content)
-        differences = await asyncio.to_thread(publisher.compare, running.content, content)
+        differences = await asyncio.to_thread(compare, running.content, content)
     rows = list_settings(running.content, typed, faults)
     placed = {sentence for row in rows for sentence in row.faults}
     policies = list_policies(running.content, typed)

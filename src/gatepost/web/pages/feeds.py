@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.settings.feeds import CREDENTIALS, MAX_FEEDS, MAX_URL, FeedFormat, WebFeed, WebFeedError, build_feed
+from gatepost.settings.feeds import CREDENTIALS, MAX_FEEDS, MAX_URL, FeedFormat, WebFeed, WebSettingsError, build_feed
 from gatepost.store.feeds import FeedDefinition
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, whole_number
@@ -187,7 +187,7 @@ async def _find_mistakes(context: WebContext, request: SignedInRequest, form: Fe
         if context.installation.data is None:
             return (("name", "cannot be checked by this process"),)
         build_feed(form.name, feed, context.installation.data)
-    except WebFeedError as fault:
+    except WebSettingsError as fault:
         return (*numbers, *fault.mistakes)
     if numbers:
         return numbers

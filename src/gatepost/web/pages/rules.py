@@ -15,8 +15,7 @@ from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.policy.conditions import MAX_CONDITION, VARIABLES, find_place, is_storable
-from gatepost.policy.file import MAX_TITLE, check_rule
-from gatepost.policy.layers import WEB, Effective
+from gatepost.policy.layers import MAX_TITLE, WEB, Effective, check_rule
 from gatepost.policy.rules import RULE, VERDICTS, OwnRule, Policy
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_rule
