@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.node_memory import NodeMemory
-from gatepost.workers import fair_queue
-from gatepost.workers.fair_queue import IDLE_SECONDS, SHARE, STALE_SECONDS, FairQueue, NodeCounts, SharedCounts, Slot
+from gatepost.workers import slot_counts
+from gatepost.workers.fair_queue import IDLE_SECONDS, SHARE, FairQueue, Slot
+from gatepost.workers.slot_counts import STALE_SECONDS, NodeCounts, SharedCounts
 
 
 def delays(maximum: int, threshold: int, max_delay: float) -> list[float]:
@@ -455,7 +456,7 @@ def test_a_process_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     first._counts.is_next((1, 5))
     memory.member = 1
     assert (counts.others_wait, counts.is_next((1, 9)), counts.is_next((1, 3))) == (True, False, True)
-    monkeypatch.setattr(fair_queue, "STALE_SECONDS", -STALE_SECONDS)
+    monkeypatch.setattr(slot_counts, "STALE_SECONDS", -STALE_SECONDS)
     assert (counts.others_wait, counts.is_next((1, 9))) == (False, True)
 
 

@@ -126,7 +126,6 @@ class Guard:
     async def start(self) -> None:
         """Start the workers, and what runs beside them."""
         await self.pool.start()
-        self._queue.share_processors(self.pool.processes, self.pool.count_idle)
         self._lists.start()
         if self._sender_histories:
             self._sender_histories.start()

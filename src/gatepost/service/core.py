@@ -143,6 +143,7 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
     queue = node.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
+    queue.share_processors(pool_settings.processes, pool.count_idle)
     policies.observe(pool.publish)
     metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)
     shared.registry.register(metrics)

@@ -17,7 +17,8 @@ from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, Shared
 from gatepost.service.metrics import MetricBoards, NodeMetrics
 from gatepost.service.watchdogs import Heartbeats
 from gatepost.smtp.outbound import WIDTH, SenderRecords
-from gatepost.workers.fair_queue import FairQueue, NodeCounts, SharedCounts, SlotCounts
+from gatepost.workers.fair_queue import FairQueue
+from gatepost.workers.slot_counts import NodeCounts, SharedCounts, SlotCounts
 
 MAX_CALLERS = 4_096
 # Senders of outbound mail whose counts are kept at once.

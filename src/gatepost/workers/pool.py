@@ -20,11 +20,12 @@ from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
-from gatepost.workers.fair_queue import IDLE_SECONDS, LARGE, ReadyJobs, RecentTenants
+from gatepost.workers.fair_queue import IDLE_SECONDS, LARGE, ReadyJobs
 from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoisonMemory, PoolCounters, Reason, Snapshot, SnapshotName
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import JUDGE, Frame, FrameError
+from gatepost.workers.slot_counts import RecentTenants
 from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY
 from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
 
@@ -251,7 +252,7 @@ class WorkerPool:
 
     def count_idle(self, tenant: str | None) -> int:
         """How many messages of a tenant have been waiting for answers for a while, and use no processor."""
-        before = self._loop.time() - IDLE_SECONDS
+        before = asyncio.get_running_loop().time() - IDLE_SECONDS
         return sum(job.tenant == tenant and (job.asked_at or math.inf) < before for job in self._jobs)
 
     def counters(self) -> PoolCounters:
@@ -269,11 +270,6 @@ class WorkerPool:
             workers=supervisor.ready if supervisor else 0,
             sealed=supervisor is not None and not supervisor.leaks,
         )
-
-    @property
-    def processes(self) -> int:
-        """How many workers there are, as a rule."""
-        return self._settings.processes
 
     @property
     def _workers(self) -> Collection[WorkerProcess]:

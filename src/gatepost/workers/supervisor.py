@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from gatepost.logs import Logger
 from gatepost.workers import protocol
-from gatepost.workers.fair_queue import Turns
 from gatepost.workers.loader_client import LoaderClient, LoaderError, WorkerFiles
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import Frame, FrameError
+from gatepost.workers.slot_counts import Turns
 from gatepost.workers.status_page import StatusPage, new_status_page
 
 _START_SECONDS = 30.0
