@@ -71,7 +71,7 @@ class RunningNode:
     def await_start(self) -> None:
         """Wait until it serves for the first time."""
         assert self.popen
-        await_output(self.popen, self.output, '"listening"')
+        await_output(self.popen, self.output, '"service listening"')
 
     def kill(self) -> None:
         """End it as a crash would."""

@@ -122,7 +122,7 @@ def _publish(deployment: Deployment, **edits: Any) -> str:
     deployment.edit(**edits)
     ended = deployment.publish("bench")
     assert ended.returncode == 0, ended.stderr
-    return _show_order(deployment, "version taken over", deployment.list_nodes()["wanted"])
+    return _show_order(deployment, "configuration version taken over", deployment.list_nodes()["wanted"])
 
 
 def _publish_faulty(deployment: Deployment) -> str:
@@ -131,8 +131,8 @@ def _publish_faulty(deployment: Deployment) -> str:
     ended = deployment.publish("bench, faulty")
     assert ended.returncode == 1, ended.stdout
     deployment.await_version(before)
-    failed = [line["of"] for line in deployment.log("version failed")]
-    took = _show_order(deployment, "version taken over", before + 1)
+    failed = [line["of"] for line in deployment.log("configuration version failed")]
+    took = _show_order(deployment, "configuration version taken over", before + 1)
     return f"stopped at {', '.join(failed)}; took over: {took or 'nobody'}; all nodes run the version before"
 
 
@@ -153,7 +153,7 @@ def _restart_all(deployment: Deployment) -> str:
 def _show_order(deployment: Deployment, event: str, version: int) -> str:
     """Return the nodes in the order in which they took a version over. None began before the one before had ended."""
     done = [line for line in deployment.log(event) if line["version"] == version]
-    begun = [line for line in deployment.log("version is taken over") if line["version"] == version]
+    begun = [line for line in deployment.log("configuration version is taken over") if line["version"] == version]
     assert all(end["time"] <= start["time"] for end, start in zip(done, begun[1:], strict=False))
     return ", ".join(line["of"] for line in done)
 

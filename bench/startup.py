@@ -120,7 +120,7 @@ def _serve(command: list[str]) -> tuple[Run, str]:
         started = time.monotonic()
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            while "listening" not in Path(output.name).read_text():
+            while "service listening" not in Path(output.name).read_text():
                 assert process.poll() is None, Path(output.name).read_text()
                 assert time.monotonic() < started + SECONDS, "it does not listen"
                 time.sleep(0.002)

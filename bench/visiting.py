@@ -87,7 +87,7 @@ class Service:
 
     def _first_password(self) -> str:
         """What the welcome says, once the service is up."""
-        said = await_output(self._process, self.data / "log", '"listening"')
+        said = await_output(self._process, self.data / "log", '"service listening"')
         return said.partition("admin, password ")[2].split()[0]
 
     def log(self) -> str:

@@ -47,7 +47,7 @@ def started(service: str, folder: Path, storage: str, api_key: str) -> Node:
     with output.open("wb") as sink:
         command = [sys.executable, "-m", "gatepost", service, "--config", str(folder), "--data", str(folder)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink, env={**os.environ})
-    await_output(process, output, '"listening"')
+    await_output(process, output, '"service listening"')
     url, ca = f"https://127.0.0.1:{abby_port}", folder / "tls/certificate.pem"
     return Node(process, Client(url, "t", api_key=api_key, ca=ca, timeout=60, retries=Retries(attempts=1)))
 

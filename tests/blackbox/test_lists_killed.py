@@ -50,7 +50,7 @@ class Abby:
             self.process = subprocess.Popen(
                 [*command, "--data", str(self._folder)], stdout=sink, stderr=sink, env={**os.environ}
             )
-        await_output(self.process, self._output, '"listening"')
+        await_output(self.process, self._output, '"service listening"')
 
     def kill(self) -> None:
         self.process.kill()

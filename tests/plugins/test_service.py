@@ -267,7 +267,7 @@ def test_a_service_scans_with_a_plugin_and_takes_it_out_again_live(folder: Path,
         command = [sys.executable, "-m", "gatepost", "serve", "--data", str(folder)]
         service = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:
-        await_output(service, output, '"listening"')
+        await_output(service, output, '"service listening"')
         token, ca = (folder / "token").read_text(), folder / "tls/certificate.pem"
         with Client(f"https://127.0.0.1:{port}", token, ca=ca, timeout=60, retries=Retries(attempts=1)) as client:
             found = client.message(client.scan(attack, recipients=["b@example.com"]).ggrid)

@@ -100,7 +100,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> 
     with output.open("wb") as sink:
         command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink)
-    await_output(process, output, '"listening"')
+    await_output(process, output, '"service listening"')
     yield Running(data, api, smtp, outbound, lasting_next_hop)
     process.send_signal(signal.SIGTERM)
     process.wait(90)

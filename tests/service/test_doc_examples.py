@@ -70,7 +70,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:
-        await_output(process, output, '"listening"')
+        await_output(process, output, '"service listening"')
         yield Service(data, port)
     finally:
         process.send_signal(signal.SIGTERM)

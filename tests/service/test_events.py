@@ -81,7 +81,7 @@ staticApiTokens:
             command = [sys.executable, "-m", "gatepost", "serve", "--data", str(self.data)]
             environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
             self.process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
-        welcome = await_output(self.process, self.output, '"listening"')
+        welcome = await_output(self.process, self.output, '"service listening"')
         found = re.search(r"admin, password (\S+) ", welcome)
         assert found
         self.password = found[1]

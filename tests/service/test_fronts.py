@@ -79,7 +79,7 @@ class Node:
                 stderr=sink,
                 env={**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION},
             )
-        await_output(self.process, self.output, '"listening"')
+        await_output(self.process, self.output, '"service listening"')
         self.trust = ssl.create_default_context(cafile=str(self.data / "tls/certificate.pem"))
 
     def children(self) -> dict[str, int]:

@@ -48,7 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, in
         command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
         process = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:
-        await_output(process, output, '"listening"')
+        await_output(process, output, '"service listening"')
         yield data, port
     finally:
         process.terminate()

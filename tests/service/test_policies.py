@@ -63,7 +63,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         process = subprocess.Popen(
             [sys.executable, "-m", "gatepost", "serve", "--data", data], stdout=sink, stderr=sink
         )
-    await_output(process, output, '"listening"')
+    await_output(process, output, '"service listening"')
     yield Running(data, port, tenant)
     process.send_signal(signal.SIGTERM)
     process.wait(90)

@@ -103,11 +103,11 @@ def test_versions_are_taken_over_live_and_by_restart_and_no_scan_fails(deploymen
     while (slots := sorted(node["slots"] for node in deployment.watch_nodes()["nodes"])) != [8, 8, 16]:
         assert time.monotonic() < deadline, slots
         time.sleep(0.2)
-    assert {line["of"] for line in deployment.log("version needs a restart")} == {"guard0", "guard1"}
+    assert {line["of"] for line in deployment.log("configuration version needs a restart")} == {"guard0", "guard1"}
     # The order: nobody begins before the one before has ended.
     for version in (1, 2, 3, 4):
-        begun = [line for line in deployment.log("version is taken over") if line["version"] == version]
-        done = [line for line in deployment.log("version taken over") if line["version"] == version]
+        begun = [line for line in deployment.log("configuration version is taken over") if line["version"] == version]
+        done = [line for line in deployment.log("configuration version taken over") if line["version"] == version]
         assert len(begun) == 3
         assert [line["of"] for line in begun] == [line["of"] for line in done]
         for following, before in zip(begun[1:], done[:-1], strict=True):
@@ -140,13 +140,13 @@ def test_a_version_that_fails_on_the_first_node_stops_there(deployment: Deployme
     failed = deployment.list_nodes()["failed"]
     assert failed["version"] == before + 1
     assert "TEST_HOOK, which is not set" in failed["reason"]
-    (line,) = deployment.log("version failed")
+    (line,) = deployment.log("configuration version failed")
     assert failed["node"] == line["node"]
     assert "config.fail" in deployment.run("audit", "--json").stdout
     assert decide(deployment) == decided
 
 
-BEGUN, LEAVING = "version is taken over", "version needs a restart"
+BEGUN, LEAVING = "configuration version is taken over", "configuration version needs a restart"
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_sighup_takes_over_tokens_and_policy_and_no_request_fails(node: Node) ->
 def test_what_needs_a_restart_is_named_and_keeps_its_value(node: Node) -> None:
     node.write(TOKENS[1], slots=9)
     node.reload()
-    node.until("a restart is needed")
+    node.until("service restart needed")
     state = load_state(DataFolder(node.data), "guard")
     assert state
     assert state.restart == ("guard.yml mainWorkerCount",)
@@ -204,7 +204,7 @@ def test_a_faulty_file_changes_nothing_and_is_reported(node: Node) -> None:
     (node.folder / GUARD_FILE).write_text(good + "mainWorkerCont: 3\n")
     assert "changed since" in run_on(node, "config", "check", code=1)
     node.reload()
-    node.until("files read again and not taken over")
+    node.until("configuration files not taken over")
     assert node.scan(TOKENS[1]).status_code == 200
     assert node.scan(TOKENS[0]).status_code == 401
     state = load_state(DataFolder(node.data), "guard")
@@ -304,7 +304,7 @@ def test_inherited_sockets_are_used_and_refuse_nobody(tmp_path: Path) -> None:
             [*command, "--data", str(folder / "data")], stdout=sink, stderr=sink, pass_fds=[listening.fileno()]
         )
     try:
-        await_output(running, output, '"listening"')
+        await_output(running, output, '"service listening"')
         assert b"200" in waiting.recv(4096)
         running.terminate()
         assert running.wait(180) == 0

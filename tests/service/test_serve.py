@@ -121,7 +121,7 @@ def service(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Service:
         text = (data / name).read_text().replace("9785", str(guard_port)).replace("9081", str(abby_port))
         (data / name).write_text(text + ("workerProcesses: 1\n" if name == GUARD_FILE else ""))
     process = start("serve", "--data", data)
-    return Service(process, data, abby_port, process.until('"listening"'))
+    return Service(process, data, abby_port, process.until('"service listening"'))
 
 
 def test_a_service_with_fault_injection_says_so(service: Service) -> None:
@@ -214,7 +214,7 @@ def test_a_stop_finishes_what_is_in_flight_and_a_second_start_is_quiet(service: 
 
     before = {path: path.read_bytes() for path in service.data.rglob("*") if path.is_file() and "lock" not in path.name}
     again = start("serve", "--data", service.data)
-    text = again.until('"listening"')
+    text = again.until('"service listening"')
     assert "password" not in text
     assert token not in text
     _stop_twice_at_once(service._replace(process=again), token)
@@ -252,9 +252,9 @@ def test_one_process_each_with_https_between_them(start: Start, tmp_path: Path) 
     guard = f"scanSources: {{restApi: {{port: {guard_port}}}}}\nworkerProcesses: 1\n"
     folder = configure(tmp_path, guard, abby_yml(abby_port, guard_port))
     core, api = start("guard", "--data", folder), start("abby", "--data", folder)
-    core.until('"listening"')
+    core.until('"service listening"')
     assert f'"core":"https://127.0.0.1:{guard_port}"' in api.until('"core answers"')
-    api.until('"listening"')
+    api.until('"service listening"')
     with client(folder, abby_port, "t") as gatepost:
         result = gatepost.scan(MAIL, sender="a@example.org", recipients=["b@example.com"])
         assert gatepost.message(result.ggrid).sha256
@@ -267,7 +267,7 @@ def test_without_rest_source_scanning_is_disabled(start: Start, tmp_path: Path) 
     guard_port, abby_port = free_ports(2)
     configure(tmp_path, "workerProcesses: 1\n", abby_yml(abby_port, guard_port))
     process = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
-    process.until('"listening"')
+    process.until('"service listening"')
     with client(tmp_path / "data", abby_port, "t") as gatepost, pytest.raises(ApiError) as caught:
         gatepost.scan(MAIL, recipients=["b@example.com"])
     assert (caught.value.status, caught.value.code) == (503, "scanning_disabled")

@@ -367,6 +367,6 @@ async def _fault_response(fault: Exception, scope: Scope) -> Response:
         log.error("storage failed", reference=reference, path=scope["path"], reason=str(fault))
         message = f"storage cannot be used now, try again; the log has it as {reference}"
         return await failure_response(Failure(STORAGE_UNAVAILABLE, message), scope)
-    log.error("internal error", reference=reference, path=scope["path"], exc_info=fault)
+    log.error("request broke", reference=reference, path=scope["path"], exc_info=fault)
     message = f"something broke on our side; the log has it as {reference}"
     return await failure_response(Failure(INTERNAL_ERROR, message), scope)

@@ -81,7 +81,7 @@ def _with(report: Report, action: MessageAction) -> Report:
 
 
 def _fail(request: ScanRequest, report: Report, action: MessageAction, reason: str) -> Planned:
-    log.warning("action not carried out", ggrid=request.ggrid, action=action.name, reason=reason)
+    log.warning("action on a message not carried out", ggrid=request.ggrid, action=action.name, reason=reason)
     return Planned(_with(report, msgspec.structs.replace(action, failed=reason)))
 
 

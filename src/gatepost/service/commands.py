@@ -365,4 +365,4 @@ async def _log_listening(what: str, hosts: tuple[str, ...], port: int, _store: "
     from gatepost.service.plan import render_address
 
     shown = ", ".join(render_address(host, port) for host in hosts)
-    Logger("gatepost").info("listening", service=what, address=shown)
+    Logger("gatepost").info("service listening", service=what, address=shown)

@@ -171,12 +171,10 @@ def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
     policy = shared.get("policy")
     if isinstance(policy, dict):
         policy = shared["policy"] = dict(policy)
-        if file := policy.get("file"):
-            found["policy/deployment.toml"] = Path(folder, file).expanduser().read_bytes()
-            policy["file"] = "policy/deployment.toml"
-        if file := policy.get("outbound"):
-            found["policy/outbound.toml"] = Path(folder, file).expanduser().read_bytes()
-            policy["outbound"] = "policy/outbound.toml"
+        for key, place in (("file", "policy/deployment.toml"), ("outbound", "policy/outbound.toml")):
+            if file := policy.get(key):
+                found[place] = Path(folder, file).expanduser().read_bytes()
+                policy[key] = place
         tenants = {}
         for uid, file in (policy.get("tenants") or {}).items():
             tenants[uid] = f"policy/tenant-{str(uid).lower()}.toml"
@@ -185,8 +183,8 @@ def _collect_files(folder: Path, shared: dict[str, Any]) -> dict[str, bytes]:
             policy["tenants"] = tenants
     rules = shared.get("yara")
     if isinstance(rules, dict) and rules.get("folder"):
-        place = Path(folder, rules["folder"]).expanduser()
-        for path in sorted(each for each in place.iterdir() if each.suffix in RULE_ENDINGS):
+        own = Path(folder, rules["folder"]).expanduser()
+        for path in sorted(each for each in own.iterdir() if each.suffix in RULE_ENDINGS):
             found[f"rules/{path.name}"] = path.read_bytes()
         shared["yara"] = {**rules, "folder": "rules"}
     return found

@@ -156,7 +156,7 @@ def _save(plan: Plan, state: LoadedFiles) -> None:
     try:
         plan.data.replace(_state_file(plan.data, plan.service), msgspec.json.encode(state))
     except StartError as fault:
-        log.warning("the state of the files could not be noted", reason=str(fault))
+        log.warning("state of the configuration files could not be noted", reason=str(fault))
 
 
 def _state_file(data: DataFolder, service: str) -> Path:
@@ -167,10 +167,10 @@ def report_outcome(plan: Plan, read: ReadFiles | None, outcome: ReloadOutcome) -
     """Log and note what a reload has led to, and tell the service manager."""
     if outcome.taken and read:
         save_loaded(read.plan, read.digests, outcome.restart)
-        log.info("files read again", changed=outcome.changed, config=str(read.plan.config))
+        log.info("configuration files read again", changed=outcome.changed, config=str(read.plan.config))
         if outcome.restart:
-            log.warning("a restart is needed", keys=outcome.restart)
+            log.warning("service restart needed", keys=outcome.restart)
     else:
         save_fault(plan, outcome.reason)
-        log.error("files read again and not taken over", reason=outcome.reason)
+        log.error("configuration files not taken over", reason=outcome.reason)
     systemd.notify_ready("serves" if outcome.taken else "serves with the settings before: a file is faulty")

@@ -154,7 +154,7 @@ class Follower:
     async def _take_over(self, number: int) -> None:
         """Take a version over: live, or by a restart. It is this node's turn."""
         before = self._version
-        log.info("version is taken over", node=self._name, version=number, before=before.number)
+        log.info("configuration version is taken over", node=self._name, version=number, before=before.number)
         try:
             version = await self._write(number)
         except StartError as fault:
@@ -166,7 +166,7 @@ class Follower:
         elif outcome.restart:
             await self._take_turn()
             self._files.set_trial(Trial(version, before))
-            log.info("version needs a restart", node=self._name, version=number, keys=outcome.restart)
+            log.info("configuration version needs a restart", node=self._name, version=number, keys=outcome.restart)
             self._leave()
         elif await self._is_healthy():
             await self._settle(version)
@@ -205,7 +205,7 @@ class Follower:
         self._files.set_current(version)
         self._version, self._since, self._error = version, now(), ""
         await self._store.publishing.put_node(self._id, self._name, self._describe())
-        log.info("version taken over", node=self._name, version=version.number)
+        log.info("configuration version taken over", node=self._name, version=version.number)
         await self._store.publishing.end_turn(self._id, self._name, version.number, "took over")
 
     async def _finish_trial(self, trial: Trial) -> None:
@@ -227,4 +227,4 @@ class Follower:
         self._error = f"version {number}: {reason}"
         await self._store.publishing.fail_rollout(self._id, self._name, number, before.number, reason)
         self._files.end_trial()
-        log.error("version failed", node=self._name, version=number, back_to=before.number, reason=reason)
+        log.error("configuration version failed", node=self._name, version=number, back_to=before.number, reason=reason)

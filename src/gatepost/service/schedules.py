@@ -233,11 +233,11 @@ class LookBackSchedule(Schedule):
         command = ("lists", "look-back")
         ended = await run_command(*command, config=self._config, data=self._data, seconds=LOOK_BACK_SECONDS)
         if ended.code is None:
-            self._log.warning("looking back took too long")
+            self._log.warning("look back took too long")
         self._runs += 1
         self._failed += ended.code != 0
         result = "failed" if ended.code != 0 else "done"
-        self._log.info("looked back for new entries", calls=self._waiting, result=result)
+        self._log.info("look back for new entries ended", calls=self._waiting, result=result)
 
 
 LEARNING_POLL_SECONDS = 60.0
@@ -289,7 +289,7 @@ class LearningSchedule(Schedule):
         ended = await run_command(*command, config=self._config, data=self._data, seconds=LEARNING_SECONDS)
         result = "failed" if ended.code is None else _LEARNING_RESULTS.get(ended.code, "failed")
         if ended.code is None:
-            self._log.warning("training took too long", tenant=tenant)
+            self._log.warning("training of a pool took too long", tenant=tenant)
         self._runs[result] += 1
         self._log.info("pool trained", tenant=tenant, result=result)
 

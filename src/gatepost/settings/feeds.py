@@ -22,7 +22,18 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, ValidationInfo, model_validator
 
-from gatepost.settings.values import FilePath, Milliseconds, S, Secret, Section, TenantUid, group, live, resolve_path
+from gatepost.settings.values import (
+    FilePath,
+    Milliseconds,
+    S,
+    Secret,
+    Section,
+    TenantUid,
+    group,
+    live,
+    require,
+    resolve_path,
+)
 
 FeedFormat = Literal["plain", "csv", "jsonl", "misp", "stix", "taxii"]
 
@@ -34,16 +45,9 @@ _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}\Z")
 _LOCAL_NAMES = ("localhost", "localhost.")
 
 
-def _check_name(text: str) -> str:
-    if not _NAME.match(text):
-        raise ValueError("must be lower-case letters, digits and hyphens")
-    return text
-
-
-def _check_header(text: str) -> str:
-    if not _HEADER.match(text) or text.lower() in ("host", "content-length", "transfer-encoding", "connection"):
-        raise ValueError("must be the name of a header field, such as Authorization")
-    return text
+def _is_header(text: str) -> bool:
+    framing = ("host", "content-length", "transfer-encoding", "connection")
+    return bool(_HEADER.match(text)) and text.lower() not in framing
 
 
 def _check_url(text: str) -> str:
@@ -69,12 +73,12 @@ def _check_path(text: str, info: ValidationInfo) -> str:
     return str(resolve_path(text, info))
 
 
-def _check_delimiter(text: str) -> str:
-    if len(text) != 1 or text in '"\r\n':
-        raise ValueError('must be one character, such as "," or ";" or a tab')
-    return text
-
-
+FeedName = Annotated[str, require(_NAME.match, "must be lower-case letters, digits and hyphens")]
+HeaderName = Annotated[str, require(_is_header, "must be the name of a header field, such as Authorization")]
+Delimiter = Annotated[
+    str,
+    require(lambda text: len(text) == 1 and text not in '"\r\n', 'must be one character, such as "," or ";" or a tab'),
+]
 Column = Annotated[
     Annotated[int, Field(ge=1, le=1000), Tag("[number]")]
     | Annotated[str, Field(min_length=1, max_length=200), Tag("[name]")],
@@ -88,9 +92,7 @@ class FeedCredentialsSettings(Section):
 
     user: Secret | None = live(None, description="user of HTTP basic authentication")
     password: Secret | None = live(None, description="password of that user, as a rule a `${file:…}`")
-    header: Annotated[str, AfterValidator(_check_header)] = live(
-        "Authorization", description="name of the header field that carries `secret`"
-    )
+    header: HeaderName = live("Authorization", description="name of the header field that carries `secret`")
     secret: Secret | None = live(
         None, description="value of the header field, such as `Bearer ${file:feed.token}`; never shown"
     )
@@ -105,10 +107,8 @@ class FeedCredentialsSettings(Section):
 class FeedSettings(Section):
     """One feed."""
 
-    name: Annotated[str, AfterValidator(_check_name)] = live(
-        description="name of the feed; its entries are marked as changed by `feed:NAME`"
-    )
-    list_name: Annotated[str, AfterValidator(_check_name)] = live(description="the list to fill, built-in or custom")
+    name: FeedName = live(description="name of the feed; its entries are marked as changed by `feed:NAME`")
+    list_name: FeedName = live(description="the list to fill, built-in or custom")
     tenant: TenantUid | None = live(None, description="uid of the tenant whose list it is; by default for all tenants")
     url: Annotated[str, AfterValidator(_check_url)] | None = live(
         None, description="where the feed is fetched; redirects are followed on the same host only"
@@ -122,7 +122,7 @@ class FeedSettings(Section):
         " manifest), `stix` (a STIX 2.1 bundle) or `taxii` (the URL of a TAXII 2.1 collection)",
     )
     column: Column = live(1, description="for `csv`: number of the column, or its name in the header")
-    delimiter: Annotated[str, AfterValidator(_check_delimiter)] = live(",", description="for `csv`: the delimiter")
+    delimiter: Delimiter = live(",", description="for `csv`: the delimiter")
     header: bool = live(False, description="for `csv`: whether the first row names the columns")
     field: Annotated[str, Field(min_length=1, max_length=200)] = live(
         "entry", description="for `jsonl`: the field with the entry; `a.b` is the field b of the object a"

@@ -61,6 +61,7 @@ from gatepost.settings.values import (
     at_start,
     group,
     live,
+    require,
 )
 
 MAX_RULES = 500
@@ -206,12 +207,6 @@ def _check_codes(text: str) -> str:
     return text
 
 
-def _check_name(text: str) -> str:
-    if not _NAME.match(text):
-        raise ValueError("must be lower-case letters, digits, dots, hyphens and underscores")
-    return text
-
-
 def _check_zone(text: str) -> str:
     normal = text.lower().rstrip(".")
     if len(normal) > 200 or not _ZONE.match(normal):
@@ -219,10 +214,8 @@ def _check_zone(text: str) -> str:
     return normal
 
 
-def _check_key(text: str) -> str:
-    if not _LABELS.match(text):
-        raise ValueError("must be one label of a domain name: letters, digits and hyphens")
-    return text
+ZoneName = Annotated[str, require(_NAME.match, "must be lower-case letters, digits, dots, hyphens and underscores")]
+QueryKey = Annotated[Secret, require(_LABELS.match, "must be one label of a domain name: letters, digits and hyphens")]
 
 
 class ZoneAnswerSettings(Section):
@@ -251,13 +244,11 @@ class ZoneAnswerSettings(Section):
 class ZoneSettings(Section):
     """One zone."""
 
-    name: Annotated[str, AfterValidator(_check_name)] = live(description="name of the zone in ledger, log and metrics")
+    name: ZoneName = live(description="name of the zone in ledger, log and metrics")
     zone: Annotated[str, AfterValidator(_check_zone)] = live(
         description="the zone; `{key}` in it is replaced by `queryKey`, which is never shown"
     )
-    query_key: Annotated[Secret, AfterValidator(_check_key)] | None = live(
-        None, description="private key of a subscription, as a rule a `${file:…}`"
-    )
+    query_key: QueryKey | None = live(None, description="private key of a subscription, as a rule a `${file:…}`")
     asks: Asks = live(description="what the zone lists: `ip`, `domain` or `hash`")
     of: list[Subject] = live(
         [],

@@ -44,16 +44,18 @@ _SOCKET_MODE = re.compile(r"0?[67][0-7][0-7]")
 # The room for a path in the address of a Unix socket (unix(7)), without the NUL at its end.
 MAX_SOCKET_PATH = 107
 _PLACEHOLDER = re.compile(r"\{[^{}]*+\}|<[^<>]*+>")
-QUARANTINE_SCHEMES = ("file", "s3", "gs", "az")
+_QUARANTINE_URL = re.compile(r"(?:file|s3|gs|az):.", re.DOTALL)
 
 
-def _check_plugin(text: str) -> str:
-    if not STATED.fullmatch(text):
-        raise ValueError("must be the name of an installed package, or name==version")
-    return text
+def require(fits: Callable[[str], object], must: str) -> AfterValidator:
+    """Return the check of a text that has to fit; `must` is the end of a sentence that says what it has to be."""
 
+    def check(text: str) -> str:
+        if not fits(text):
+            raise ValueError(must)
+        return text
 
-PluginNames = Annotated[list[Annotated[str, AfterValidator(_check_plugin)]], Field(max_length=MAX_PLUGINS)]
+    return AfterValidator(check)
 
 
 def split_address(text: str, default_port: int) -> tuple[str, int]:
@@ -154,12 +156,6 @@ def _check_milter_address(text: str) -> str:
     host, port = split_address(text, 0)
     if not _is_host(host) or not port:
         raise ValueError(form)
-    return text
-
-
-def _check_socket_mode(text: str) -> str:
-    if not _SOCKET_MODE.fullmatch(text):
-        raise ValueError('must be the mode of a file in quotes, such as "660" or "666"')
     return text
 
 
@@ -272,23 +268,9 @@ def hide_path(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}/{HIDDEN if parts.path.strip('/') or parts.query else ''}"
 
 
-def _check_mail_address(text: str) -> str:
-    local, at, domain = text.rpartition("@")
-    if not at or not local or not _is_host(domain) or len(text) > 254 or not _LOCAL_PART.match(local):
-        raise ValueError("must be an address such as admin@example.com, without a name")
-    return text
-
-
-def _check_node(text: str) -> str:
-    if not (text.isascii() and text.isprintable()) or " " in text or len(text) > 255:
-        raise ValueError("must be at most 255 printable ASCII characters without spaces")
-    return text
-
-
-def _check_new_file(text: str) -> str:
-    if not text or "\0" in text or text.endswith("/"):
-        raise ValueError("must be the path of a file")
-    return text
+def _is_mail_address(text: str) -> bool:
+    local, _, domain = text.rpartition("@")
+    return _is_host(domain) and len(text) <= 254 and _LOCAL_PART.match(local) is not None
 
 
 def _check_storage_url(text: str) -> str:
@@ -297,13 +279,6 @@ def _check_storage_url(text: str) -> str:
         return text
     if scheme != "sqlite" or not rest:
         raise ValueError("must be sqlite:FILE or postgresql://…")
-    return text
-
-
-def _check_quarantine_url(text: str) -> str:
-    scheme, _, rest = text.partition(":")
-    if scheme not in QUARANTINE_SCHEMES or not rest:
-        raise ValueError("must be an address that starts with file:, s3:, gs: or az:")
     return text
 
 
@@ -325,12 +300,6 @@ def _normalise_route_domain(text: str) -> str:
     below = text.startswith("*.")
     normal = _normalise_domain(text.removeprefix("*."))
     return f"*.{normal}" if below else normal
-
-
-def _check_header_text(text: str) -> str:
-    if text != text.strip() or not (text.isascii() and text.isprintable()):
-        raise ValueError("must be printable ASCII without spaces at its ends, since it travels in a header field")
-    return text
 
 
 def _check_file(text: str, info: ValidationInfo) -> str:
@@ -384,23 +353,42 @@ MilterAddresses = Annotated[
     Annotated[MilterAddress, Tag("[one]")] | Annotated[list[MilterAddress], Field(min_length=1), Tag("[several]")],
     Discriminator(lambda value: "[several]" if isinstance(value, list | tuple) else "[one]"),
 ]
-SocketMode = Annotated[str, AfterValidator(_check_socket_mode)]
+SocketMode = Annotated[
+    str, require(_SOCKET_MODE.fullmatch, 'must be the mode of a file in quotes, such as "660" or "666"')
+]
 CoreHost = Annotated[str, AfterValidator(_check_core_host)]
 NextHop = Annotated[str, AfterValidator(_check_next_hop)]
 SmtpServer = Annotated[str, AfterValidator(_check_server)]
 StorageUrl = Annotated[str, AfterValidator(_check_storage_url)]
-QuarantineUrl = Annotated[str, AfterValidator(_check_quarantine_url)]
+QuarantineUrl = Annotated[
+    str, require(_QUARANTINE_URL.match, "must be an address that starts with file:, s3:, gs: or az:")
+]
 Domain = Annotated[str, AfterValidator(_normalise_domain)]
 RouteDomain = Annotated[str, AfterValidator(_normalise_route_domain)]
 TenantUid = Annotated[str, AfterValidator(_check_uid)]
-Secret = Annotated[str, Field(min_length=1), AfterValidator(_check_header_text)]
+Secret = Annotated[
+    str,
+    Field(min_length=1),
+    require(
+        lambda text: text == text.strip() and text.isascii() and text.isprintable(),
+        "must be printable ASCII without spaces at its ends, since it travels in a header field",
+    ),
+]
 SyslogAddress = Annotated[str, AfterValidator(_check_syslog)]
 PublicUrl = Annotated[str, AfterValidator(_check_public_url)]
 WebhookUrl = Annotated[str, AfterValidator(_check_webhook)]
 WebUrl = Annotated[str, AfterValidator(_check_web_url)]
-MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
-NodeName = Annotated[str, Field(min_length=1), AfterValidator(_check_node)]
-NewFile = Annotated[str, AfterValidator(_check_new_file)]
+MailAddress = Annotated[str, require(_is_mail_address, "must be an address such as admin@example.com, without a name")]
+NodeName = Annotated[
+    str,
+    Field(min_length=1),
+    require(re.compile(r"[!-~]{1,255}").fullmatch, "must be at most 255 printable ASCII characters without spaces"),
+]
+NewFile = Annotated[
+    str, require(lambda text: text and "\0" not in text and not text.endswith("/"), "must be the path of a file")
+]
+_PluginName = Annotated[str, require(STATED.fullmatch, "must be the name of an installed package, or name==version")]
+PluginNames = Annotated[list[_PluginName], Field(max_length=MAX_PLUGINS)]
 FilePath = Annotated[str, AfterValidator(_check_file)]
 FolderPath = Annotated[str, AfterValidator(_check_folder)]
 

@@ -270,7 +270,7 @@ class Answerer:
     def _refuse(self, job: Job[Any], question: Question) -> Answer:
         """Return the answer to a question over the budget: that there is none, which is never good news."""
         self.refused += 1
-        log.warning("questions over the budget", ggrid=job.ggrid, kind=type(question).__name__)
+        log.warning("questions of a message over the budget", ggrid=job.ggrid, kind=type(question).__name__)
         if isinstance(question, Lookup):
             return LookupAnswer(failed=True)
         if isinstance(question, AskAntivirus):

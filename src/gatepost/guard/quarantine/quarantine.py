@@ -137,7 +137,7 @@ class Releaser:
         if mail.release:
             return _as_released(mail, mail.release)
         if refusal := await self._refusal(mail.record, order):
-            log.warning("release refused", ggrid=mail.record.ggrid, by=order.by.label, reason=refusal.reason)
+            log.warning("message release refused", ggrid=mail.record.ggrid, by=order.by.label, reason=refusal.reason)
             await self._note_failure(mail.record, order.by, refusal)
             return refusal
         ggrid = mail.record.ggrid
@@ -261,7 +261,7 @@ class Releaser:
             await self._store.quarantine.give_back(ggrid, holder)
             raise
         if failure:
-            log.warning("mail not released", ggrid=ggrid, reason=failure.reason)
+            log.warning("message not released", ggrid=ggrid, reason=failure.reason)
             await self._store.quarantine.give_back(ggrid, holder)
             await self._note_failure(mail.record, order.by, failure)
             if deliveries:
@@ -276,7 +276,7 @@ class Releaser:
             release, is_last = await self._record(ggrid, mark_all), True
         # The label of a recipient is an address, which has no place in the log.
         by = "recipient" if order.by.kind == "recipient" else release.by
-        log.info("mail released", ggrid=ggrid, by=by, count=len(release.recipients))
+        log.info("message released", ggrid=ggrid, by=by, count=len(release.recipients))
         if is_last:
             await self._discard(ggrid)
         return _as_released(mail, release)
@@ -368,7 +368,7 @@ class Releaser:
             try:
                 return await mark()
             except StorageError as fault:
-                log.error("a release could not be put on record yet", ggrid=ggrid, reason=str(fault))
+                log.error("message release could not be put on record yet", ggrid=ggrid, reason=str(fault))
                 await asyncio.sleep(RECORD_SECONDS * 2**attempt)
         return await mark()
 
@@ -466,7 +466,7 @@ class Quarantine:
             self._size += raw.size
             self._metrics.count("kept")
             self._events.emit(describe_held, record)
-            log.info("mail held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
+            log.info("message held", ggrid=result.ggrid, verdict=result.report.verdict, size=raw.size)
 
     async def take_back(self, ggrid: str) -> None:
         """Hold a message no longer that its sender was told to send again; where that fails, it stays."""
