@@ -22,11 +22,11 @@ OUR_ERRORS = (errors.INTERNAL_ERROR, errors.STORAGE_UNAVAILABLE)
 CALL_ERRORS = (errors.MALFORMED_REQUEST, errors.UNAUTHORIZED, *PATH_ERRORS, *OUR_ERRORS)
 
 
-class Operation(msgspec.Struct, frozen=True):
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one path. `body` is the `requestBody` object as it stands, `example` a value of the type that a
     success has. `tag` groups operations; generated clients make a module or class of each group."""
 
-    method: Literal["get", "post"]
+    method: Literal["get", "post"] = "post"
     path: str
     id: str
     tag: str
@@ -160,7 +160,6 @@ _REPORT_BODY: dict[str, Any] = {
 
 MESSAGE_OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        method="post",
         path="/v1/messages/search",
         id="searchMessages",
         tag="Messages",
@@ -209,7 +208,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         errors=(*_HELD_MESSAGE, errors.MESSAGE_NOT_SHOWN, errors.RATE_LIMITED, errors.OVERLOADED),
     ),
     Operation(
-        method="post",
         path="/v1/messages/{ggrid}/release",
         id="releaseMessage",
         tag="Messages",
@@ -225,7 +223,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         errors=(*_HELD_MESSAGE, errors.DELIVERY_FAILED),
     ),
     Operation(
-        method="post",
         path="/v1/messages/{ggrid}/delete",
         id="deleteMessage",
         tag="Messages",
@@ -238,7 +235,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         errors=(*_HELD_MESSAGE, errors.DELIVERY_FAILED),
     ),
     Operation(
-        method="post",
         path="/v1/messages/{ggrid}/report",
         id="reportMessage",
         tag="Messages",
@@ -265,7 +261,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         ),
     ),
     Operation(
-        method="post",
         path="/v1/heldMessages/search",
         id="searchHeldMessages",
         tag="Messages",
@@ -276,7 +271,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         errors=_WITH_BODY,
     ),
     Operation(
-        method="post",
         path="/v1/heldMessages/release",
         id="releaseMessages",
         tag="Messages",
@@ -290,7 +284,6 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         errors=_WITH_BODY,
     ),
     Operation(
-        method="post",
         path="/v1/heldMessages/delete",
         id="deleteMessages",
         tag="Messages",
@@ -346,7 +339,6 @@ SCANNING = Interface(
     requests=(examples.PARAMETERS, examples.SEARCH, examples.SEARCH_HELD, examples.ACTION, examples.REPORTING),
     operations=(
         Operation(
-            method="post",
             path="/v1/messageQueue/submitEmail",
             id="submitEmail",
             tag="Scanning",
@@ -372,7 +364,6 @@ SCANNING = Interface(
             ),
         ),
         Operation(
-            method="post",
             path="/v1/admin/status",
             id="getStatus",
             tag="Status",
@@ -435,7 +426,6 @@ LISTS_API = Interface(
     requests=(examples.ADD, examples.DELETE, examples.GET, examples.LIST),
     operations=(
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/addEntries",
             id="addEntries",
             tag="Entries",
@@ -450,7 +440,6 @@ LISTS_API = Interface(
             errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, errors.INVALID_ENTRY, errors.LIST_FULL, *_BUSY),
         ),
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/deleteEntries",
             id="deleteEntries",
             tag="Entries",
@@ -464,7 +453,6 @@ LISTS_API = Interface(
             errors=(*_ONE_LIST, errors.TOO_MANY_ENTRIES, *_BUSY),
         ),
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/getLists",
             id="getLists",
             tag="Lists",
@@ -475,7 +463,6 @@ LISTS_API = Interface(
             errors=_LISTS_ERRORS,
         ),
         Operation(
-            method="post",
             path=f"{LISTS_BASE}/listEntries",
             id="listEntries",
             tag="Entries",

@@ -55,10 +55,6 @@ def _describe_fault(fault: Exception) -> str | None:
         return str(fault)
     if isinstance(fault, OSError) and fault.filename is not None:
         return f"{fault.filename}: {(fault.strerror or 'cannot be used').lower()}."
-    return _describe_client_error(fault)
-
-
-def _describe_client_error(fault: Exception) -> str | None:
     from gatepost.client.calls import ClientError
 
     return f"The request failed: {fault}." if isinstance(fault, ClientError) else None

@@ -99,21 +99,14 @@ def _find_url(place: Deployment) -> str:
 
 
 def _read_key(file: Path | None) -> str:
-    if file is None:
-        key = os.environ.get(VARIABLE, "").strip()
-        if not key:
-            raise StartError(
-                f"An API key is needed: name a file with --key-file, or set {VARIABLE}. "
-                "gatepost apikey create makes one."
-            )
-        return _check_key(key, VARIABLE)
     try:
-        return _check_key(file.read_text("ascii").strip(), str(file))
+        key = (file.read_text("ascii") if file else os.environ.get(VARIABLE, "")).strip()
     except (OSError, ValueError):
-        raise StartError(f"There is no API key in {file}.") from None
-
-
-def _check_key(key: str, place: str) -> str:
+        key = ""
+    if not key and file is None:
+        raise StartError(
+            f"An API key is needed: name a file with --key-file, or set {VARIABLE}. gatepost apikey create makes one."
+        )
     if not key or not key.isascii() or not key.isprintable():
-        raise StartError(f"There is no API key in {place}.")
+        raise StartError(f"There is no API key in {file or VARIABLE}.")
     return key

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 
 from gatepost import __version__
-from gatepost.cli.commands import BadParameter, Option, Options
+from gatepost.cli.commands import Argument, BadParameter, Option, Options
 from gatepost.ids import canonical
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.store.errors import NotFound
@@ -60,6 +60,8 @@ DataOption = Annotated[
 TenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="The uid of a tenant; without it, all tenants.")
 ]
+GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
+MailOwnerOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 PolicyTenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="Use the policy for the mail of this tenant.")
 ]

@@ -162,7 +162,13 @@ def list_models(*, tenant: TenantOption = None, place: Deployment, output: Outpu
     ]
     print_table(("POOL", "UNWANTED", "WANTED", "REPORTERS", "NEWEST"), lines)
     shown = [
-        (str(model.version), model.tenant or "deployment", model.state, render_time(model.created), _reason(model))
+        (
+            str(model.version),
+            model.tenant or "deployment",
+            model.state,
+            render_time(model.created),
+            describe_model(model)["figures"].get("reason", ""),
+        )
         for model in models
     ]
     print_table(("MODEL", "POOL", "STATE", "TRAINED", "WHY"), shown)
@@ -228,10 +234,6 @@ def describe_model(model: "StoredModel") -> dict[str, Any]:
         "figures": msgspec.json.decode(model.figures),
         "lookBack": _plain(model.look_back) if model.look_back else None,
     }
-
-
-def _reason(model: "StoredModel") -> str:
-    return str(describe_model(model)["figures"].get("reason", ""))
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 
 from gatepost.cli.api_client import MessageService
 from gatepost.cli.commands import Argument, BadParameter, Group, Option, Options
-from gatepost.cli.deployment import parse_moment, parse_tenant_uid, render_time
+from gatepost.cli.deployment import GgridArgument, MailOwnerOption, parse_moment, parse_tenant_uid, render_time
 from gatepost.cli.printing import Output, console, escape, print_json, print_table, progress_bar
 from gatepost.ids import canonical
 
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 group = Group("Messages on record and held mail, over the API.")
 
-GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
 GgridsArgument = Annotated[
     list[str], Argument(metavar="GGRID…", help="The ids of the messages, or - for standard input.")
 ]
-TenantOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 SinceOption = Annotated[str | None, Option(metavar="DATE", help="Only mail since then.")]
 SenderOption = Annotated[str | None, Option(help="Envelope sender: an address or a domain.")]
 RecipientOption = Annotated[str | None, Option(help="Envelope recipient: an address or a domain.")]
@@ -37,7 +35,7 @@ MessageIdOption = Annotated[str | None, Option(metavar="ID", help="The Message-I
 class SearchFilters(Options, frozen=True):
     """What messages are searched by, as the API names it."""
 
-    tenant: TenantOption = None
+    tenant: MailOwnerOption = None
     since: SinceOption = None
     until: Annotated[str | None, Option(metavar="DATE", help="Only mail up to then.")] = None
     sender: SenderOption = None
@@ -140,7 +138,7 @@ def track(
     recipient: RecipientOption = None,
     sender: SenderOption = None,
     since: SinceOption = None,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     limit: Annotated[int, Option(least=1, most=100, help="Maximum number of messages.")] = 5,
     service: MessageService,
     output: Output,
@@ -208,13 +206,13 @@ def _render_text(found: "MessageText") -> list[str]:
 
 
 @group.command("release")
-def release(ggrids: GgridsArgument, *, tenant: TenantOption = None, service: MessageService, output: Output) -> None:
+def release(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, service: MessageService, output: Output) -> None:
     """Send held messages to the next hop, each once. The token needs the permission messages.release."""
     _act("release", ggrids, tenant, service, output)
 
 
 @group.command("delete")
-def delete(ggrids: GgridsArgument, *, tenant: TenantOption = None, service: MessageService, output: Output) -> None:
+def delete(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, service: MessageService, output: Output) -> None:
     """Delete held messages permanently; results stay on record. The token needs the permission messages.delete."""
     _act("delete", ggrids, tenant, service, output)
 
@@ -230,7 +228,7 @@ def report(
         Path | None,
         Option(metavar="FILE", help="Send this file, the message, with the report, so that models learn from it."),
     ] = None,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     service: MessageService,
     output: Output,
 ) -> None:

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from gatepost.cli.commands import Argument, Group, Option
-from gatepost.cli.deployment import Deployment, parse_ggrid, parse_moment, parse_tenant_uid
+from gatepost.cli.deployment import (
+    Deployment,
+    GgridArgument,
+    MailOwnerOption,
+    parse_ggrid,
+    parse_moment,
+    parse_tenant_uid,
+)
 from gatepost.cli.printing import Output, console
 from gatepost.service.data_folder import StartError
 
@@ -22,15 +29,13 @@ T = TypeVar("T")
 
 group = Group("Held mail.")
 
-GgridArgument = Annotated[str, Argument(metavar="GGRID", help="The id of the message.")]
 GgridsArgument = Annotated[list[str], Argument(metavar="GGRID…", help="The ids of the messages.")]
-TenantOption = Annotated[str | None, Option("--tenant", metavar="UID", help="Only mail of this tenant.")]
 
 
 @group.command("list")
 def show_list(
     *,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None,
     sender: Annotated[str | None, Option(help="Only from this address or domain.")] = None,
     recipient: Annotated[str | None, Option(help="Only to this address or domain.")] = None,
@@ -56,7 +61,7 @@ def show_list(
 
 
 @group.command("show")
-def show(ggrid: GgridArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
+def show(ggrid: GgridArgument, *, tenant: MailOwnerOption = None, place: Deployment, output: Output) -> None:
     """Print one message with its ledger and the beginning of its text."""
     from gatepost.abby.cores import Down
     from gatepost.api.scanning import encode_scanning
@@ -92,7 +97,7 @@ def release(
     dangerous: Annotated[
         bool, Option("--dangerous", help="Also release messages whose verdict is malware or phishing.")
     ] = False,
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -112,7 +117,7 @@ def release(
 
 
 @group.command("delete")
-def delete(ggrids: GgridsArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
+def delete(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, place: Deployment, output: Output) -> None:
     """Delete held messages permanently. Their results stay on record."""
     from gatepost.cli.held_mail import DELETED, describe_deletion, with_held_mail
     from gatepost.scanning.held_mail import DeleteOrder
@@ -135,7 +140,7 @@ def export(
     ggrid: GgridArgument,
     *,
     folder: Annotated[Path, Option("--folder", metavar="DIR", help="Folder to write to.")] = Path(),
-    tenant: TenantOption = None,
+    tenant: MailOwnerOption = None,
     place: Deployment,
     output: Output,
 ) -> None:

@@ -163,14 +163,6 @@ async def add_all(context: WebContext, scoped_list: ListInScope, entries: Sequen
     return Applied(done)
 
 
-async def delete_all(context: WebContext, scoped_list: ListInScope, keys: Sequence[str], by: Actor) -> Applied:
-    """Delete entries; entries that do not exist are skipped."""
-    done = 0
-    for call in split_calls(keys):
-        done += await context.store.lists.remove(scoped_list.scope, scoped_list.definition.name, call, by)
-    return Applied(done)
-
-
 def parse_domains(typed: str) -> tuple[list[str], list[str]]:
     """Return the domains of a field that has one in each line, each once, and what is wrong with other lines."""
     keys: dict[str, None] = {}

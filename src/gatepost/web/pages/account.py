@@ -12,6 +12,7 @@ tenant needs a second factor can begin with a key.
 """
 
 import asyncio
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -87,14 +88,14 @@ async def change_password(context: WebContext, request: SignedInRequest) -> Page
         fault = await find_proof_fault(context, request, needs_code=False)
     if fault:
         return with_status(await show_account(context, request, fault=fault), 400)
-    await context.store.users.set_password(
-        request.user.uid,
-        await context.passwords.hash(wanted),
-        request.actor,
-        keep=request.session.id,
-        keep_browser=read_browser_cookie(request.http, request.user.uid),
-    )
+    hashed = await context.passwords.hash(wanted)
+    await context.store.users.set_password(request.user.uid, hashed, request.actor, **_list_kept(request))
     return redirect(_next_page(context, request), notice="password")
+
+
+def _list_kept(request: SignedInRequest) -> dict[str, Any]:
+    """Return what stays when the way to sign in changes: this session, and the mark of this browser."""
+    return {"keep": request.session.id, "keep_browser": read_browser_cookie(request.http, request.user.uid)}
 
 
 async def show_setup(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -171,14 +172,9 @@ async def _set_totp(
     context: WebContext, request: SignedInRequest, secret: str | None, step: int = 0, codes: tuple[str, ...] = ()
 ) -> None:
     """Set the second factor and end all other sessions, which began without it or with another one."""
+    recovery = hash_codes(request, codes)
     await context.store.second_factors.set_totp(
-        request.user.uid,
-        secret,
-        request.actor,
-        step,
-        keep=request.session.id,
-        keep_browser=read_browser_cookie(request.http, request.user.uid),
-        recovery=hash_codes(request, codes),
+        request.user.uid, secret, request.actor, step, recovery=recovery, **_list_kept(request)
     )
 
 
@@ -313,9 +309,8 @@ async def add_key(context: WebContext, request: SignedInRequest) -> PageResult:
         request.user.uid,
         msgspec.structs.replace(made, name=name),
         request.actor,
-        keep=request.session.id,
-        keep_browser=read_browser_cookie(request.http, request.user.uid),
         recovery=hash_codes(request, codes),
+        **_list_kept(request),
     )
     if isinstance(added, NotFound):
         return NOT_VISIBLE
@@ -338,11 +333,7 @@ async def remove_key(context: WebContext, request: SignedInRequest) -> PageResul
     if fault := await find_proof_fault(context, request, needs_code=True):
         return with_status(await show_account(context, request, fault=fault), 400)
     removed = await context.store.second_factors.remove_security_key(
-        request.user.uid,
-        request.path_part("id"),
-        request.actor,
-        keep=request.session.id,
-        keep_browser=read_browser_cookie(request.http, request.user.uid),
+        request.user.uid, request.path_part("id"), request.actor, **_list_kept(request)
     )
     return NOT_VISIBLE if isinstance(removed, NotFound) else redirect("/account", notice="key-removed")
 

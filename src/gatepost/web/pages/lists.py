@@ -41,11 +41,11 @@ from gatepost.web.list_access import (
     NO_LIST,
     ListInScope,
     add_all,
-    delete_all,
     find_feeds,
     find_list,
     find_scope,
     for_list,
+    split_calls,
 )
 from gatepost.web.page_responses import PAGE_HEADERS, redirect, with_status
 from gatepost.web.pages.list_changes import MAX_LINES
@@ -189,7 +189,8 @@ async def delete_entries(context: WebContext, request: SignedInRequest, scoped_l
     if not keys:
         return redirect(scoped_list.path, notice="none-selected")
     if request.form.has("sure"):
-        await delete_all(context, scoped_list, keys, request.actor)
+        for call in split_calls(keys):
+            await context.store.lists.remove(scoped_list.scope, scoped_list.definition.name, call, request.actor)
         return redirect(scoped_list.path, notice="deleted")
     dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))

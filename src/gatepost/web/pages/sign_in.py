@@ -18,6 +18,7 @@ no access.
 
 import asyncio
 import hmac
+from functools import partial
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -153,16 +154,6 @@ async def sign_in(context: WebContext, request: Request) -> PageResult:
     return answer
 
 
-async def sign_in_with_code(context: WebContext, request: Request) -> PageResult:
-    """Check the code of the second factor, for a session that has only the password."""
-    return await _finish_sign_in(context, request, "code")
-
-
-async def sign_in_with_key(context: WebContext, request: Request) -> PageResult:
-    """Check what a security key has signed, for a session that has only the password."""
-    return await _finish_sign_in(context, request, "key")
-
-
 async def send_key_options(context: WebContext, request: Request) -> PageResult:
     """Send the browser what it needs to have a key sign, for a session that has only the password."""
     session = await find_session(context, request)
@@ -172,7 +163,8 @@ async def send_key_options(context: WebContext, request: Request) -> PageResult:
     return OVER if options is None else json_response(options)
 
 
-async def _finish_sign_in(context: WebContext, request: Request, shown: Shown) -> PageResult:
+async def finish_sign_in(context: WebContext, request: Request, shown: Shown) -> PageResult:
+    """Check the code of the second factor, or what a key has signed, for a session that has only the password."""
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
         return form
@@ -526,8 +518,8 @@ def _refuse_openid(context: WebContext, text: str, reason: str, status: int) -> 
 PAGES: tuple[WebRoute, ...] = (
     PublicRoute("GET", "/sign-in", show_sign_in),
     PublicRoute("POST", "/sign-in", sign_in),
-    PublicRoute("POST", "/sign-in/code", sign_in_with_code),
-    PublicRoute("POST", "/sign-in/key", sign_in_with_key),
+    PublicRoute("POST", "/sign-in/code", partial(finish_sign_in, shown="code")),
+    PublicRoute("POST", "/sign-in/key", partial(finish_sign_in, shown="key")),
     PublicRoute("POST", "/sign-in/key/options", send_key_options),
     PublicRoute("GET", "/sign-in/openid", begin),
     PublicRoute("GET", "/sign-in/openid/callback", come_back),
