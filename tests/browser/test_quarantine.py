@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.visits import VISITS
 
 from gatepost.ids import new_id
-from gatepost.store.held_search import HeldFilter
+from gatepost.store.quarantine import HeldFilter
 from gatepost.store.store import Store
 
 

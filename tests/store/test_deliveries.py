@@ -72,7 +72,7 @@ def test_a_message_is_found_by_the_ids_of_both_queues(use: Use, new_record: NewR
 
 def test_a_held_message_is_found_by_its_queue_id(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
-        from gatepost.store.held_search import HeldFilter
+        from gatepost.store.quarantine import HeldFilter
 
         held = mail(new_record(), 10_000, "4Held", decision="quarantine")
         await store.messages.record(held)

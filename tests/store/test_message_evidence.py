@@ -13,10 +13,10 @@ from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
 from gatepost.store import message_index
 from gatepost.store.engine import Write
-from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence, index_evidence
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageFilter
+from gatepost.store.quarantine import HeldFilter
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

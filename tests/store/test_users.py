@@ -76,7 +76,6 @@ def test_the_last_administrator_stays(use: Use) -> None:
         last = LastAdministrator(root.uid)
         assert await store.users.update(root.uid, by=ROOT, disabled=True) == last
         assert await store.users.update(root.uid, by=ROOT, role="analyst") == last
-        assert await store.users.update(root.uid, by=ROOT, tenant=uid) == last
         assert await store.users.delete(root.uid, ROOT) == last
         assert await store.users.find(root.uid) == root
         assert isinstance(await store.users.update(off.uid, by=ROOT, disabled=False), User)

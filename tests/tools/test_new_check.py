@@ -47,7 +47,7 @@ def read_all(root: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("sender/display_names.zero_width", "sender:zero-width"),
+        ("sender/mailboxes.zero_width", "sender:zero-width"),
         ("headers/fields.a_first_one", "header:a-first-one"),
         ("links/urls.zz_last_one", "url:zz-last-one"),
         ("text/some_subject.boundary_prefix", "text:boundary-prefix"),

@@ -72,11 +72,10 @@ from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.audit import AuditRecord
 from gatepost.store.feedback import NO_FEATURES, Correction, TextFeatures
-from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence
 from gatepost.store.message_records import Delivery, MessageRecord, Release
 from gatepost.store.messages import DeliveryAttempt, MessageFilter, MessageSummary, MessageTimeline
-from gatepost.store.quarantine import HeldMessage
+from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenants
 from gatepost.times import date_time, milliseconds, now

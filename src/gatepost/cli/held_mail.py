@@ -36,8 +36,7 @@ from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store import open_store
-from gatepost.store.held_search import HeldFilter
-from gatepost.store.quarantine import HeldMessage
+from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.store.store import Store
 
 PAGE = 100

@@ -49,7 +49,7 @@ def show_list(
     """Print held mail, newest first."""
     from gatepost.cli import ledger
     from gatepost.cli.held_mail import with_held_mail
-    from gatepost.store.held_search import HeldFilter
+    from gatepost.store.quarantine import HeldFilter
 
     wanted = HeldFilter(parse_tenant_uid(tenant), verdict, sender, recipient, parse_moment(since, "--since"), released)
     after = parse_ggrid(before) if before else None

@@ -102,8 +102,7 @@ async def try_policy(
     async with aclosing(store.messages.recent(tenant, last)) as batches:
         async for every in batches:
             batch = [record for record in every if record.envelope.outbound or not only_outbound]
-            for owner in {record.envelope.tenant for record in batch} - known.keys():
-                known[owner] = await _custom_lists(store, owner)
+            await load_custom_lists(store, batch, known)
             compared = await judge_in_turn(partial(_compare, batch, known, today, other))
             hits += [each for each in compared if rule and each.has_now(f"{RULE}{rule}")]
             flips += [each for each in compared if each.flips]
@@ -117,7 +116,7 @@ def _compare(
     found = []
     for record in batch:
         owner = record.envelope.tenant
-        ruling = rulings_of(record.report, known[owner])
+        ruling = rulings_of(record.report, known.get(owner, {}))
         outbound = record.envelope.outbound
         before = rejudge(record.report, today.of(owner, outbound=outbound).policy, ruling)
         now = rejudge(record.report, other.of(owner, outbound=outbound).policy, ruling)

@@ -10,7 +10,6 @@ several nodes the newest use wins.
 """
 
 import asyncio
-import base64
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
@@ -81,11 +80,6 @@ class KeyRefused(msgspec.Struct, frozen=True):
     key: ApiKey | None = None
 
 
-def new_secret() -> str:
-    """A secret: `gp_` and 43 characters."""
-    return PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
-
-
 def hash_secret(secret: str) -> str:
     """What is stored of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
@@ -137,7 +131,8 @@ class ApiKeys(Operations):
             yield Write(_DELETE_REVOKED, (owner, MAX_REVOKED))
             if int((yield Read(_COUNT, (owner,)))[0][0]) >= MAX_OF_TENANT:
                 return TenantFull("API keys", MAX_OF_TENANT)
-        secret = new_secret()
+        # 43 characters behind the prefix.
+        secret = PREFIX + secrets.token_urlsafe(32)
         key = ApiKey(key_id or new_id(), storable(name), owner, read_only, now(), expires)
         row = (key.id, hash_secret(secret), key.name, owner, int(read_only), key.created, expires)
         if not (yield Write(_INSERT, row)):

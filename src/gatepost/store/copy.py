@@ -212,19 +212,15 @@ def restore(url: str, data: Path, file: Path, progress: Progress, *, force: bool
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=data) as folder:
         copied = Path(folder) / "backup.db"
         shutil.copyfile(file, copied)
-        if not _is_gatepost_file(copied):
-            raise StorageError(f"{file} is not a backup of Gatepost.")
+        with _opened(copied, open_reader) as connection:
+            if connection.pragma("application_id") != APPLICATION_ID:
+                raise StorageError(f"{file} is not a backup of Gatepost.")
         open_file(copied).close()
         path = sqlite_file_of(url, data)
         if path is None:
             asyncio.run(copy(f"sqlite:{copied}", url, data, progress, force=force))
         else:
             _restore_file(copied, path, progress, force=force)
-
-
-def _is_gatepost_file(path: Path) -> bool:
-    with explain_errors(path), closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-        return bool(connection.pragma("application_id") == APPLICATION_ID)
 
 
 def _restore_file(backup_file: Path, path: Path, progress: Progress, *, force: bool) -> None:

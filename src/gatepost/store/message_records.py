@@ -23,7 +23,7 @@ from gatepost.report import Report
 from gatepost.store import message_index, traffic
 from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, delete_many, in_sqlite, storable
 from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_evidence, index_texts
-from gatepost.store.record_packing import Detail, pack, pack_header, unpack
+from gatepost.store.record_packing import Detail, compress, pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
 # What the columns for searching hold of hostile strings; the packed value has them whole.
@@ -291,7 +291,7 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         record.size,
         record.sha256,
         pack(record.detail),
-        pack_header(record.header),
+        None if record.header is None else compress(record.header),
     )
 
 

@@ -306,10 +306,10 @@ class Messages(Operations):
             return MessageCount(1)
         if prefix := _prefix_of(wanted, term):
             plan = plan_by_prefix(_without_text(wanted), prefix, "")
-            found = MessageCount(*(yield from count_any((plan,), MAX_COUNTED)))
+            found = yield from count_any((plan,), MAX_COUNTED)
             if found.messages or wanted.ggrid is not None:
                 return found
-        return MessageCount(*(yield from count_any(plan_search(wanted, None, term, exact=True), MAX_COUNTED)))
+        return (yield from count_any(plan_search(wanted, None, term, exact=True), MAX_COUNTED))
 
     @large_query
     def lines(self, ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:

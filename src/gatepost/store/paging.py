@@ -153,8 +153,8 @@ def find_any(queries: Sequence[PageQuery], limit: int) -> Work[Keys]:
     return Keys(known, floor, is_spent=is_spent)
 
 
-def count_any(queries: Sequence[PageQuery], most: int) -> Work[tuple[int, bool]]:
-    """Count the rows that one of the queries finds, up to `most`, and say whether there may be more."""
+def count_any(queries: Sequence[PageQuery], most: int) -> Work[MessageCount]:
+    """Count the rows that one of the queries finds, up to `most`."""
     found: set[Row] = set()
     more = False
     for query in queries:
@@ -162,7 +162,7 @@ def count_any(queries: Sequence[PageQuery], most: int) -> Work[tuple[int, bool]]
         found.update(tuple(row[: len(query.order)]) for row in rows)
         edge = (yield _last_within_budget(query)) if query.tests and len(rows) <= most else ()
         more = more or bool(edge) or len(rows) > most
-    return min(len(found), most), more or len(found) > most
+    return MessageCount(min(len(found), most), more or len(found) > most)
 
 
 def _compare(operator: str, columns: Sequence[str], values: Row) -> SqlCondition:

@@ -38,7 +38,7 @@ from gatepost.store.audit import (
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, large_query, now, query, storable
 from gatepost.store.message_records import MessageRecord, Release, delete_beside, parse_record, rewrite_message
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, rewrite_held
-from gatepost.store.record_packing import Detail, decode_sections, decompress, unpack
+from gatepost.store.record_packing import Detail, decompress, unpack
 
 ERASED_DOMAIN = "erased.invalid"
 
@@ -83,6 +83,10 @@ class Person:
     def is_address(self, text: str) -> bool:
         """Whether a text is this address and nothing else."""
         return normal_address(text) == self.address
+
+    def is_only_recipient(self, envelope: Envelope) -> bool:
+        """Whether a message went to this address and to no other."""
+        return bool(envelope.recipients) and all(map(self.is_address, envelope.recipients))
 
     def replace(self, text: str, pseudonym: str) -> str:
         """A text with the pseudonym in place of the address."""
@@ -219,7 +223,7 @@ class Privacy(Operations):
     def erase_messages(self, person: Person, ids: Sequence[int], pseudonym: str) -> Work[tuple[int, int]]:
         """Erase the address from these results; returns how many were deleted and how many changed."""
         rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has_row(person, row)]
-        alone = [row[0] for row in rows if _is_only_recipient(person, row[6])]
+        alone = [row[0] for row in rows if person.is_only_recipient(unpack(row[6]).envelope)]
         if alone:
             yield from delete_beside((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
         for row in rows:
@@ -250,8 +254,7 @@ class Privacy(Operations):
         if mail is None or (mail.state == "releasing" and mail.lease >= now()):
             return "kept"
         ggrid, envelope = mail.record.ggrid, mail.record.envelope
-        alone = bool(envelope.recipients) and all(map(person.is_address, envelope.recipients))
-        if alone or (delete and mail.state != "released"):
+        if person.is_only_recipient(envelope) or (delete and mail.state != "released"):
             yield from delete_held_rows([ggrid])
             yield from write_audit(now(), by, "quarantine.delete", envelope.tenant, count=1, sample=[ggrid])
             return "deleted"
@@ -413,17 +416,15 @@ def _has(person: Person, packed: bytes) -> bool:
 
 def _has_row(person: Person, row: Row) -> bool:
     """Whether a result has the address, in its record or in its header section."""
-    return _has(person, row[6]) or any(map(person.is_in, decode_sections([row[7]])))
+    if _has(person, row[6]):
+        return True
+    # Bytes that are no UTF-8 become signs.
+    return row[7] is not None and person.is_in(decompress(row[7]).decode("utf-8", "replace"))
 
 
 def _replace_values(person: Person, value: ChangedValue, pseudonym: str) -> ChangedValue:
     texts = (None if each is None else person.replace(each, pseudonym) for each in (value.before, value.after))
     return ChangedValue(person.replace(value.what, pseudonym), *texts)
-
-
-def _is_only_recipient(person: Person, packed: bytes) -> bool:
-    recipients = unpack(packed).envelope.recipients
-    return bool(recipients) and all(map(person.is_address, recipients))
 
 
 def _found_entry(person: Person, row: Row, scope: str, name: str) -> FoundEntry:

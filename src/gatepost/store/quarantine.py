@@ -10,7 +10,9 @@ release, so releases of one message come one after the other. When the last reci
 released like one that went to all at once. What a recipient says by releasing its own copy is that recipient's report
 and nobody else's: the sender does not become known to the tenant by it.
 
-Which index serves a search is the subject of `held_search`; what only records can tell is compared with these.
+A search without a sender or recipient reads held mail in the order in which it came, in an index that has all columns
+that filters ask for. A sender or recipient has an index of its own, in the order of ids, which is that of arrival. What
+only records can tell is compared with these.
 
 `QuarantineFlow` is what came in within a period, what left, and what was held by mistake. Nothing counts these as they
 happen. What came in and is still held, or was released, stands in an index of held mail; what people did stands in the
@@ -42,9 +44,8 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.held_search import HeldFilter, has_wanted, normalize_address, plan_by_id, plan_newer, plan_search
 from gatepost.store.learning import digest_of, teach_record
-from gatepost.store.message_index import Evidence, Term, domain_of, fold, parse_term
+from gatepost.store.message_index import Evidence, Term, domain_of, fits_record, fold, has_evidence, parse_term
 from gatepost.store.message_records import (
     Delivery,
     MessageRecord,
@@ -54,7 +55,21 @@ from gatepost.store.message_records import (
     parse_record,
     parse_release,
 )
-from gatepost.store.paging import MAX_COUNTED, ROW_BUDGET, Keys, MessageCount, Page, PageQuery, count_any, find_page
+from gatepost.store.paging import (
+    END,
+    MAX_COUNTED,
+    MAX_WORDS,
+    ROW_BUDGET,
+    Keys,
+    MessageCount,
+    Page,
+    PageQuery,
+    SqlCondition,
+    contains_all,
+    count_any,
+    find_page,
+    key_range,
+)
 from gatepost.store.record_packing import Detail, pack
 from gatepost.store.sightings import note_release
 
@@ -138,6 +153,47 @@ _ACTIONS_OF_TENANT = _ACTIONS.format(
 _samples = msgspec.json.Decoder(tuple[str, ...])
 
 
+# What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
+MAX_ADDRESS = 500
+
+_AT_OR_BEFORE = "SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1"
+# Once for each message, however many of its recipients have the domain.
+_FIRST_OF_DOMAIN = SqlCondition(
+    """NOT EXISTS (SELECT 1 FROM held_recipients AS other
+    WHERE other.ggrid = r.ggrid AND other.domain = r.domain AND other.address < r.address)""",
+    (),
+)
+_RECIPIENTS_AND_HELD = "held_recipients AS r CROSS JOIN held AS h"
+# Each row is read from three places.
+_JOINED_REACH = 0.2
+_JOINED = SqlCondition("h.ggrid = r.ggrid", ())
+
+
+class HeldFilter(msgspec.Struct, frozen=True):
+    """Which held mail to show. A field that is None does not matter. Sender and recipient are an address or a domain,
+    `subject` is words that must all occur, `score` the lowest one; `released` shows released messages instead of held
+    ones, `deleted` those whose deletion can be taken back. Times are `since` <= kept < `until`. `evidence` is compared
+    with the records themselves, and so is `anywhere` (`message_index.Term`)."""
+
+    tenant: str | None = None
+    verdict: str | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    since: int | None = None
+    released: bool = False
+    until: int | None = None
+    subject: str | None = None
+    score: int | None = None
+    evidence: Evidence = Evidence()
+    deleted: bool = False
+    anywhere: str | None = None
+
+    @property
+    def gone(self) -> int:
+        """The value of the column of that name."""
+        return 2 if self.deleted else int(self.released)
+
+
 class HeldMessage(msgspec.Struct, frozen=True):
     """A message in the quarantine: its record, since when it is held, and how far its release is. Until `lease` a
     process is releasing it. A `released` one is here for its record only, a `deleted` one until its deletion can no
@@ -173,121 +229,6 @@ class QuarantineFlow(msgspec.Struct, frozen=True):
     deleted: int = 0
     mistaken: int = 0
     more: bool = False
-
-
-def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
-    """One held or released message, of that tenant if one is named."""
-    rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
-    message = _parse_held(rows[0]) if rows else None
-    return message if message and tenant in (None, message.record.envelope.tenant) else None
-
-
-def rewrite_held(ggrid: str, detail: Detail, release: Release | None = None) -> Work[None]:
-    """Replace envelope and report of held or released mail, as the erasure of an address does."""
-    sender = normalize_address(detail.envelope.sender)
-    subject = fold(detail.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
-    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
-    yield from blank_replies(ggrid)
-    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, pack(detail), *released))
-    yield Write(_DELETE[0], (Many((ggrid,)),))
-    yield from _insert_recipients(ggrid, detail.envelope.recipients)
-
-
-def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
-    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
-    if rows:
-        yield _INSERT_RECIPIENTS.of(rows)
-
-
-def delete_held(statement: str, *parameters: object) -> Work[int]:
-    """Delete the messages whose ggrids a statement reads and locks; returns how many."""
-    rows = yield Read(statement, parameters)
-    return (yield from delete_held_rows([row[0] for row in rows]))
-
-
-def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
-    """Delete rows; the cores delete the bytes when they clean up."""
-    if ggrids:
-        for statement in _DELETE:
-            yield Write(statement, (Many(tuple(ggrids)),))
-    return len(ggrids)
-
-
-def _parse_held(row: Row) -> HeldMessage:
-    *record, kept, state, lease, time, by, recipients, deleted, deleted_by, core = row
-    release = None if time is None else parse_release(time, by, recipients)
-    deletion = None if deleted is None else (int(deleted), str(deleted_by))
-    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion, core)
-
-
-def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[HeldMessage]]:
-    term = parse_term(wanted.anywhere) if wanted.anywhere else None
-    if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
-        start = term.ggrid or term.id_prefix or ""
-        page = yield from _read_page(plan_by_id(wanted, start, before), wanted, term, limit)
-        if page.rows or page.next or term.ggrid or (before or "").startswith(start):
-            return page
-    plan = yield from plan_search(wanted, before)
-    return (yield from _read_page(plan, wanted, term, limit))
-
-
-def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
-    is_examined = bool(wanted.evidence.wanted or term)
-    keys = yield from find_page(plan, EXAMINED if is_examined else limit)
-    ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
-    found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
-    rows = [_parse_held(found[uid]) for uid in ids]
-    if is_examined:
-        rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
-    reached = keys.reached
-    if isinstance(reached, str):
-        reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
-    return Page(tuple(rows), keys.cursor, reached)
-
-
-def _select_by_record(
-    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
-) -> tuple[list[HeldMessage], Keys]:
-    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
-    some were passed over says how far it reached."""
-    chosen: list[HeldMessage] = []
-    for row, key in zip(rows, keys.rows, strict=True):
-        if has_wanted(row.record, evidence, term):
-            chosen.append(row)
-            if len(chosen) == limit:
-                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
-    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
-
-
-def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, since: int, more: bool) -> QuarantineFlow:
-    """The figures of a period, from what people did, newest first, and from the rows of messages that came in."""
-    released, by_recipients, reported, deleted = set[str](), set[str](), set[str](), set[str]()
-    # Those whose last deletion or restoration was seen: it says what holds.
-    settled = set[str]()
-    for action, kind, sample in actions:
-        if action not in (_RELEASED, _DELETED, _RESTORED, MESSAGE_REPORTED):
-            continue
-        ggrid, *said = _samples.decode(sample)
-        if action == _RELEASED:
-            released.add(ggrid)
-            if kind == "recipient":
-                by_recipients.add(ggrid)
-        elif action == MESSAGE_REPORTED:
-            if _GOOD in said[:1]:
-                reported.add(ggrid)
-        elif ggrid not in settled:
-            settled.add(ggrid)
-            if action == _DELETED:
-                deleted.add(ggrid)
-    # Rows of deleted messages do not stay, and ids say when their messages came.
-    came_and_deleted = sum(1 for ggrid in deleted if _came(ggrid, since))
-    mistaken = sum(1 for ggrid in released | reported if _came(ggrid, since))
-    came_in = held + released_rows + came_and_deleted
-    return QuarantineFlow(came_in, held, len(released), len(by_recipients), len(deleted), mistaken, more)
-
-
-def _came(ggrid: str, since: int) -> bool:
-    return canonical(ggrid) is not None and id_time(ggrid) >= since
 
 
 class QuarantineRecords(Operations):
@@ -441,18 +382,18 @@ class QuarantineRecords(Operations):
         if wanted.evidence.wanted or wanted.anywhere:
             page = yield from _find_page(wanted, None, EXAMINED)
             return MessageCount(len(page.rows), page.next is not None)
-        plan = yield from plan_search(wanted, None)
-        return MessageCount(*(yield from count_any((plan,), MAX_COUNTED)))
+        plan = yield from _plan_search(wanted, None)
+        return (yield from count_any((plan,), MAX_COUNTED))
 
     @large_query
     def newer(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
         """The ggrid of the message that stands before this one in a list of held mail; None where it is the first."""
-        plan = plan_newer(wanted, mail.kept, mail.record.ggrid)
+        plan = _plan_newer(wanted, mail.kept, mail.record.ggrid)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted or term else 1)
         for row in keys.rows:
             found = yield from find_held(row[len(plan.order) - 1], None)
-            if found and has_wanted(found.record, wanted.evidence, term):
+            if found and _has_wanted(found.record, wanted.evidence, term):
                 return found.record.ggrid
         return None
 
@@ -516,6 +457,256 @@ class QuarantineRecords(Operations):
     @change
     def _delete_undecided(self) -> Work[None]:
         yield Write(_DELETE_UNDECIDED, (now() - UNDECIDED_MILLISECONDS,))
+
+
+def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
+    """One held or released message, of that tenant if one is named."""
+    rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
+    message = _parse_held(rows[0]) if rows else None
+    return message if message and tenant in (None, message.record.envelope.tenant) else None
+
+
+def rewrite_held(ggrid: str, detail: Detail, release: Release | None = None) -> Work[None]:
+    """Replace envelope and report of held or released mail, as the erasure of an address does."""
+    sender = normalize_address(detail.envelope.sender)
+    subject = fold(detail.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
+    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
+    yield from blank_replies(ggrid)
+    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, pack(detail), *released))
+    yield Write(_DELETE[0], (Many((ggrid,)),))
+    yield from _insert_recipients(ggrid, detail.envelope.recipients)
+
+
+def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
+    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
+    if rows:
+        yield _INSERT_RECIPIENTS.of(rows)
+
+
+def delete_held(statement: str, *parameters: object) -> Work[int]:
+    """Delete the messages whose ggrids a statement reads and locks; returns how many."""
+    rows = yield Read(statement, parameters)
+    return (yield from delete_held_rows([row[0] for row in rows]))
+
+
+def delete_held_rows(ggrids: Sequence[str]) -> Work[int]:
+    """Delete rows; the cores delete the bytes when they clean up."""
+    if ggrids:
+        for statement in _DELETE:
+            yield Write(statement, (Many(tuple(ggrids)),))
+    return len(ggrids)
+
+
+def _parse_held(row: Row) -> HeldMessage:
+    *record, kept, state, lease, time, by, recipients, deleted, deleted_by, core = row
+    release = None if time is None else parse_release(time, by, recipients)
+    deletion = None if deleted is None else (int(deleted), str(deleted_by))
+    return HeldMessage(parse_record(*record), kept, state, lease, release, deletion, core)
+
+
+def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[HeldMessage]]:
+    term = parse_term(wanted.anywhere) if wanted.anywhere else None
+    if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
+        start = term.ggrid or term.id_prefix or ""
+        page = yield from _read_page(_plan_by_id(wanted, start, before), wanted, term, limit)
+        if page.rows or page.next or term.ggrid or (before or "").startswith(start):
+            return page
+    plan = yield from _plan_search(wanted, before)
+    return (yield from _read_page(plan, wanted, term, limit))
+
+
+def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
+    is_examined = bool(wanted.evidence.wanted or term)
+    keys = yield from find_page(plan, EXAMINED if is_examined else limit)
+    ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
+    found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
+    rows = [_parse_held(found[uid]) for uid in ids]
+    if is_examined:
+        rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
+    reached = keys.reached
+    if isinstance(reached, str):
+        reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
+    return Page(tuple(rows), keys.cursor, reached)
+
+
+def _select_by_record(
+    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
+) -> tuple[list[HeldMessage], Keys]:
+    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
+    some were passed over says how far it reached."""
+    chosen: list[HeldMessage] = []
+    for row, key in zip(rows, keys.rows, strict=True):
+        if _has_wanted(row.record, evidence, term):
+            chosen.append(row)
+            if len(chosen) == limit:
+                return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
+    return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
+
+
+def _plan_search(wanted: HeldFilter, before: str | None) -> Work[PageQuery]:
+    """How to find a page of held mail; `before` is a cursor or the ggrid of the last message seen."""
+    if not _is_by_time(wanted):
+        return _plan(wanted, (), (storable(before.lower()),) if before else ())
+    start = () if wanted.since is None else (wanted.since,)
+    return _plan(wanted, start, (yield from _end_of_range(before, wanted.until)))
+
+
+def _plan_newer(wanted: HeldFilter, kept: int, ggrid: str) -> PageQuery:
+    """How to find the held messages that came after one, oldest first; the key of the rows ends with the ggrid."""
+    # Any suffix sorts behind the id of the message itself.
+    behind = f"{storable(ggrid)}~"
+    if _is_by_time(wanted):
+        plan = _plan(wanted, (kept, behind), () if wanted.until is None else (wanted.until,))
+    else:
+        plan = _plan(wanted, (behind,), ())
+    return msgspec.structs.replace(plan, descending=False)
+
+
+def _plan_by_id(wanted: HeldFilter, start: str, before: str | None) -> PageQuery:
+    """How to find held mail whose ids begin so, or that has this id; a recipient is none of its conditions."""
+    tests = _tests(wanted) | _state_tests(wanted)
+    end = min(f"{start}~", storable(before.lower()) if before else "~")
+    within = key_range({}, ("ggrid",), (start,), (end,))
+    return PageQuery("held", ("ggrid",), within, tuple(tests.values()), tuple(tests))
+
+
+def _is_by_time(wanted: HeldFilter) -> bool:
+    """Whether held mail is read in the order in which it came, by time and ggrid, instead of by ggrid alone."""
+    return wanted.sender is None and wanted.recipient is None
+
+
+def _plan(wanted: HeldFilter, start: tuple[object, ...], end: tuple[object, ...]) -> PageQuery:
+    """How to find held mail whose key is between two others."""
+    tests = _tests(wanted)
+    order: tuple[str, ...] = ("ggrid",)
+    if wanted.recipient is not None:
+        return _plan_by_recipient(wanted.recipient, start, end, tests | _state_tests(wanted))
+    if wanted.sender is not None:
+        column = "sender" if _is_address(wanted.sender) else "sender_domain"
+        lead: dict[str, object] = {column: tests.pop(column).values[0]}
+        tests |= _state_tests(wanted)
+    else:
+        lead, order = {"gone": wanted.gone}, ("kept", "ggrid")
+        if "tenant" in tests:
+            lead["tenant"] = tests.pop("tenant").values[0]
+    within = key_range(lead, order, start, end)
+    return PageQuery("held", order, within, tuple(tests.values()), tuple(tests), tuple(lead))
+
+
+def _plan_by_recipient(
+    recipient: str, start: tuple[object, ...], end: tuple[object, ...], tests: dict[str, SqlCondition]
+) -> PageQuery:
+    column = "r.address" if _is_address(recipient) else "r.domain"
+    lead = {column: _normalize_pattern(recipient)}
+    within = [*key_range(lead, ("r.ggrid",), start, end), _JOINED]
+    if column == "r.domain":
+        within.append(_FIRST_OF_DOMAIN)
+    tested = [f"h.{name}" for name in tests]
+    return PageQuery(
+        _RECIPIENTS_AND_HELD, ("r.ggrid",), within, tuple(tests.values()), tested, tuple(lead), reach=_JOINED_REACH
+    )
+
+
+def normalize_address(address: str) -> str:
+    """An address as it is compared and stored for searching."""
+    return storable(address[:MAX_ADDRESS].strip().removeprefix("<").removesuffix(">").lower())
+
+
+def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]]:
+    """The key (time and ggrid) before which the page begins: the earlier of a cursor and `until`."""
+    latest = (END[0] if until is None else until, "")
+    kept, _, ggrid = (before or "").partition(".")
+    if kept.isdecimal() and len(kept) < 19:
+        return min((int(kept), storable(ggrid)), latest)
+    uid = canonical(before or "")
+    if uid is None:
+        return latest
+    rows = yield Read(_AT_OR_BEFORE, (uid,))
+    if not rows:
+        return (-1, "")
+    # Where the message itself is gone, the page begins with the next older one: any suffix sorts behind its id.
+    return min((rows[0][0], uid if rows[0][1] == uid else f"{rows[0][1]}~"), latest)
+
+
+def _tests(wanted: HeldFilter) -> dict[str, SqlCondition]:
+    """The condition on each column."""
+    tests: dict[str, SqlCondition] = {}
+    if wanted.tenant is not None:
+        tests["tenant"] = SqlCondition("tenant = {}", (storable(wanted.tenant.lower()),))
+    if wanted.verdict is not None:
+        tests["verdict"] = SqlCondition("verdict = {}", (storable(wanted.verdict),))
+    if wanted.score is not None:
+        tests["score"] = SqlCondition("score >= {}", (wanted.score,))
+    if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
+        tests["subject"] = contains_all("subject", words)
+    if wanted.sender is not None:
+        column = "sender" if _is_address(wanted.sender) else "sender_domain"
+        tests[column] = SqlCondition(f"{column} = {{}}", (_normalize_pattern(wanted.sender),))
+    return tests
+
+
+def _state_tests(wanted: HeldFilter) -> dict[str, SqlCondition]:
+    """The conditions on state and time, where no index is in their order."""
+    since = 0 if wanted.since is None else wanted.since
+    times = (since, END[0] if wanted.until is None else wanted.until)
+    return {"gone": SqlCondition("gone = {}", (wanted.gone,)), "kept": SqlCondition("kept >= {} AND kept < {}", times)}
+
+
+def _is_address(text: str) -> bool:
+    """`ann@example.org` is an address, `example.org` and `@example.org` are domains; "" is the empty sender."""
+    return "@" in text.strip()[1:] or not normalize_address(text)
+
+
+def _normalize_pattern(text: str) -> str:
+    """An address or a domain as it is stored for searching."""
+    address = normalize_address(text)
+    return address if _is_address(text) else address.removeprefix("@").rstrip(".")
+
+
+def _has_wanted(record: MessageRecord, evidence: Evidence, term: Term | None) -> bool:
+    """Whether a message has the evidence, and fits the text in one of its meanings."""
+    envelope = record.envelope
+    if not has_evidence(record.detail, evidence):
+        return False
+    if term is None or term.ggrid:
+        return term is None or term.ggrid == record.ggrid
+    if term.id_prefix and record.ggrid.startswith(term.id_prefix):
+        return True
+    addresses = map(normalize_address, (envelope.sender, *envelope.recipients))
+    if term.address and term.address in addresses:
+        return True
+    return fits_record(term, record.detail)
+
+
+def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, since: int, more: bool) -> QuarantineFlow:
+    """The figures of a period, from what people did, newest first, and from the rows of messages that came in."""
+    released, by_recipients, reported, deleted = set[str](), set[str](), set[str](), set[str]()
+    # Those whose last deletion or restoration was seen: it says what holds.
+    settled = set[str]()
+    for action, kind, sample in actions:
+        if action not in (_RELEASED, _DELETED, _RESTORED, MESSAGE_REPORTED):
+            continue
+        ggrid, *said = _samples.decode(sample)
+        if action == _RELEASED:
+            released.add(ggrid)
+            if kind == "recipient":
+                by_recipients.add(ggrid)
+        elif action == MESSAGE_REPORTED:
+            if _GOOD in said[:1]:
+                reported.add(ggrid)
+        elif ggrid not in settled:
+            settled.add(ggrid)
+            if action == _DELETED:
+                deleted.add(ggrid)
+    # Rows of deleted messages do not stay, and ids say when their messages came.
+    came_and_deleted = sum(1 for ggrid in deleted if _came(ggrid, since))
+    mistaken = sum(1 for ggrid in released | reported if _came(ggrid, since))
+    came_in = held + released_rows + came_and_deleted
+    return QuarantineFlow(came_in, held, len(released), len(by_recipients), len(deleted), mistaken, more)
+
+
+def _came(ggrid: str, since: int) -> bool:
+    return canonical(ggrid) is not None and id_time(ggrid) >= since
 
 
 def _note(record: MessageRecord, recipient: str, by: Actor, release_id: str, moment: int) -> Work[None]:

@@ -12,7 +12,6 @@ records by the thousand does not read it. Nothing is parsed: the section ends at
 
 import threading
 import zlib
-from collections.abc import Sequence
 
 import msgspec
 import zstandard
@@ -96,13 +95,3 @@ def cut_header(head: bytes) -> bytes:
 def is_cut(header: bytes) -> bool:
     """Was the section longer than what is kept of it?"""
     return len(header) >= MAX_HEADER
-
-
-def pack_header(header: bytes | None) -> bytes | None:
-    """A section as it is stored."""
-    return None if header is None else compress(header)
-
-
-def decode_sections(packed: Sequence[bytes | None]) -> list[str]:
-    """Stored sections as text, for who looks for something in them; bytes that are no UTF-8 become signs."""
-    return [decompress(each).decode("utf-8", "replace") for each in packed if each is not None]

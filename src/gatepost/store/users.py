@@ -16,7 +16,6 @@ the same page gets the new query. The number for each user is bounded.
 """
 
 from collections.abc import Sequence
-from types import EllipsisType
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -277,10 +276,9 @@ class Users(Operations):
         *,
         by: Actor,
         role: Role | None = None,
-        tenant: str | EllipsisType | None = ...,
         disabled: bool | None = None,
     ) -> Work[User | NotFound | LastAdministrator]:
-        """Change what is given. A user who is disabled, or given another role or tenant, is signed out everywhere."""
+        """Change what is given. A user who is disabled, or given another role, is signed out everywhere."""
         administrators = yield Read(_LOCK_ADMINISTRATORS)
         rows = yield Read(_LOCK, (_normalize_uid(uid),))
         if not rows:
@@ -289,17 +287,14 @@ class Users(Operations):
         new = msgspec.structs.replace(
             before,
             role=role or before.role,
-            tenant=before.tenant if isinstance(tenant, EllipsisType) else normalize_scope(tenant),
             disabled=before.disabled if disabled is None else disabled,
         )
         if new == before:
             return before
-        if new.tenant and not (yield from tenant_exists(new.tenant)):
-            return NotFound("tenant")
         if not _administers_all(new) and [row[0] for row in administrators] == [new.uid]:
             return LastAdministrator(new.uid)
         yield Write(_UPDATE, (new.uid, new.role, new.tenant, int(new.disabled)))
-        if new.disabled or (new.role, new.tenant) != (before.role, before.tenant):
+        if new.disabled or new.role != before.role:
             yield from delete_sessions(new.uid)
         yield from _write_audit(now(), by, _action(before, new), new, changes=_list_changes(before, new))
         return new

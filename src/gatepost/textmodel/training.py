@@ -105,12 +105,9 @@ def _collect_words(message: Features) -> set[str]:
     words = {*message.text, *message.rest}
     plain = {word for word in words if not any(map(str.isdigit, word))}
     plain |= {form for word in words - plain if (form := normalise_word(word)) and not form.strip("0" + SUBJECT + NAME)}
-    return {word for word in plain if not _is_trace(word) and len(word) <= 40}.union(message.marks)
-
-
-def _is_trace(word: str) -> bool:
-    """Return whether a word tells when or by what a mail came."""
-    return word.removeprefix(SUBJECT) in _DATES or word in _LISTS
+    # What tells when or by what a mail came is left out.
+    telling = (word for word in plain if word.removeprefix(SUBJECT) not in _DATES and word not in _LISTS)
+    return {word for word in telling if len(word) <= 40}.union(message.marks)
 
 
 def _collect_pairs(known: Mapping[str, int], message: Features) -> set[int]:

@@ -20,10 +20,9 @@ from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
 from gatepost.ids import LEAST_DIGITS, canonical, id_prefix
 from gatepost.policy.rules import VERDICTS
 from gatepost.report import shown_sender
-from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import Evidence
 from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldMessage
+from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import LAST_PERIODS, Form, parse_period, parse_query
 from gatepost.web.request import SignedInRequest

@@ -48,7 +48,9 @@ def fake_reply(reading: Reading) -> Iterator[Finding]:
     and refers to nothing made the quotation up, or was sent through a form that drops such fields. From a sender who
     never wrote before it can only be made up.
     """
-    if not _claims_reply(reading) or reading.is_discussion:
+    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_discussion:
+        return
+    if any(name in reading.fields for name in _REFERENCE_FIELDS):
         return
     texts = [text for text in reading.message.texts[:MAX_TEXTS] if text.form != "document"]
     if not any(mark in text.visible[:MAX_QUOTE].casefold() for text in texts for mark in _QUOTE_MARKS):
@@ -57,12 +59,6 @@ def fake_reply(reading: Reading) -> Iterator[Finding]:
     if quoted:
         strength = 1.0 if is_first_contact(reading) else _KNOWN_SENDER
         yield kinds.HEADER_INVENTED_THREAD.at(where, strength=strength, quoted=quoted, subject=reading.message.subject)
-
-
-def _claims_reply(reading: Reading) -> bool:
-    """Return whether the subject says that this is a reply, and no field says to what."""
-    claims = _REPLY_SUBJECT.match(reading.message.subject)
-    return bool(claims) and not any(name in reading.fields for name in _REFERENCE_FIELDS)
 
 
 def _find_quoted_recipient(reading: Reading) -> tuple[str, Address | None]:

@@ -24,7 +24,6 @@ from gatepost.checks.links.hosts import measure_mention
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
-from gatepost.mail.message import Link
 from gatepost.names import is_ip, normal_domain, org_domain, public_suffix
 from gatepost.strengths import coefficients
 
@@ -268,7 +267,8 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
     for link in reading.web_links if needles else ():
         if not any(needle in link.url for needle in needles):
             continue
-        if org_domain(link.host) not in reading.sender_domains and not _is_unsubscribe_link(link):
+        shown = f"{link.url} {link.shown}".casefold()
+        if org_domain(link.host) not in reading.sender_domains and not any(mark in shown for mark in _FAREWELLS):
             in_fragment = any(needle in link.url.partition("#")[2] for needle in needles)
             yield kinds.URL_RECIPIENT_ADDRESS.at(
                 link.where, strength=1.0 if in_fragment else _RECIPIENT_ELSEWHERE, about=link.url, host=link.host
@@ -286,11 +286,6 @@ def _spell_address(address: str) -> Iterator[str]:
     # Cut where the last group of three bytes is whole: what follows would change the rest.
     digits = base64.b64encode(address.encode("utf-8")).decode("ascii").rstrip("=")
     yield digits[: len(address.encode("utf-8")) // 3 * 4]
-
-
-def _is_unsubscribe_link(link: Link) -> bool:
-    text = f"{link.url} {link.shown}".casefold()
-    return any(mark in text for mark in _FAREWELLS)
 
 
 _SHOWN_SOURCES = frozenset({"html", "file"})

@@ -198,7 +198,9 @@ def _find_salad(reading: Reading) -> Iterator[Finding]:
             continue
         for place, words in (("the end", text.visible[-MAX_TAIL:]), ("hidden text", text.hidden[:MAX_TAIL])):
             found = _find_first_salad(words)
-            if found and _is_known_language(text.visible[:MAX_HEAD]):
+            head = text.visible[:MAX_HEAD].lower().split() if found else ()
+            # Only a language whose small words are known can be told from salad.
+            if found and sum(word in _SMALL_WORDS for word in head) >= _LEAST_SMALL_WORDS:
                 yield kinds.TEXT_WORD_SALAD.at(text.where, place=place, words=found)
                 return
 
@@ -229,11 +231,6 @@ def _has_long_run(shapes: bytes) -> bool:
             return True
         start = dot + 1
     return False
-
-
-def _is_known_language(text: str) -> bool:
-    """Return whether a text is in a language whose small words are known."""
-    return sum(word in _SMALL_WORDS for word in text.lower().split()) >= _LEAST_SMALL_WORDS
 
 
 _WRITTEN_ADDRESS = re.compile(r"\w{1,10}://[^\s<>\"]{0,3000}")

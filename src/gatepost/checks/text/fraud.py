@@ -157,7 +157,8 @@ def extortion(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("extortion")
-    found = _find_wallet(reading) if words or "wallet" in phrases.text else ""
+    texts = reading.message.texts[:MAX_TEXTS] if words or "wallet" in phrases.text else ()
+    found = next((wallet for text in texts for wallet in find_wallets(text.visible[:MAX_WALLET_TEXT])), "")
     if found:
         yield kinds.TEXT_WALLET_ADDRESS.at("text", wallet=found)
     if len(words) < _ENOUGH_THREATS or reading.is_discussion or phrases.length > 12_000:
@@ -169,11 +170,6 @@ def extortion(reading: Reading) -> Iterator[Finding]:
     )
     if degree >= _LEAST_THREAT:
         yield kinds.TEXT_EXTORTION.at("text", strength=round(min(1.0, degree), 2), words=quote(words), wallet=found)
-
-
-def _find_wallet(reading: Reading) -> str:
-    texts = (text.visible[:MAX_WALLET_TEXT] for text in reading.message.texts[:MAX_TEXTS])
-    return next((wallet for text in texts for wallet in find_wallets(text)), "")
 
 
 def find_wallets(text: str) -> Iterator[str]:

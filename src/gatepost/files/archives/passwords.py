@@ -68,7 +68,10 @@ class PasswordCandidates:
             yield from _QUOTED.findall(text[:MAX_TEXT])[:8]
             if len(text) <= SHORT_TEXT:
                 yield from (token for token in _TOKEN.findall(text) if any(map(str.isdigit, token)))
-        yield from _take_from_names(name for part in self._message.files for name in part.names)
+        for name in (name for part in self._message.files for name in part.names):
+            stem = PurePosixPath(name[:200]).stem
+            yield stem
+            yield from re.findall(r"[0-9]{3,16}", stem)[:3]
 
 
 class PasswordAttempts:
@@ -115,10 +118,3 @@ def _trim_token(token: str) -> tuple[str, ...]:
     """Return a token with and without the punctuation around it: a full stop may end the sentence or the password."""
     bare = token.strip(".,;!?*_-:\"'()")
     return tuple(dict.fromkeys(word for word in (bare, token) if word))
-
-
-def _take_from_names(names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        stem = PurePosixPath(name[:200]).stem
-        yield stem
-        yield from re.findall(r"[0-9]{3,16}", stem)[:3]

@@ -34,9 +34,8 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
 )
 from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
-from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.quarantine import HeldMessage
+from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes

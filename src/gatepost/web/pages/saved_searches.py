@@ -4,9 +4,8 @@ from functools import partial
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.report import shown_sender
-from gatepost.store.held_search import HeldFilter
 from gatepost.store.messages import MessageFilter, MessageSummary
-from gatepost.store.quarantine import HeldMessage
+from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext
