@@ -38,7 +38,7 @@ from gatepost.store.record_packing import HEAD_BYTES, cut_header
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, Slot
-from gatepost.workers.jobs import EMPTY, Job
+from gatepost.workers.jobs import EMPTY, Job, Snapshot
 from gatepost.workers.pool import WorkerPool
 from gatepost.workers.protocol import ATTACHED, FEATURES, JUDGE, STRIP, Extracted
 
@@ -168,10 +168,12 @@ class Guard:
     ) -> ScanResult | Full | ClientLeft:
         """Analyse one message of a client that waits for a slot. What is to be held is kept, if this core keeps such
         mail: then the answer comes when the bytes are safe. Raises `StorageError`."""
+        # Before there is a slot: lists that change all the time keep the mail of their tenant waiting, and no slot.
+        lists = await self._read_lists(request)
         slot = await self._wait_for_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
-        result = await self._scan_in(slot, request, body)
+        result = await self._scan_in(slot, request, body, lists)
         if self._quarantine and result.report.decision == "quarantine" and not request.is_trial:
             await self._quarantine.keep(request, result, body)
         return result
@@ -241,11 +243,22 @@ class Guard:
             if not self._present:
                 self._idle.set()
 
-    async def _scan_in(self, slot: Slot, request: ScanRequest, body: MessageBody) -> ScanResult:
+    async def _read_lists(self, request: ScanRequest) -> Snapshot | None:
+        """Return the lists by which a message that has come is judged; None where they cannot be read."""
+        try:
+            return await self._lists.snapshot(request.envelope.tenant)
+        except StorageError as fault:
+            log.error("lists could not be read", ggrid=request.ggrid, reason=str(fault))
+            return None
+
+    async def _scan_in(
+        self, slot: Slot, request: ScanRequest, body: MessageBody, lists: Snapshot | None = None
+    ) -> ScanResult:
         started = time.perf_counter()
         with self._processing(slot):
             await slot.delay_start()
-            planned = await self._plan(request, body, await self._analyse(request, body))
+            report = await self._analyse(request, body, lists or await self._read_lists(request))
+            planned = await self._plan(request, body, report)
             record = await self._record(request, body, planned.report, round(slot.delay * 1_000))
         seconds = time.perf_counter() - started
         if not request.is_trial:
@@ -272,15 +285,12 @@ class Guard:
 
         return await self._actions.plan(request, body.size, report, find_parts)
 
-    async def _analyse(self, request: ScanRequest, body: MessageBody) -> Report:
+    async def _analyse(self, request: ScanRequest, body: MessageBody, lists: Snapshot | None) -> Report:
         if request.unfit and body.size > MAX_BODY:
             return msgspec.structs.replace(undecided(f"Held: {request.unfit}"), decision="quarantine")
-        tenant = request.envelope.tenant
-        try:
-            lists = await self._lists.snapshot(tenant)
-        except StorageError as fault:
-            log.error("lists could not be read", ggrid=request.ggrid, reason=str(fault))
+        if lists is None:
             return undecided("the lists could not be read")
+        tenant = request.envelope.tenant
         job = Job(
             *(JUDGE, request.ggrid, request.envelope, body, self._clock()),
             lists=lists,

@@ -19,8 +19,8 @@ would let one tenant have all slots and all workers until a message of another c
 mail, a tenant waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold of Choudhury and
 Hahne, 1998), and no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the
 others. A worker alone would not help those, were all processors busy with whatever else the messages of that tenant
-need. So the next scan of a tenant waits, too, while as many of its messages are at work as there are workers less one:
-a processor is left.
+need. So the next scan of the tenant that sends most waits, too, while as many of its messages are at work as there are
+workers less one: a processor is left.
 """
 
 import asyncio
@@ -43,6 +43,8 @@ WAITING_LIMIT = 1 << 30
 SHARE = 3
 # A message that has waited for so long, for DNS or for its delay, is not at work.
 IDLE_SECONDS = 0.02
+# Of so many messages it is counted who sent them; then half of each count is forgotten.
+MAX_COUNTED = 256
 # How long a slot may stay free for a message of another process before it is taken for one of this process.
 PATIENCE_SECONDS = 0.25
 
@@ -231,6 +233,9 @@ class FairQueue:
         self._waiting_limit = waiting_limit
         self._waiters: TenantQueue[_Waiter] = TenantQueue(self._counts.turns)
         self._admitted = self._throttled = self._refused = 0
+        self._sent: Counter[Tenant] = Counter()
+        self._sends_most: Tenant = None
+        self._counted = 0
         self._at_work: Counter[Tenant] = Counter()
         self._most_at_work = maximum
         self._count_idle: Callable[[Tenant], int] = _none_is_idle
@@ -328,6 +333,13 @@ class FairQueue:
     def _note(self, tenant: Tenant) -> None:
         self._counts.tenants.note(tenant)
         background.note_mail()
+        self._sent[tenant] += 1
+        if self._sent[tenant] >= self._sent[self._sends_most]:
+            self._sends_most = tenant
+        self._counted += 1
+        if self._counted >= MAX_COUNTED:
+            self._sent = Counter({each: count // 2 for each, count in self._sent.items() if count > 1})
+            self._counted = self._sent.total()
 
     def _take(self, tenant: Tenant) -> Slot | None:
         before = self._counts.take(tenant, self._maximum)
@@ -352,7 +364,7 @@ class FairQueue:
         has = self._counts.slots_of(tenant)
         if has and has >= SHARE * max(1, self._maximum - self._counts.in_processing):
             return False
-        at_work = self._at_work[tenant]
+        at_work = self._at_work[tenant] if tenant == self._sends_most else 0
         return at_work < self._most_at_work or at_work - self._count_idle(tenant) < self._most_at_work
 
     def _count_at_work(self, tenant: Tenant, change: int) -> None:
