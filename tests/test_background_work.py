@@ -51,7 +51,7 @@ def send_mail(work: BackgroundWork, rate: float = 2 * MAIL_RATE) -> BackgroundWo
 
 
 def spend_burst(work: BackgroundWork) -> None:
-    work._use(BURST)
+    work.use(BURST)
 
 
 def test_nothing_rests_while_little_mail_comes(clock: Clock) -> None:
@@ -107,7 +107,7 @@ def test_pieces_take_turns_while_mail_comes(clock: Clock) -> None:
 def test_what_was_used_is_forgiven_after_a_while(clock: Clock) -> None:
     work = send_mail(BackgroundWork(clock))
     spend_burst(work)
-    work._use(100.0)
+    work.use(100.0)
     clock.now += MAX_REST_SECONDS + BURST / SHARE
     send_mail(work)
     work.run(compute, 0.001)

@@ -8,7 +8,8 @@ exports, searches and trials one tenant has started, and its threads take turns.
 seconds are saved up and can be used at once. While less mail comes, such work runs freely.
 
 What is used is measured, as CPU time of a thread (`run`) or of the steps of a coroutine (`call`), so that waiting for
-the disk, for storage or for the interpreter counts for nothing. The account is that of the generic cell rate algorithm
+the disk, for storage or for the interpreter counts for nothing; but commits that are not records of mail count whole,
+since records wait for them. The account is that of the generic cell rate algorithm
 (ITU-T I.371): `_due` is the moment at which all that was used is paid for, at `SHARE` seconds in a second.
 """
 
@@ -61,18 +62,22 @@ class BackgroundWork:
         with self._turn:
             if seconds := self._find_rest():
                 time.sleep(seconds)
-            before = time.thread_time()
-            try:
-                return work(*arguments, **named)
-            finally:
-                self._use(time.thread_time() - before)
+            return self.measure(work, *arguments, **named)
+
+    def measure(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do a piece of work that mail waits for, and that others pay for."""
+        before = time.thread_time()
+        try:
+            return work(*arguments, **named)
+        finally:
+            self.use(time.thread_time() - before)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Answer a call that is not mail."""
         if not self.must_rest:
             return await work
         seconds = self._find_rest()
-        self._use(_CALL_SECONDS)
+        self.use(_CALL_SECONDS)
         if seconds:
             try:
                 await asyncio.sleep(seconds)
@@ -83,7 +88,7 @@ class BackgroundWork:
         try:
             return await steps
         finally:
-            self._use(steps.used - _CALL_SECONDS)
+            self.use(steps.used - _CALL_SECONDS)
 
     def _find_rest(self) -> float:
         """Return for how many seconds the next piece has to wait."""
@@ -93,7 +98,8 @@ class BackgroundWork:
         self.rests += 1
         return seconds
 
-    def _use(self, seconds: float) -> None:
+    def use(self, seconds: float) -> None:
+        """Count so many seconds that were used."""
         with self._lock:
             now = self._clock()
             self._due = min(max(self._due, now) + seconds / SHARE, now + BURST / SHARE + MAX_REST_SECONDS)

@@ -508,7 +508,7 @@ def test_while_much_mail_comes_lists_and_searches_wait_and_mail_does_not(
     assert slept == []
     for _ in range(1_000):
         work.note_mail()
-    work._use(100.0)
+    work.use(100.0)
     assert service.submit().status_code == 200
     assert slept == []
     assert [service.client.post(path, json={}).status_code for path in others] == [401] * 3

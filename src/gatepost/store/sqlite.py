@@ -355,9 +355,11 @@ class Writer(WritesChanges):
         while is_open or waiting:
             is_open = self._gather(waiting) and is_open
             if waiting:
-                group = waiting.next_group()
+                group, begun = waiting.next_group(), time.monotonic()
                 self._commits.commit(group)
                 self._ended, self._was_group = time.monotonic(), len(group) > 1
+                if not group[0].light:
+                    background.use(self._ended - begun)
                 _answer(group)
         self._commits.close()
 

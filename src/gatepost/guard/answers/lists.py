@@ -105,7 +105,7 @@ class ListAnswers:
             loading.begun += 1
             started = clock()
             source = await self._store.list_lookup.unkeyed(tenant)
-            loaded = await asyncio.to_thread(_pack, key, source)
+            loaded = await asyncio.to_thread(background.measure, _pack, key, source)
             rest = min(REST * (clock() - started), MAX_REST_SECONDS)
             held = msgspec.structs.replace(loaded, next_load=clock() + rest)
             self._snapshots.put(key, held, len(held.snapshot.data))
