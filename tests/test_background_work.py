@@ -8,7 +8,7 @@ import pytest
 from tests.own_names import replace_in
 
 from gatepost import background_work
-from gatepost.background_work import BURST, MAIL_RATE, MAX_REST_SECONDS, SHARE, BackgroundWork
+from gatepost.background_work import BURST, MAIL_RATE, MAX_REST_SECONDS, PIECE_SECONDS, SHARE, BackgroundWork
 
 
 class Clock:
@@ -177,3 +177,15 @@ def test_it_ends_when_mail_does(clock: Clock) -> None:
     work.run(compute, 0.001)
     work.run(compute, 0.001)
     assert clock.slept == []
+
+
+def test_a_piece_counts_as_running_for_a_moment(clock: Clock) -> None:
+    work, seen = BackgroundWork(clock), list[bool]()
+
+    def piece() -> None:
+        seen.append(work.is_running)
+        clock.now += 2 * PIECE_SECONDS
+        seen.append(work.is_running)
+
+    work.measure(piece)
+    assert [*seen, work.is_running] == [True, False, False]

@@ -31,6 +31,8 @@ BURST = 1.0
 MAX_REST_SECONDS = 1.0
 # Of a piece that takes a second: how long nothing else begins after it.
 REST = 1 / SHARE - 1
+# What a piece of work in a thread takes at most, as a rule.
+PIECE_SECONDS = 0.05
 # What is taken for a call before it begins: of calls that wait at once, not all begin at once.
 _CALL_SECONDS = 0.003
 
@@ -42,7 +44,13 @@ class BackgroundWork:
         self._clock = clock
         self._turn, self._lock = threading.Lock(), threading.Lock()
         self._mail, self._mail_at, self._due = 0.0, -math.inf, -math.inf
+        self._running, self._begun_at = 0, 0.0
         self.rests = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread has just begun a piece. One that takes long keeps no mail waiting."""
+        return self._running > 0 and self._clock() - self._begun_at < PIECE_SECONDS
 
     def note_mail(self) -> None:
         """Count a message that has come."""
@@ -67,9 +75,11 @@ class BackgroundWork:
     def measure(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do a piece of work that mail waits for, and that others pay for."""
         before = time.thread_time()
+        self._begin(1)
         try:
             return work(*arguments, **named)
         finally:
+            self._begin(-1)
             self.use(time.thread_time() - before)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -97,6 +107,11 @@ class BackgroundWork:
             return 0.0
         self.rests += 1
         return seconds
+
+    def _begin(self, change: int) -> None:
+        with self._lock:
+            self._running += change
+            self._begun_at = self._clock() if change > 0 else self._begun_at
 
     def use(self, seconds: float) -> None:
         """Count so many seconds that were used."""

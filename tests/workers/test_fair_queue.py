@@ -274,6 +274,7 @@ def test_a_tenant_that_floods_leaves_a_processor_to_others() -> None:
         await asyncio.sleep(3 * IDLE_SECONDS)
         assert not waits.done()
         assert queue.enter_at_once("b"), "those who wait for a processor keep nobody else from it"
+        assert queue.enter_at_once("b"), "nor has one that sends less to wait"
         idle = 4  # waiting for DNS
         assert await asyncio.wait_for(waits, 60), "what waits for answers uses no processor"
         assert queue.enter_at_once("a") is None

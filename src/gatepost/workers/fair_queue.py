@@ -20,7 +20,7 @@ mail, a tenant waits for a slot once it has `SHARE` times as many as are free (t
 Hahne, 1998), and no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the
 others. A worker alone would not help those, were all processors busy with whatever else the messages of that tenant
 need. So the next scan of the tenant that sends most waits, too, while as many of its messages are at work as there are
-workers less one: a processor is left.
+workers less one, a piece of `background_work` counted as one: a processor is left.
 """
 
 import asyncio
@@ -364,7 +364,7 @@ class FairQueue:
         has = self._counts.slots_of(tenant)
         if has and has >= SHARE * max(1, self._maximum - self._counts.in_processing):
             return False
-        at_work = self._at_work[tenant] if tenant == self._sends_most else 0
+        at_work = self._at_work[tenant] + background.is_running if tenant == self._sends_most else 0
         return at_work < self._most_at_work or at_work - self._count_idle(tenant) < self._most_at_work
 
     def _count_at_work(self, tenant: Tenant, change: int) -> None:
