@@ -282,11 +282,32 @@ def test_a_tenant_that_floods_leaves_a_processor_to_others() -> None:
     run(test)
 
 
+def test_the_tenant_that_sends_most_pauses_between_its_messages() -> None:
+    async def test() -> None:
+        queue = FairQueue(100, 100, 0.0)
+        queue.share_processors(2, lambda _tenant: 0)
+        assert queue.enter_at_once("b")
+        first, again = queue.enter_at_once("a"), queue.enter("a")
+        assert first
+        assert again
+        waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
+        await asyncio.sleep(2 * IDLE_SECONDS)
+        first.leave()
+        again.leave()
+        await asyncio.sleep(0)
+        assert not waits.done(), "it pauses"
+        assert queue.enter_at_once("b")
+        assert await asyncio.wait_for(waits, 60)
+
+    run(test)
+
+
 def test_a_message_that_is_delayed_is_not_at_work() -> None:
     async def test() -> None:
         queue = FairQueue(3, 1, 60.0)
         queue.share_processors(2, lambda _tenant: 0)
         assert queue.enter_at_once("b")
+        queue._sends_most = "a"
         slot = queue.enter_at_once("a")
         assert slot
         assert slot.delay
@@ -298,6 +319,7 @@ def test_a_message_that_is_delayed_is_not_at_work() -> None:
         await asyncio.wait([delayed])
         assert not queue._may_have_slot("a")
         slot.leave()
+        await asyncio.sleep(2 * IDLE_SECONDS)
         assert queue._may_have_slot("a")
 
     run(test)

@@ -20,10 +20,12 @@ mail, a tenant waits for a slot once it has `SHARE` times as many as are free (t
 Hahne, 1998), and no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the
 others. A worker alone would not help those, were all processors busy with whatever else the messages of that tenant
 need. So the next scan of the tenant that sends most waits, too, while as many of its messages are at work as there are
-workers less one, a piece of `background_work` counted as one: a processor is left.
+workers less one, a piece of `background_work` counted as one: a processor is left. Between its messages that tenant
+makes short pauses, in which the event loop and the disk are free for others.
 """
 
 import asyncio
+import time
 from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -43,6 +45,8 @@ WAITING_LIMIT = 1 << 30
 SHARE = 3
 # A message that has waited for so long, for DNS or for its delay, is not at work.
 IDLE_SECONDS = 0.02
+# Of the time that a message of the tenant that sends most has taken: how long its next one waits, while others send.
+PAUSE = 0.25
 # Of so many messages it is counted who sent them; then half of each count is forgotten.
 MAX_COUNTED = 256
 # How long a slot may stay free for a message of another process before it is taken for one of this process.
@@ -177,6 +181,7 @@ class Slot:
 
     def __init__(self, queue: "FairQueue", tenant: Tenant, delay: float) -> None:
         self.delay, self._tenant = delay, tenant
+        self._begun = time.monotonic()
         self._queue: FairQueue | None = queue
 
     async def delay_start(self) -> None:
@@ -188,7 +193,7 @@ class Slot:
         """Give the slot back; a second call does nothing."""
         queue, self._queue = self._queue, None
         if queue:
-            queue.give_back(self._tenant)
+            queue.give_back(self._tenant, time.monotonic() - self._begun)
 
     def __enter__(self) -> Self:
         return self
@@ -235,7 +240,7 @@ class FairQueue:
         self._admitted = self._throttled = self._refused = 0
         self._sent: Counter[Tenant] = Counter()
         self._sends_most: Tenant = None
-        self._counted = 0
+        self._counted, self._resume_at = 0, 0.0
         self._at_work: Counter[Tenant] = Counter()
         self._most_at_work = maximum
         self._count_idle: Callable[[Tenant], int] = _none_is_idle
@@ -323,8 +328,13 @@ class FairQueue:
             if self._waiters.discard(waiter):
                 self._serve()
 
-    def give_back(self, tenant: Tenant) -> None:
-        """Give back a slot of this tenant to whoever is next."""
+    def give_back(self, tenant: Tenant, seconds: float) -> None:
+        """Give back a slot, which this tenant has had for so many seconds, to whoever is next."""
+        if tenant == self._sends_most and self._counts.tenants.are_several:
+            pause = min(seconds * PAUSE / self._most_at_work, IDLE_SECONDS)
+            self._resume_at = time.monotonic() + pause
+            if self._waiters.count:
+                asyncio.get_running_loop().call_later(pause, self._serve)
         self._count_at_work(tenant, -1)
         self._counts.give_back(tenant)
         if self._waiters.count:
@@ -334,7 +344,7 @@ class FairQueue:
         self._counts.tenants.note(tenant)
         background.note_mail()
         self._sent[tenant] += 1
-        if self._sent[tenant] >= self._sent[self._sends_most]:
+        if self._sent[tenant] > self._sent[self._sends_most]:
             self._sends_most = tenant
         self._counted += 1
         if self._counted >= MAX_COUNTED:
@@ -364,7 +374,11 @@ class FairQueue:
         has = self._counts.slots_of(tenant)
         if has and has >= SHARE * max(1, self._maximum - self._counts.in_processing):
             return False
-        at_work = self._at_work[tenant] + background.is_running if tenant == self._sends_most else 0
+        if tenant != self._sends_most:
+            return True
+        if time.monotonic() < self._resume_at:
+            return False
+        at_work = self._at_work[tenant] + background.is_running
         return at_work < self._most_at_work or at_work - self._count_idle(tenant) < self._most_at_work
 
     def _count_at_work(self, tenant: Tenant, change: int) -> None:
