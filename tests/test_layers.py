@@ -5,8 +5,10 @@ of import counts, also those inside functions and those for type checkers.
 """
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -59,6 +61,9 @@ PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure funct
 WORKER = {"workers.worker", "workers.loader", "workers.warmup"}
 
 MAX_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 800, 80, 3
+# Modules by subject: a module with one reader belongs to that reader, as a rule. What these list has one by its nature.
+MAX_MODULES, MAX_WITH_ONE_READER = 420, 40
+REGISTRIES = {"checks.registry", "web.registry", "files.documents.dispatch", "files.archives.unpack"}
 MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
 
 
@@ -217,6 +222,47 @@ def test_modules_have_a_size_and_a_name() -> None:
         assert not MEANINGLESS & set(name.split(".")), f"{name} says nothing about what is inside"
         assert name.count(".") < MAX_DEPTH, f"{name} lies too deep"
         assert path.read_text("utf-8").count("\n") <= MAX_LINES, f"{name} has over {MAX_LINES} lines"
+
+
+def test_modules_are_few_and_most_have_several_readers() -> None:
+    readers: dict[str, set[str]] = {name: set() for name, path in MODULES.items() if path.name != "__init__.py"}
+    for name in MODULES:
+        for target in _imports(name) & readers.keys():
+            readers[target].add(name)
+    lonely = [name for name, by in readers.items() if len(by) == 1 and not by & REGISTRIES]
+    assert len(MODULES) <= MAX_MODULES
+    assert len(lonely) <= MAX_WITH_ONE_READER, lonely
+
+
+def test_protocols_have_several_users() -> None:
+    """A Protocol that one place names is the class that is passed there. A bound of type variables has many users."""
+    declared = {
+        node.name: name
+        for name in MODULES
+        for node in _nodes(name)
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).partition("[")[0] == "Protocol" for base in node.bases)
+    }
+    uses = Counter(
+        node.id for name in MODULES for node in _nodes(name) if isinstance(node, ast.Name) and node.id in declared
+    )
+    uses.update(
+        word
+        for name in MODULES
+        for node in _nodes(name)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200
+        for word in declared.keys() & set(re.findall(r"\w+", node.value))
+    )
+    bounds = {
+        ast.unparse(keyword.value)
+        for name in MODULES
+        for node in _nodes(name)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "TypeVar"
+        for keyword in node.keywords
+        if keyword.arg == "bound"
+    }
+    assert declared
+    assert [f"{module}.{name}" for name, module in declared.items() if uses[name] < 2 and name not in bounds] == []
 
 
 def test_functions_are_short() -> None:

@@ -67,10 +67,10 @@ def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.Monk
         nonlocal counters, used
         store, condition = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Condition()
 
-        async def held_size() -> int:
-            return used
+        async def held_totals() -> tuple[int, int]:
+            return 1, used
 
-        monkeypatch.setattr(store.quarantine, "size", held_size)
+        monkeypatch.setattr(store.quarantine, "totals", held_totals)
         warnings = HealthWarnings(condition, store, lambda: plan, lambda: counters)
         watch = HealthWatch(Events(), store)
         watch.watch_warnings(condition)

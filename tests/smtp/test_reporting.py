@@ -49,7 +49,9 @@ def intake(gate: Any, reports: Reports, hosts: tuple[str, ...] = ()) -> None:
     tenancy = Tenancy({"acme.example": ACME, "other.example": OTHER}, gate.domains.tenant_of)
     gate.services.tenancy = tenancy
     addresses = {SPAM: True, HAM: False, "spam@nobody.example": True}
-    gate.services.reports = ReportIntake(addresses, parse_networks(hosts), reports, reports.report_mail, tenancy)
+    gate.services.reports = ReportIntake(
+        addresses, parse_networks(hosts), reports.read_report, reports.report_mail, tenancy
+    )
 
 
 async def send(client: Any, recipient: str = SPAM) -> str:

@@ -304,7 +304,7 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
     tenancy = Tenancy(core.settings.tenants, shared.store.tenants.of_domain)
     keep = shared.store.feedback.report_mail
-    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard, keep, tenancy)
+    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard.read_report, keep, tenancy)
 
 
 def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:

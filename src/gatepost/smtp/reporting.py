@@ -7,7 +7,6 @@ what models learn from them, both in sealed workers. Nothing of it is put on rec
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 import msgspec
 
@@ -46,10 +45,8 @@ class ReportReading(msgspec.Struct, frozen=True):
     messages: tuple[ReportedMessage, ...] = ()
 
 
-class ReadsReports(Protocol):
-    """The core, as far as reports need it; `guard.service.Guard` is one."""
-
-    async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full: ...
+# How a core reads a report that came by mail: `guard.service.Guard.read_report`.
+ReadReport = Callable[[ScanRequest, MessageBody], Awaitable[ReportReading | Full]]
 
 
 class ReportIntake:
@@ -59,7 +56,7 @@ class ReportIntake:
         self,
         addresses: Mapping[str, bool],
         hosts: Networks,
-        core: ReadsReports,
+        read_report: ReadReport,
         keep: Callable[[MailReport], Awaitable[int | None]],
         tenancy: Tenancy,
     ) -> None:
@@ -67,7 +64,7 @@ class ReportIntake:
             normal_address(address): ReportAddress(normal_address(address), unwanted)
             for address, unwanted in addresses.items()
         }
-        self._hosts, self._core, self._keep, self._tenancy = hosts, core, keep, tenancy
+        self._hosts, self._read_report, self._keep, self._tenancy = hosts, read_report, keep, tenancy
 
     def find(self, recipient: str) -> ReportAddress | None:
         """Return the reporting address that a recipient is; None for all others."""
@@ -82,7 +79,7 @@ class ReportIntake:
             return replies.TRY_LATER
 
     async def _take(self, request: ScanRequest, body: MessageBody, client: SmtpClient, to: ReportAddress) -> SmtpReply:
-        reading = await self._core.read_report(request, body)
+        reading = await self._read_report(request, body)
         if isinstance(reading, Full):
             return replies.FULL
         carrier = reading.carrier
