@@ -4,6 +4,7 @@ import io
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,11 +77,11 @@ def test_a_backup_says_what_it_needs_and_a_restore_encrypts_what_is_old(
     run("user", "create", "ann", "--data", data)
     code, said, _ = run("backup", file, "--data", data)
     assert (code, "hashes of passwords" in said, "totp.key" in said) == (0, True, False)
-    with sqlite3.connect(file) as old:
+    with closing(sqlite3.connect(file)) as old, old:
         old.execute("UPDATE users SET totp_secret = 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ'")
     code, said, _ = run("restore", file, "--data", data, "--force")
     assert (code, "1 second factors of an older version are encrypted now" in said) == (0, True)
-    with sqlite3.connect(data / "gatepost.db") as restored:
+    with closing(sqlite3.connect(data / "gatepost.db")) as restored, restored:
         assert restored.execute("SELECT totp_secret FROM users").fetchone()[0].startswith("aesgcm:")
     assert "Keep a copy of" in run("backup", file, "--data", data, "--force")[1]
     assert run("user", "forget-second-factor", "ann", "--data", data)[0] == 0

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import msgspec
@@ -127,6 +127,6 @@ def test_a_message_writes_no_more_rows_than_its_budget(tmp_path: Path, new_recor
 
 
 def _rows(file: Path) -> dict[str, int]:
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         return {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for (name,) in tables}

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ async def found(store: Store, name: str) -> Credentials:
 def run_sql(url: str, statement: str) -> list[Any]:
     """A statement as somebody with the database runs it."""
     if url.startswith("sqlite:"):
-        with sqlite3.connect(url.removeprefix("sqlite:")) as connection:
+        with closing(sqlite3.connect(url.removeprefix("sqlite:"))) as connection, connection:
             return connection.execute(statement).fetchall()
 
     async def run() -> list[Any]:
