@@ -24,10 +24,10 @@ from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import BodyReader
-from gatepost.abby.upload import TOO_LARGE, read_upload
+from gatepost.abby.upload import read_parts
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
-from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse, content_length, parse_boundary
+from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
 from gatepost.api.messages import (
     DEFAULT_PAGE,
     FoundHeldMessage,
@@ -44,7 +44,6 @@ from gatepost.api.messages import (
     TimelineStep,
 )
 from gatepost.api.scanning import (
-    MAX_BODY,
     AnalysedFile,
     AnalysedMessage,
     ArcOutcome,
@@ -562,17 +561,8 @@ class ReportsApi:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
             return await message_bodies.REPORT.read(request)
-        headers = request.scope["headers"]
-        boundary = parse_boundary(headers)
-        if isinstance(boundary, Failure):
-            return boundary
-        if content_length(headers) > MAX_BODY:
-            return TOO_LARGE
-        parameters = await read_upload(request.receive, boundary, email)
-        if not isinstance(parameters, bytes):
-            return parameters
-        email.finish()
-        return message_bodies.REPORT.decode(parameters)
+        parameters = await read_parts(request, email)
+        return message_bodies.REPORT.decode(parameters) if isinstance(parameters, bytes) else parameters
 
     async def _read_message(self, request: Request, email: SpooledBody) -> TextFeatures | Failure | ClientLeft:
         """Have a core read the reported message in a sealed worker."""

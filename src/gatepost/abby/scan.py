@@ -19,11 +19,10 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import LARGE_BODY, kind_of, list_faults, wrong_kind
-from gatepost.abby.upload import TOO_LARGE, read_upload
+from gatepost.abby.upload import read_parts
 from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
-from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse, content_length, parse_boundary
+from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
 from gatepost.api.scanning import (
-    MAX_BODY,
     MAX_RECIPIENTS,
     MessageAnalysisRequest,
     MessageAnalysisResult,
@@ -223,16 +222,9 @@ class ScanApi:
         return await self._cores.scan(scan, body, ConnectedClient(request.receive), self._seconds)
 
     async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | ClientLeft:
-        headers = request.scope["headers"]
-        boundary = parse_boundary(headers)
-        if isinstance(boundary, Failure):
-            return boundary
-        if content_length(headers) > MAX_BODY:
-            return TOO_LARGE
-        parameters = await read_upload(request.receive, boundary, body)
+        parameters = await read_parts(request, body)
         if not isinstance(parameters, bytes):
             return parameters
-        body.finish()
         if len(parameters) > LARGE_BODY:
             return await asyncio.to_thread(read_parameters, parameters)
         return read_parameters(parameters)

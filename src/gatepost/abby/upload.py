@@ -17,6 +17,7 @@ from multipart import (  # type: ignore[import-untyped]  # it is annotated, with
     ParserLimitReached,
     PushMultipartParser,
 )
+from starlette.requests import Request
 
 from gatepost.api.errors import (
     DUPLICATE_PART,
@@ -28,8 +29,9 @@ from gatepost.api.errors import (
     WRONG_PART_TYPE,
     Failure,
 )
-from gatepost.api.http import BodyPace, ClientLeft
+from gatepost.api.http import BodyPace, ClientLeft, content_length, parse_boundary
 from gatepost.api.scanning import MAX_BODY, MAX_PARAMETERS
+from gatepost.scanning.spool import SpooledBody
 
 MAX_PARTS = 100
 # Larger bodies hardly ever arrive whole; within it `parameters` has room for all that it may have.
@@ -47,6 +49,20 @@ class MessageSink(Protocol):
     def size(self) -> int: ...
 
     def write(self, data: bytes) -> object: ...
+
+
+async def read_parts(request: Request, email: SpooledBody) -> bytes | Failure | ClientLeft:
+    """Read the upload of a request; the message goes to the spool, and `parameters` is returned."""
+    headers = request.scope["headers"]
+    boundary = parse_boundary(headers)
+    if isinstance(boundary, Failure):
+        return boundary
+    if content_length(headers) > MAX_BODY:
+        return TOO_LARGE
+    parameters = await read_upload(request.receive, boundary, email)
+    if isinstance(parameters, bytes):
+        email.finish()
+    return parameters
 
 
 async def read_upload(receive: Receive, boundary: str, email: MessageSink) -> bytes | Failure | ClientLeft:

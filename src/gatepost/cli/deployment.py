@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gatepost.policy.layers import Policies
     from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
     from gatepost.store.audit import Actor
-    from gatepost.store.errors import NotFound
     from gatepost.store.store import Store
 
 T = TypeVar("T")
