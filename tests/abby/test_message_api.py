@@ -13,6 +13,7 @@ from tests.files.compound_files import make_compound
 from tests.idle_guard import IdleGuard
 from tests.store_reading import list_reports
 
+from gatepost.abby import authenticator
 from gatepost.abby.app import ApiServices, create_app, create_services
 from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
@@ -154,7 +155,9 @@ def test_the_timeline_of_a_message(use: Use) -> None:
     use(scenario)
 
 
-def test_each_operation_needs_its_permission(use: Use) -> None:
+def test_each_operation_needs_its_permission(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authenticator, "FIRST_DELAY", 0.0)  # of answers to unknown keys
+
     async def scenario(api: Api) -> None:
         ggrid = await api.add()
         operations: list[tuple[str, str, str, Any]] = [

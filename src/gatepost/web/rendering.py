@@ -1,6 +1,6 @@
 """Rendering of pages: the templates with their filters, the navigation, the health note, and the pages for failures.
 
-Templates are compiled once, before anything is served. Every value is escaped; a missing name is an error, not a gap.
+Templates are compiled once, before anything is served, and kept by `compiled_templates`. Every value is escaped; a missing name is an error, not a gap.
 Characters that would act on the page or not show (control characters, direction overrides) are written out in every
 value, since any of them may be foreign text. Text with letters that are written from right to left is isolated (UAX 9
 section 3.3.2), so that it cannot turn round what stands beside it. Only what a form sends back (`form_value`) is left
@@ -31,6 +31,7 @@ from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 from gatepost.times import date_time
 from gatepost.view.values import escape_block
+from gatepost.web.compiled_templates import CompiledTemplates
 from gatepost.web.message_lines import attachments, links_by_host, short_reason
 from gatepost.web.page_responses import html_response, read_notice
 from gatepost.web.request import PagePermission, SignedInRequest
@@ -229,6 +230,7 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        bytecode_cache=CompiledTemplates(),
         cache_size=-1,  # there are as many as files
         finalize=write_out,
     )
