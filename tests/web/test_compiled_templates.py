@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment
 
-from gatepost.web import compiled_templates
+import gatepost
 from gatepost.web.rendering import build_environment
 
 NAME = "error.html"
@@ -64,7 +64,7 @@ def test_code_of_other_modules_is_not_used(
 ) -> None:
     package = tmp_path_factory.mktemp("gatepost") / "__init__.py"
     package.write_text("")
-    monkeypatch.setattr(compiled_templates.gatepost, "__file__", str(package))
+    monkeypatch.setattr(gatepost, "__file__", str(package))
     load()
     os.utime(package, ns=(0, 0))
     load()

@@ -13,7 +13,6 @@ installation: their sizes and times, as Python itself compares them.
 import hashlib
 import importlib.util
 import marshal
-import os
 import sys
 import tempfile
 from functools import cached_property
@@ -29,14 +28,14 @@ _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
 class CompiledTemplates(BytecodeCache):
-    """Keeps the code of each template in a file; what cannot be read is compiled, what cannot be written is not kept."""
+    """Keeps the code of each template in a file; one that cannot be read or written is compiled at every start."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Take the code of a template from its file; the bucket stays empty without one that fits."""
         try:
             content = self._path(bucket).read_bytes()
             if content[:_DIGEST_SIZE] == self._digest(bucket):
-                code = marshal.loads(content[_DIGEST_SIZE:])
+                code = marshal.loads(content[_DIGEST_SIZE:])  # noqa: S302  as Python itself reads what it compiled
                 bucket.code = code if isinstance(code, CodeType) else None
         except (OSError, EOFError, ValueError, TypeError):
             bucket.reset()
@@ -50,7 +49,7 @@ class CompiledTemplates(BytecodeCache):
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
                 file.write(self._digest(bucket) + marshal.dumps(bucket.code))
-            os.replace(file.name, path)
+            Path(file.name).replace(path)
         except OSError:
             return
 

@@ -1,10 +1,10 @@
 """Rendering of pages: the templates with their filters, the navigation, the health note, and the pages for failures.
 
-Templates are compiled once, before anything is served, and kept by `compiled_templates`. Every value is escaped; a missing name is an error, not a gap.
-Characters that would act on the page or not show (control characters, direction overrides) are written out in every
-value, since any of them may be foreign text. Text with letters that are written from right to left is isolated (UAX 9
-section 3.3.2), so that it cannot turn round what stands beside it. Only what a form sends back (`form_value`) is left
-alone: it must come back as it was.
+Templates are compiled once, before anything is served, and kept by `compiled_templates`. Every value is escaped; a
+missing name is an error, not a gap. Characters that would act on the page or not show (control characters, direction
+overrides) are written out in every value, since any of them may be foreign text. Text with letters that are written
+from right to left is isolated (UAX 9 section 3.3.2), so that it cannot turn round what stands beside it. Only what a
+form sends back (`form_value`) is left alone: it must come back as it was.
 
 Every page shows the worst of what is known about the health of the service. What the cores say (storage, disk, next
 hop, slots, and warnings of certificates, the quarantine, DNS and SMTP) comes with the load that abby asks them for
