@@ -211,8 +211,8 @@ def test_what_cannot_be_told_is_left_to_a_statement(
 def _index_locks(path: Path) -> list[str]:
     """The locks that this process holds on the index of a file, as the system lists them."""
     inode = path.with_name(f"{path.name}-shm").stat().st_ino
-    lines = Path("/proc/locks").read_text().splitlines()
-    return [line for line in lines if line.split()[4] == str(os.getpid()) and line.split()[5].endswith(f":{inode}")]
+    locks = [line.split()[1:] for line in Path("/proc/locks").read_text().splitlines()]
+    return [" ".join(lock) for lock in locks if lock[3] == str(os.getpid()) and lock[4].endswith(f":{inode}")]
 
 
 def test_locks_of_other_connections_stay(path: Path, writing: apsw.Connection) -> None:
