@@ -516,6 +516,8 @@ class ReadyJobs(Generic[J]):
         """Take out the next job that can start now; return it with its worker."""
         if not (self._shared.count or self._alone.count or self._patient.count):
             return None  # as after most frames
+        if not any(worker.free for worker in workers):
+            return None
         reserved = None
         alone = self._alone.first() if self._alone.count else None
         if alone is not None and _may_be_alone(workers, alone):
@@ -543,8 +545,6 @@ class ReadyJobs(Generic[J]):
         if len(workers) == 1 or not self._tenants.are_several:
             worker = _find_room(workers, first.size, reserved)
             return None if worker is None else (first, worker)
-        if not any(worker.free for worker in workers):
-            return None
         for job in self._shared:
             worker = _find_room(_leave_one(workers, job.tenant), job.size, reserved)
             if worker is not None:

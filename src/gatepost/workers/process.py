@@ -82,7 +82,7 @@ class WorkerProcess:
     @property
     def free(self) -> bool:
         """Whether a new job may come in."""
-        return not self.turns and self.ready and self.kill_reason is None and not self.retiring
+        return not self.turns and self.reported and not self.retiring and self.kill_reason is None and self._pidfd >= 0
 
     @property
     def busy(self) -> bool:
