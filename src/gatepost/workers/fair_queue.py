@@ -160,7 +160,7 @@ class TenantQueue(Generic[T]):
         waiting = self._by_tenant.get(one.tenant)
         if waiting is None:
             return False
-        at = bisect_left(waiting, one.order, key=_order)
+        at = 0 if waiting[0] is one else bisect_left(waiting, one.order, key=_order)
         while at < len(waiting) and waiting[at] is not one and waiting[at].order == one.order:
             at += 1
         if at == len(waiting) or waiting[at] is not one:

@@ -211,10 +211,12 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     result = _decode(_report, body)
     if result.decision == "undecided" or result.action is not None:
         raise FrameError("a worker left its message undecided, or chose an action")
-    if not all(_is_tag(tag, titles) for tag in result.tags):
-        raise FrameError("a tag that is not in the registry")
-    if not all(_is_finding(line, titles) for line in result.lines):
-        raise FrameError("a finding that is not in the registry")
+    for tag in result.tags:
+        if tag not in titles and not _is_named_tag(tag):
+            raise FrameError("a tag that is not in the registry")
+    for line in result.lines:
+        if titles.get(line.kind) != line.title and not _is_named_finding(line, titles):
+            raise FrameError("a finding that is not in the registry")
     if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
         raise FrameError("a stage with a name that no stage has")
     numbers: list[float] = [result.score, *(file.size for file in result.files)]
@@ -226,13 +228,14 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     return result
 
 
-def _is_tag(tag: str, titles: Mapping[str, str]) -> bool:
-    return tag in titles or bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
+def _is_named_tag(tag: str) -> bool:
+    """Whether a tag is that of a list or of an operator's rule, whose names no registry has."""
+    return bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
 
 
-def _is_finding(line: Line, titles: Mapping[str, str]) -> bool:
-    if title := titles.get(line.kind):
-        return line.title == title
+def _is_named_finding(line: Line, titles: Mapping[str, str]) -> bool:
+    if line.kind in titles:
+        return False
     if _RULE_TAG.match(line.kind):
         return len(line.title) <= _MAX_TITLE
     return _LIST_TAG.match(line.kind) is not None and line.title == title_of_list(line.kind.partition(":")[2])
