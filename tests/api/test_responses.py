@@ -11,7 +11,7 @@ from gatepost.abby.app import AbbyApp
 @pytest.mark.parametrize("strict", [True, False])
 def test_browsers_are_told_to_use_https(strict: bool) -> None:
     async def run() -> httpx.Response:
-        app = AbbyApp(None, strict_transport=strict, routes=[])
+        app = AbbyApp(None, strict_transport=strict, direct_routes={}, routes=[])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://gw.example") as client:
             return await client.get("/nothing")
 

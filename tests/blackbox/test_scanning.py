@@ -29,7 +29,8 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 BORDER = {"envelopeFrom": "a@example.org", "envelopeRecipients": ["b@example.net"]}
 STATED = json.dumps({"borderMtaData": BORDER}).encode()
 PARAMETERS = b'Content-Disposition: form-data; name="parameters"\r\nContent-Type: application/json\r\n\r\n' + STATED
-EMAIL = b'Content-Disposition: form-data; name="email"; filename="m.eml"\r\n\r\n'
+EMAIL = b'Content-Disposition: form-data; name="email"; filename="m.eml"\r\nContent-Type: message/rfc822\r\n\r\n'
+UNTYPED = b'Content-Disposition: form-data; name="email"; filename="m.eml"\r\n\r\nSubject: x\r\n\r\ny'
 MAIL = EMAIL + b"Subject: x\r\n\r\ny"
 
 
@@ -60,7 +61,7 @@ def in_background(call: Callable[[], Any]) -> Any:
     return ThreadPoolExecutor(1).submit(call)
 
 
-@pytest.mark.parametrize("parts", [(PARAMETERS, MAIL), (MAIL, PARAMETERS)])
+@pytest.mark.parametrize("parts", [(PARAMETERS, MAIL), (MAIL, PARAMETERS), (PARAMETERS, UNTYPED)])
 def test_parts_in_either_order(service: Any, parts: tuple[bytes, ...]) -> None:
     response = post(service, form(*parts))
     assert response.status_code == 200

@@ -125,18 +125,22 @@ class Waiting:
         self.slots[name] = slot
         self.served.append(name)
 
+    async def serve_next(self, slot: Slot) -> Slot:
+        """Give one slot to the next message, and return the slot of that."""
+        before = len(self.served)
+        slot.leave()
+        async with asyncio.timeout(60):
+            while len(self.served) == before:
+                self._ring()
+                await asyncio.sleep(0)
+        if self._memory:
+            self._memory.member = self._at[self.served[-1]]
+        return self.slots[self.served[-1]]
+
     async def serve_all(self, slot: Slot) -> list[str]:
         """Give one slot from message to message until nobody waits."""
         while len(self.served) < len(self.tasks):
-            before = len(self.served)
-            slot.leave()
-            async with asyncio.timeout(60):
-                while len(self.served) == before:
-                    self._ring()
-                    await asyncio.sleep(0)
-            slot = self.slots[self.served[-1]]
-            if self._memory:
-                self._memory.member = self._at[self.served[-1]]
+            slot = await self.serve_next(slot)
         slot.leave()
         return self.served
 
@@ -181,14 +185,11 @@ def test_who_comes_during_a_flood_waits_for_one_message_at_most() -> None:
         for number in range(200):
             await waiting.come(f"a{number}")
         for number in range(20):
-            slot.leave()
-            await asyncio.sleep(0)
+            slot = await waiting.serve_next(slot)
             await waiting.come(f"b{number}")
             for _ in range(2):
-                waiting.slots[waiting.served[-1]].leave()
-                await asyncio.sleep(0)
+                slot = await waiting.serve_next(slot)
             assert f"b{number}" in waiting.served[-2:], "the next slot but one at the latest"
-            slot = waiting.slots[waiting.served[-1]]
         for task in waiting.tasks.values():
             task.cancel()
 

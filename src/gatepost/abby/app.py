@@ -29,8 +29,10 @@ from gatepost.abby.cores import Cores
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, HeldMessagesApi
 from gatepost.abby.lists import Exports, ListsApi
 from gatepost.abby.messages import MessagesApi, ReportsApi
+from gatepost.abby.scan import PATH as SCAN_PATH
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.api.call_limits import CallLimits
+from gatepost.api.direct import DirectCall, DirectExchange, DirectRoutes, RawHeaders
 from gatepost.api.errors import (
     CORE_UNAVAILABLE,
     FORBIDDEN,
@@ -40,6 +42,7 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import (
+    STRICT_TRANSPORT,
     CallBesideMail,
     Endpoint,
     ErrorPage,
@@ -344,14 +347,32 @@ class ExactPaths:
 class AbbyApp(Starlette):
     """Starlette without its own middleware: between server and routes are only the wrappers of `gatepost.api`."""
 
-    def __init__(self, error_page: ErrorPage | None, *, strict_transport: bool, **options: Any) -> None:
+    def __init__(
+        self, error_page: ErrorPage | None, *, strict_transport: bool, direct_routes: DirectRoutes, **options: Any
+    ) -> None:
         super().__init__(**options)
         self._error_page = error_page
         self._strict_transport = strict_transport
+        self._direct_routes = direct_routes
 
     def build_middleware_stack(self) -> ASGIApp:
         app = UnreadBodies(HttpErrors(ExactPaths(self.router), self._error_page))
         return StrictTransport(app) if self._strict_transport else app
+
+    def find_direct(self, method: bytes, path: bytes, headers: RawHeaders, client: str) -> DirectCall | None:
+        """Return what takes the body of a request without ASGI; None where there is no such route, or it gives the
+        request back."""
+        route = self._direct_routes.get((method, path))
+        call = route(headers, client) if route else None
+        if call is None or not self._strict_transport:
+            return call
+        take = call
+
+        def take_strictly(body: bytes, exchange: DirectExchange) -> bool:
+            exchange.headers = (STRICT_TRANSPORT,)
+            return take(body, exchange)
+
+        return take_strictly
 
 
 def create_app(
@@ -390,8 +411,17 @@ def create_app(
         look_back=look_back,
     )
     scanning_document, lists_document = document(SCANNING), document(LISTS_API)
+    scanning = ScanApi(
+        authenticator=authenticator,
+        cores=services.cores,
+        store=services.store.tenants,
+        spool=services.spool,
+        seconds=services.scan_seconds,
+        observe=observe,
+    )
     own = [
-        *_scanning_routes(services, authenticator, observe),
+        _route(SCAN_PATH, scanning.submit, "POST"),
+        *_message_routes(services, authenticator),
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/openapi.json", _constant(JsonResponse(encode_scanning(scanning_document))), "GET"),
         *(_beside_mail(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
@@ -402,21 +432,17 @@ def create_app(
         _route("/metrics", status.metrics, "GET"),
     ]
     app = AbbyApp(
-        error_page, strict_transport=strict_transport, routes=[*own, *routes], lifespan=_running(services.cores)
+        error_page,
+        strict_transport=strict_transport,
+        direct_routes={(b"POST", SCAN_PATH.encode()): scanning.begin},
+        routes=[*own, *routes],
+        lifespan=_running(services.cores),
     )
     app.router.redirect_slashes = False
     return app
 
 
-def _scanning_routes(services: ApiServices, authenticator: Authenticator, observe: OutcomeObserver) -> list[Route]:
-    scanning = ScanApi(
-        authenticator=authenticator,
-        cores=services.cores,
-        store=services.store.tenants,
-        spool=services.spool,
-        seconds=services.scan_seconds,
-        observe=observe,
-    )
+def _message_routes(services: ApiServices, authenticator: Authenticator) -> list[Route]:
     messages = MessagesApi(authenticator=authenticator, store=services.store, limits=services.limits)
     reports = ReportsApi(
         authenticator=authenticator,
@@ -430,7 +456,6 @@ def _scanning_routes(services: ApiServices, authenticator: Authenticator, observ
         authenticator=authenticator, held_mail=services.held_mail, store=services.store, limits=services.limits
     )
     return [
-        _route("/v1/messageQueue/submitEmail", scanning.submit, "POST"),
         _beside_mail("/v1/messages/search", messages.search, "POST"),
         _beside_mail("/v1/messages/{ggrid:message}", messages.read, "GET"),
         _beside_mail("/v1/messages/{ggrid}/timeline", messages.show_timeline, "GET"),

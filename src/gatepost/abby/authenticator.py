@@ -170,13 +170,17 @@ class Guesses:
     def delay(self, address: str, caller: Caller | None) -> float:
         """Return the seconds that this attempt has to wait for its answer. Attempts from one address take turns."""
         now, known = self._clock(), self._memory
-        if caller is not None and (not self._recent(address, now).count or known.is_trusted(address, caller.digest)):
+        if caller is not None and self.is_free(address, caller):
             return 0.0
         with known:
             wrong = self._recent(address, now)
             turn = min(max(now, wrong.turn) + _delay_after(wrong.count), now + LONGEST_WAIT)
             known.set_wrong(address, _WrongGuesses(wrong.count + (caller is None), now, turn))
         return turn - now if _delay_after(wrong.count) else 0.0
+
+    def is_free(self, address: str, caller: Caller) -> bool:
+        """Whether a right token is taken from this address without a delay."""
+        return not self._recent(address, self._clock()).count or self._memory.is_trusted(address, caller.digest)
 
     def take_turn(self, address: str) -> float | None:
         """Count an attempt before it is checked, and return the seconds that it has to wait for its turn; None if so
@@ -231,24 +235,36 @@ class Authenticator:
 
     async def enter(self, request: Request) -> Caller | Failure:
         """Return the caller that the Authorization header names, or the failure."""
-        presented = parse_authorization(request, "Bearer", "ACCESS_TOKEN")
+        presented = parse_authorization(request.scope["headers"], "Bearer", "ACCESS_TOKEN")
         if isinstance(presented, Failure):
             return presented
         caller = self._tokens.find(presented)
-        address = address_of(request)
+        host = client_host(request)
+        address = _guessing_address(host)
         delay = self._guesses.delay(address, caller)
         if delay:
             await asyncio.sleep(delay)
         if caller is None:
             return unauthorized("the token is not known", 'Bearer error="invalid_token"')
         self._guesses.trust(address, caller)
-        self._note_use(caller.name, client_host(request))
+        self._note_use(caller.name, host)
+        return caller
+
+    def enter_at_once(self, headers: list[tuple[bytes, bytes]], host: str) -> Caller | None:
+        """Return the caller, for a request that has to wait for nothing; None for one that is refused or delayed."""
+        presented = parse_authorization(headers, "Bearer", "ACCESS_TOKEN")
+        caller = None if isinstance(presented, Failure) else self._tokens.find(presented)
+        address = _guessing_address(host)
+        if caller is None or not self._guesses.is_free(address, caller):
+            return None
+        self._guesses.trust(address, caller)
+        self._note_use(caller.name, host)
         return caller
 
 
-def parse_authorization(request: Request, scheme: str, what: str) -> bytes | Failure:
+def parse_authorization(headers: list[tuple[bytes, bytes]], scheme: str, what: str) -> bytes | Failure:
     """Return the credential after the name of its scheme, which is case-insensitive (RFC 9110 section 11.1)."""
-    values: list[bytes] = [value for name, value in request.scope["headers"] if name == b"authorization"]
+    values = [value for name, value in headers if name == b"authorization"]
     if not values:
         return unauthorized(f"a credential is needed: Authorization: {scheme} <{what}>", scheme)
     named, _, credential = values[0].partition(b" ")
@@ -280,8 +296,12 @@ def client_host(request: Request) -> str:
 
 
 def address_of(request: Request) -> str:
-    """Return what a guess is counted for: an IPv4 address, or the /64 that an IPv6 host can choose addresses from."""
-    host = client_host(request)
+    """Return what the guesses of a client are counted for."""
+    return _guessing_address(client_host(request))
+
+
+def _guessing_address(host: str) -> str:
+    """An IPv4 address as it is; of an IPv6 address the /64 that a host can choose addresses from."""
     if ":" not in host:
         return host
     try:
@@ -305,7 +325,7 @@ class ApiKeyAuthenticator:
 
     async def enter(self, request: Request) -> ApiKey | Failure:
         """Return the key that the Authorization header carries, or the failure."""
-        presented = parse_authorization(request, APIKEY_SCHEME, "API_KEY")
+        presented = parse_authorization(request.scope["headers"], APIKEY_SCHEME, "API_KEY")
         if isinstance(presented, Failure):
             return presented
         found = await self._store.authenticate(presented.decode("latin-1"), client_host(request))

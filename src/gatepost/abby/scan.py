@@ -19,9 +19,10 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import LARGE_BODY, kind_of, list_faults, wrong_kind
-from gatepost.abby.upload import read_parts
+from gatepost.abby.upload import read_parts, split_plain
+from gatepost.api.direct import DirectCall, DirectExchange, RawHeaders
 from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
-from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
+from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse, json_failure, note_fault, parse_boundary
 from gatepost.api.scanning import (
     MAX_RECIPIENTS,
     MessageAnalysisRequest,
@@ -167,6 +168,7 @@ def _text_faults(name: str, value: str) -> Iterator[str]:
 
 
 MILLISECOND = 1_000_000
+PATH = "/v1/messageQueue/submitEmail"
 
 log = Logger("gatepost.abby")
 
@@ -205,21 +207,60 @@ class ScanApi:
         if isinstance(caller, Failure):
             return caller
         with self._spool.new() as body:
-            outcome = await self._scan(request, body, opened)
+            envelope = await self._read(request, body)
+            if isinstance(envelope, Envelope):
+                outcome = await self._scan(envelope, body, ConnectedClient(request.receive), opened)
+            else:
+                outcome = envelope
+        return self._describe(outcome, caller, opened)
+
+    def begin(self, headers: RawHeaders, host: str) -> DirectCall | None:
+        """Take an upload whose header section has come without an ASGI exchange; None gives it back, as does False
+        after its body: everything that is refused is refused by `submit`."""
+        opened = time.time_ns()
+        boundary = parse_boundary(headers)
+        caller = None if isinstance(boundary, Failure) else self._authenticator.enter_at_once(headers, host)
+        if isinstance(boundary, Failure) or caller is None:
+            return None
+        known = caller
+
+        def take(body: bytes, exchange: DirectExchange) -> bool:
+            parts = split_plain(body, boundary)
+            envelope = read_parameters(parts[0]) if parts and len(parts[0]) <= LARGE_BODY else None
+            if parts is None or not isinstance(envelope, Envelope):
+                return False
+            exchange.start(self._answer(parts[1], envelope, exchange, known, opened))
+            return True
+
+        return take
+
+    async def _answer(
+        self, message: bytes, envelope: Envelope, exchange: DirectExchange, caller: Caller, opened: int
+    ) -> None:
+        try:
+            with self._spool.hold(message) as body:
+                outcome = await self._scan(envelope, body, ConnectedClient(exchange.receive), opened)
+            result = self._describe(outcome, caller, opened)
+        except Exception as fault:  # noqa: BLE001  it becomes the answer, as `HttpErrors` has it
+            result = note_fault(fault, PATH)
+        exchange.answer(json_failure(result) if isinstance(result, Failure) else result)
+
+    def _describe(
+        self, outcome: ScanResult | Failure | ClientLeft, caller: Caller, opened: int
+    ) -> JsonResponse | Failure | None:
         if isinstance(outcome, ClientLeft):
             log.info("client left", client=caller.name)
             return None
         self._log_outcome(outcome, caller, (time.time_ns() - opened) / 1e9)
         return outcome if isinstance(outcome, Failure) else JsonResponse(encode_scanning(_describe_result(outcome)))
 
-    async def _scan(self, request: Request, body: SpooledBody, opened: int) -> ScanResult | Failure | ClientLeft:
-        envelope = await self._read(request, body)
-        if not isinstance(envelope, Envelope):
-            return envelope
+    async def _scan(
+        self, envelope: Envelope, body: SpooledBody, client: ConnectedClient, opened: int
+    ) -> ScanResult | Failure | ClientLeft:
         if envelope.tenant and await self._store.find(envelope.tenant) is None:
             return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
         scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "rest")
-        return await self._cores.scan(scan, body, ConnectedClient(request.receive), self._seconds)
+        return await self._cores.scan(scan, body, client, self._seconds)
 
     async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | ClientLeft:
         parameters = await read_parts(request, body)

@@ -264,15 +264,25 @@ class JsonResponse(Response):
         self.raw_headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
+def json_failure(failure: Failure) -> JsonResponse:
+    """Return the response to a failure, as JSON."""
+    return JsonResponse(
+        encode_scanning(Error(failure.error.code, failure.message)), failure.error.status, _failure_headers(failure)
+    )
+
+
+def _failure_headers(failure: Failure) -> Headers:
+    if failure.error.retry_after and not any(name.lower() == "retry-after" for name, _ in failure.headers):
+        return (*failure.headers, ("Retry-After", str(failure.error.retry_after)))
+    return failure.headers
+
+
 async def failure_response(failure: Failure, scope: Scope) -> Response:
     """Return the response to a failure: a page where the client wants one and the service has one, else JSON."""
-    headers = failure.headers
-    if failure.error.retry_after and not any(name.lower() == "retry-after" for name, _ in headers):
-        headers = (*headers, ("Retry-After", str(failure.error.retry_after)))
     error_page: ErrorPage | None = scope.get(_ERROR_PAGE)
     if error_page and _wants_page(scope):
-        return await error_page(failure, headers, Request(scope))
-    return JsonResponse(encode_scanning(Error(failure.error.code, failure.message)), failure.error.status, headers)
+        return await error_page(failure, _failure_headers(failure), Request(scope))
+    return json_failure(failure)
 
 
 def _wants_page(scope: Scope) -> bool:
@@ -332,7 +342,7 @@ class HttpErrors:
         except Exception as fault:
             if started:
                 raise
-            answer = await _fault_response(fault, scope)
+            answer = await failure_response(note_fault(fault, scope["path"]), scope)
             await answer(scope, receive, send)
 
 
@@ -367,14 +377,14 @@ async def _routing_response(fault: HTTPException, scope: Scope) -> Response:
     return await failure_response(Failure(NOT_FOUND, "there is nothing at this path"), scope)
 
 
-async def _fault_response(fault: Exception, scope: Scope) -> Response:
-    """Log an exception under a reference, and return the response that carries the reference."""
+def note_fault(fault: Exception, path: str) -> Failure:
+    """Log an exception under a reference, and return the failure that carries the reference."""
     reference = new_id()
     is_full = isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT)
     if is_full or isinstance(fault, StorageError):
-        log.error("storage failed", reference=reference, path=scope["path"], reason=str(fault))
+        log.error("storage failed", reference=reference, path=path, reason=str(fault))
         message = f"storage cannot be used now, try again; the log has it as {reference}"
-        return await failure_response(Failure(STORAGE_UNAVAILABLE, message), scope)
-    log.error("request broke", reference=reference, path=scope["path"], exc_info=fault)
+        return Failure(STORAGE_UNAVAILABLE, message)
+    log.error("request broke", reference=reference, path=path, exc_info=fault)
     message = f"something broke on our side; the log has it as {reference}"
-    return await failure_response(Failure(INTERNAL_ERROR, message), scope)
+    return Failure(INTERNAL_ERROR, message)

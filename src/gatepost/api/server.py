@@ -21,6 +21,7 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from gatepost.api.direct import REST_SECONDS, DirectCall, DirectExchange, FindsDirect, announces_direct
 from gatepost.api.errors import MALFORMED_REQUEST, Error
 from gatepost.api.scanning import encode_scanning
 
@@ -42,19 +43,21 @@ class _RefusedRequest(Exception):  # noqa: N818  an outcome, not a fault
 def _check_head(version: str, headers: list[tuple[bytes, bytes]]) -> None:
     """Raise `_RefusedRequest` for a request whose meaning RFC 9112 leaves open or has refused."""
     # What arrived in one piece was not counted while it arrived.
-    size = 0
+    size, host, hosts, codings = 0, b"", 0, []
     for name, value in headers:
         size += len(name) + len(value)
+        if name == b"host":
+            host, hosts = value, hosts + 1
+        elif name == b"transfer-encoding":
+            codings.append(value.strip().lower())
     if size > MAX_HEAD:
         raise _RefusedRequest(_HEAD_TOO_LARGE)
     if version not in _VERSIONS:
         raise _RefusedRequest(f"HTTP/{version} is not spoken here; send HTTP/1.1")
-    hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) > 1 or (not hosts and version == "1.1"):
+    if hosts > 1 or (not hosts and version == "1.1"):
         raise _RefusedRequest(f"the request has {'more than one' if hosts else 'no'} Host header")
-    if hosts and not _HOST.match(hosts[0]):
+    if hosts and not _HOST.match(host):
         raise _RefusedRequest("the Host header is not a host, with :port if need be")
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and (codings != [b"chunked"] or version == "1.0"):
         raise _RefusedRequest("the only Transfer-Encoding that is taken is chunked, once, with HTTP/1.1")
 
@@ -96,6 +99,11 @@ class JoinedWrites:
         else:
             self._transport.write(data)
 
+    def write_whole(self, response: bytes) -> None:
+        """Send a response whose body is there as well."""
+        self._flush()
+        self._transport.write(response)
+
     def close(self) -> None:
         """Close the connection after what was written."""
         self._flush()
@@ -117,10 +125,15 @@ class JsonHttp(HttpToolsProtocol):
         self._offers_upgrade = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        # The request that is being taken without ASGI: what takes its body, and the body so far.
+        self._direct: DirectCall | None = None
+        self._direct_body: list[bytes] = []
+        self._direct_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self.transport = JoinedWrites(transport, self.loop)  # type: ignore[assignment]  # all of it that is used here
+        self._joined = JoinedWrites(transport, self.loop)
+        self.transport = self._joined  # type: ignore[assignment]  # all of it that is used here
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
@@ -130,6 +143,8 @@ class JsonHttp(HttpToolsProtocol):
             self._head_bytes += len(data)
         self._unset_keepalive_if_required()
         self._feed(data)
+        if self._direct is not None and self._direct_timer is None:
+            self._direct_timer = self.loop.call_later(REST_SECONDS, self._use_asgi)
         if self._in_head and self._head_bytes > MAX_HEAD:
             self.send_400_response(_HEAD_TOO_LARGE)
         elif self._head_begun and self._head_timer is None:
@@ -176,17 +191,64 @@ class JsonHttp(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-        super().on_headers_complete()
+        self._direct = self._find_direct()
+        if self._direct is None:
+            super().on_headers_complete()
+
+    def _find_direct(self) -> DirectCall | None:
+        """Return what takes the body of this request, if it needs no ASGI exchange."""
+        cycle: RequestResponseCycle | None = self.cycle
+        is_alone = cycle is None or (cycle.response_complete and not self.pipeline)
+        if not is_alone or not announces_direct(self.headers) or not self.parser.should_keep_alive():
+            return None
+        find: FindsDirect | None = getattr(self.app, "find_direct", None)
+        method: bytes = self.parser.get_method()
+        return None if find is None else find(method, self.url, self.headers, self.client[0] if self.client else "")
+
+    def on_body(self, body: bytes) -> None:
+        if self._direct is None:
+            super().on_body(body)
+        else:
+            self._direct_body.append(body)
 
     def on_message_complete(self) -> None:
         if self._offers_upgrade:
             return
         self._in_head = True
-        super().on_message_complete()
+        if self._direct is None:
+            super().on_message_complete()
+            return
+        call, body = self._direct, self._direct_body
+        whole = body[0] if len(body) == 1 else b"".join(body)
+        before, exchange = self.cycle, DirectExchange(self, self._joined.write_whole)
+        self.cycle = exchange  # type: ignore[assignment]  # all of it that is used here
+        if call(whole, exchange):
+            self._end_direct()
+        else:
+            self.cycle = before
+            self._use_asgi()
+            super().on_message_complete()
+
+    def _use_asgi(self) -> None:
+        """Let the application have the request that was to be taken without ASGI, as far as it has come."""
+        body = b"".join(self._direct_body)
+        self._end_direct()
+        if self.transport.is_closing():
+            return
+        super().on_headers_complete()
+        if body:
+            super().on_body(body)
+
+    def _end_direct(self) -> None:
+        self._direct, self._direct_body = None, []
+        if self._direct_timer is not None:
+            self._direct_timer.cancel()
+            self._direct_timer = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
+        self._end_direct()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:

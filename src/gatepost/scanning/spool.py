@@ -86,15 +86,15 @@ class BytesBody:
 class SpooledBody:
     """The raw bytes of one message: written once, read as often as needed, gone when closed."""
 
-    def __init__(self, folder: Path, memory_limit: int) -> None:
+    def __init__(self, folder: Path, memory_limit: int, whole: bytes | None = None) -> None:
         self._folder = folder
         self._limit = memory_limit
         # The first piece as it came, which most messages consist of; a bytearray from the second one on.
         self._memory: bytes | bytearray = b""
         self._file: BinaryIO | None = None
-        self._hash = hashlib.sha256()
-        self._size = 0
-        self._whole: bytes | None = None
+        self._hash = hashlib.sha256(whole or b"")
+        self._size = len(whole or b"")
+        self._whole = whole
         self._closed = False
 
     @property
@@ -219,6 +219,10 @@ class Spool:
     def new(self) -> SpooledBody:
         """An empty body."""
         return SpooledBody(self._folder, self._limit)
+
+    def hold(self, message: bytes) -> SpooledBody:
+        """A body that is whole already."""
+        return SpooledBody(self._folder, self._limit, message)
 
 
 def _remove_stale(folder: Path) -> None:

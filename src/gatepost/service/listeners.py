@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
+from gatepost.api.direct import DirectCall, DirectExchange, FindsDirect, RawHeaders
 from gatepost.api.server import server_config
 from gatepost.logs import Logger
 from gatepost.service.certificates import check_pair, find_pair
@@ -165,8 +166,20 @@ class _Application:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app, self.present = app, 0
+        self.find_direct: FindsDirect | None = getattr(app, "find_direct", None)
         self.idle = asyncio.Event()
         self.idle.set()
+
+    def begin(self) -> None:
+        """Count a request that begins."""
+        self.present += 1
+        self.idle.clear()
+
+    def end(self) -> None:
+        """Count a request that has been answered."""
+        self.present -= 1
+        if not self.present:
+            self.idle.set()
 
 
 class SwitchedApp:
@@ -191,14 +204,31 @@ class SwitchedApp:
             return
         newest = self._newest
         assert newest is not None
-        newest.present += 1
-        newest.idle.clear()
+        newest.begin()
         try:
             await newest.app(scope, receive, send)
         finally:
-            newest.present -= 1
-            if not newest.present:
-                newest.idle.set()
+            newest.end()
+
+    def find_direct(self, method: bytes, path: bytes, headers: RawHeaders, client: str) -> DirectCall | None:
+        """Return what takes the body of a request without ASGI; None where the newest application does not."""
+        present = self._newest
+        if present is None or present.find_direct is None:
+            return None
+        call = present.find_direct(method, path, headers, client)
+        if call is None:
+            return None
+        take = call
+
+        def run(body: bytes, exchange: DirectExchange) -> bool:
+            # Another application may have taken over while the body arrived.
+            if self._newest is not present or not take(body, exchange):
+                return False
+            present.begin()
+            exchange.call_at_end(present.end)
+            return True
+
+        return run
 
 
 async def _answer_lifespan(receive: Receive, send: Send) -> None:

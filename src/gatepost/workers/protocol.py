@@ -315,6 +315,9 @@ def read_snapshot(body: bytes) -> tuple[str, memoryview]:
     return body[_KEY_SIZE.size : start].decode(), memoryview(body)[start:]
 
 
+_FRAMES = {frame.value: frame for frame in Frame}
+
+
 class FrameReader:
     """Cuts a worker's stream of bytes into frames, as far as they have come."""
 
@@ -327,17 +330,17 @@ class FrameReader:
             self._buffer += data
             data = bytes(self._buffer) if self._complete() else b""
         found = []
-        start = 0
-        while len(data) - start >= HEADER.size:
+        start, size = 0, len(data)
+        while size - start >= HEADER.size:
             length, kind, job = HEADER.unpack_from(data, start)
             if length > FROM_WORKER.get(kind, -1):
                 raise FrameError(f"a frame of kind {kind} and {length} bytes")
             end = start + HEADER.size + length
-            if end > len(data):
+            if end > size:
                 break
-            found.append((Frame(kind), job, data[start + HEADER.size : end]))
+            found.append((_FRAMES[kind], job, data[start + HEADER.size : end]))
             start = end
-        if data:
+        if size and (self._buffer or start < size):
             self._buffer[:] = data[start:]
         return found
 

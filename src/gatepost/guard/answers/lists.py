@@ -1,7 +1,8 @@
 """Lists as guard serves them to analyses: look-ups, snapshots by version, and counters of what was hit.
 
-A change of a list holds for the next message, on every node. So each message asks storage for the version of its
-tenant's unkeyed lists, which is cheap, and fetches them only when it is another than the last one seen.
+A change of a list holds for the next message, on every node. So each message needs the version of its tenant's unkeyed
+lists as it is in storage now. Where storage numbers the states of lists in memory (`state_number`), a number that is
+the last one says so; else storage is asked. The lists are fetched only when the version is another than the last one.
 """
 
 import asyncio
@@ -34,13 +35,15 @@ log = Logger("gatepost.lists")
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires. While the
-    event loop is late, the next is not fetched before `next_load`, by the clock of the loop."""
+    """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires. `state` is
+    the state of lists before it was last found to hold. While the event loop is late, the next is not fetched before
+    `next_load`, by the clock of the loop."""
 
     version: str
     until: int | None
     snapshot: Snapshot
     next_load: float = 0.0
+    state: int | None = None
 
 
 class _Loading:
@@ -80,13 +83,22 @@ class ListAnswers:
     async def snapshot(self, tenant: str | None) -> Snapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
         key = f"lists:{tenant or ''}"
+        state = self._store.list_lookup.state_number()
+        held = self._snapshots.get(key)
+        if held is not None and state is not None and held.state == state and self._holds(held, held.version):
+            return held.snapshot
         version = await self._store.list_lookup.unkeyed_version(tenant)
         held = self._snapshots.get(key)
         if held is None or not self._holds(held, version):
-            held = await self._load(key, tenant, version)
+            held = await self._load(key, tenant, version, state)
+        elif held.state != state:
+            self._keep(key, msgspec.structs.replace(held, state=state))
         return held.snapshot
 
-    async def _load(self, key: str, tenant: str | None, version: str) -> _CachedSnapshot:
+    def _keep(self, key: str, held: _CachedSnapshot) -> None:
+        self._snapshots.put(key, held, len(held.snapshot.data))
+
+    async def _load(self, key: str, tenant: str | None, version: str, state: int | None) -> _CachedSnapshot:
         """Read and pack the lists of a tenant, once for all messages that wait for them. Packing takes a thread.
 
         A load that began after a message came has all that holds for this message, whatever was changed since then: so
@@ -107,8 +119,8 @@ class ListAnswers:
             source = await self._store.list_lookup.unkeyed(tenant)
             loaded = await asyncio.to_thread(background.measure, _pack, key, source)
             rest = min(REST * (clock() - started), MAX_REST_SECONDS)
-            held = msgspec.structs.replace(loaded, next_load=clock() + rest)
-            self._snapshots.put(key, held, len(held.snapshot.data))
+            held = msgspec.structs.replace(loaded, next_load=clock() + rest, state=state)
+            self._keep(key, held)
             self.packed += 1
             return held
 
