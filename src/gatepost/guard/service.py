@@ -353,7 +353,7 @@ class Guard:
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.
-            return await self._store.messages.record(record)
+            return await self._store.messages.record(record, self._present - 1)
         except StorageError:
             log.error("result could not be kept", ggrid=request.ggrid)
             raise

@@ -23,7 +23,9 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
+from gatepost.store.change_groups import ChangeGroups
 from gatepost.store.engine import (
+    Engine,
     Many,
     Operations,
     Read,
@@ -61,7 +63,7 @@ from gatepost.store.message_records import (
     find_message,
     insert_all,
     insert_deliveries,
-    insert_one,
+    insert_together,
     parse_record,
     parse_release,
 )
@@ -228,9 +230,19 @@ class MessageTimeline(msgspec.Struct, frozen=True):
 class Messages(Operations):
     """Results and ledgers, searched and counted, and what is on record of the way of one message."""
 
-    def record(self, record: MessageRecord) -> Coroutine[Any, Any, MessageRecord]:
-        """Store a result. A stored one never changes: the first of a ggrid stays and is returned."""
-        return self._engine.change_together(insert_all, insert_one, record)
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        write = partial(engine.change_together, insert_all, insert_together)
+        self._records = ChangeGroups[MessageRecord, MessageRecord](write, engine.groups_under_way)
+
+    def record(self, record: MessageRecord, others: int = 0) -> Coroutine[Any, Any, MessageRecord]:
+        """Store a result. A stored one never changes: the first of a ggrid stays and is returned. `others` are further
+        messages that are being analysed: a commit is shared with those that end soon."""
+        return self._records.add(record, others)
+
+    async def finish_writing(self) -> None:
+        """Wait for the results that are being stored."""
+        await self._records.finish()
 
     @query
     def find(self, ggrid: str) -> Work[MessageRecord | None]:
