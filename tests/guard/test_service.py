@@ -288,7 +288,7 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
         async def unkeyed(self, _tenant: str | None) -> UnkeyedLists:
             return UnkeyedLists()
 
-        async def record(self, record: MessageRecord) -> MessageRecord:
+        async def record(self, record: MessageRecord, others: int = 0) -> MessageRecord:
             raise StorageError("the disk is full")
 
     async def test(deployment: Deployment) -> None:

@@ -176,6 +176,8 @@ class CoreState:
 
     def __init__(self, core: ScanCore) -> None:
         self.core = core
+        # A core in this process does not fall silent alone.
+        self.is_local = core.load_now() is not None
         self.answers = False
         self.told: Load | None = None
         self.told_at = 0.0
@@ -186,11 +188,6 @@ class CoreState:
         self._said_full = False
         self._misses = 0
         self._lost: set[asyncio.Event] = set()
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the core is in this process: it does not fall silent alone."""
-        return self.core.load_now() is not None
 
     @property
     def load(self) -> Load | None:
@@ -392,8 +389,6 @@ class Cores:
         client: ConnectedClient,
         seconds: float,
     ) -> R | Failure | ClientLeft:
-        if not any(state.core.enabled for state in self._states):
-            return Failure(SCANNING_DISABLED, "scanning over this interface is switched off")
         limit = asyncio.timeout(seconds)
         failures = _Failures()
         try:
@@ -402,11 +397,11 @@ class Cores:
                     state = self._choose() or await self._wait_for_core(body, client)
                     if not isinstance(state, CoreState):
                         return state
-                    if state.free <= 0 and not state.is_local:
-                        body.to_disk()
                     if state.is_local:
                         outcome = self._note(state, await call(state.core), request, failures)
                     else:
+                        if state.free <= 0:
+                            body.to_disk()
                         outcome = await self._try(state, call, request, client, failures)
                     if not isinstance(outcome, Full | Down):
                         return outcome
@@ -467,12 +462,16 @@ class Cores:
 
     def _choose(self, but: Collection[CoreState] = (), free: int | None = None) -> CoreState | None:
         """Return the core with most free slots, or with the fewest messages that wait; with at least so many free."""
+        if len(self._states) == 1 and not but and free is None:
+            return self._states[0] if self._states[0].takes_scans else None
         able = [state for state in self._states if state.takes_scans and state not in but]
         best = max(able, key=_free, default=None)
         return best if best is None or free is None or best.free >= free else None
 
     async def _wait_for_core(self, body: MessageBody, client: ConnectedClient) -> CoreState | Failure | ClientLeft:
         """Return a core as soon as one takes scans; meanwhile the message lies on disk, and the client may leave."""
+        if not any(state.core.enabled for state in self._states):
+            return Failure(SCANNING_DISABLED, "scanning over this interface is switched off")
         if self._has_given_up():
             return _UNAVAILABLE
         if self._waiting_bytes + body.size > self._waiting_limit:

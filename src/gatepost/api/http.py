@@ -16,6 +16,7 @@ to a failure is always JSON; elsewhere a browser that asks for text/html gets a 
 
 import asyncio
 import errno
+import re
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from types import TracebackType
@@ -124,6 +125,10 @@ class BodyPace:
             self._task.cancel()
 
 
+# As most clients write it; what differs goes through a parser.
+_PLAIN_BOUNDARY = re.compile(r"multipart/form-data; boundary=([0-9A-Za-z_-]{1,70})")
+
+
 def parse_boundary(headers: list[tuple[bytes, bytes]]) -> str | Failure:
     """Return the boundary of a request that is multipart/form-data (RFC 7578) and not compressed."""
     content_type = ""
@@ -132,6 +137,8 @@ def parse_boundary(headers: list[tuple[bytes, bytes]]) -> str | Failure:
             content_type = value.decode("latin-1")
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             return Failure(UNSUPPORTED_MEDIA_TYPE, "send the body as it is, without Content-Encoding")
+    if plain := _PLAIN_BOUNDARY.fullmatch(content_type):
+        return plain[1]
     kind, options = parse_options_header(content_type[:1024])
     if kind != "multipart/form-data":
         return Failure(UNSUPPORTED_MEDIA_TYPE, "the content type must be multipart/form-data")

@@ -43,19 +43,21 @@ class _RefusedRequest(Exception):  # noqa: N818  an outcome, not a fault
 def _check_head(version: str, headers: list[tuple[bytes, bytes]]) -> None:
     """Raise `_RefusedRequest` for a request whose meaning RFC 9112 leaves open or has refused."""
     # What arrived in one piece was not counted while it arrived.
-    size = 0
+    size, host, hosts, codings = 0, b"", 0, []
     for name, value in headers:
         size += len(name) + len(value)
+        if name == b"host":
+            host, hosts = value, hosts + 1
+        elif name == b"transfer-encoding":
+            codings.append(value.strip().lower())
     if size > MAX_HEAD:
         raise _RefusedRequest(_HEAD_TOO_LARGE)
     if version not in _VERSIONS:
         raise _RefusedRequest(f"HTTP/{version} is not spoken here; send HTTP/1.1")
-    hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) > 1 or (not hosts and version == "1.1"):
+    if hosts > 1 or (not hosts and version == "1.1"):
         raise _RefusedRequest(f"the request has {'more than one' if hosts else 'no'} Host header")
-    if hosts and not _HOST.match(hosts[0]):
+    if hosts and not _HOST.match(host):
         raise _RefusedRequest("the Host header is not a host, with :port if need be")
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and (codings != [b"chunked"] or version == "1.0"):
         raise _RefusedRequest("the only Transfer-Encoding that is taken is chunked, once, with HTTP/1.1")
 

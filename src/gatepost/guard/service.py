@@ -6,8 +6,7 @@ is kept. Where the record cannot be written there is no answer but an error, so 
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import msgspec
 
@@ -185,24 +184,28 @@ class Guard:
         slot = await self._wait_for_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
-        with self._processing(slot):
+        self._begin()
+        try:
             await slot.delay_start()
             return await self.pool.run(Job(FEATURES, request.ggrid, request.envelope, body, self._clock()))
+        finally:
+            self._end(slot)
 
     async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full:
         """Read a report by mail: judge the mail that carries it, and read what is attached to it. Nothing is kept."""
         slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
         if slot is None:
             return Full(self.load())
-        with self._processing(slot):
-            try:
-                await slot.delay_start()
-                # Twenty people who report the same mail are no burst of it.
-                message = (request.ggrid, request.envelope, body, self._clock())
-                carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
-                found = await self.pool.run(Job(ATTACHED, *message))
-            finally:
-                self._answerer.forget(request.ggrid)
+        self._begin()
+        try:
+            await slot.delay_start()
+            # Twenty people who report the same mail are no burst of it.
+            message = (request.ggrid, request.envelope, body, self._clock())
+            carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
+            found = await self.pool.run(Job(ATTACHED, *message))
+        finally:
+            self._answerer.forget(request.ggrid)
+            self._end(slot)
         if isinstance(found, NotShown):
             return ReportReading(undecided("it could not be read"))
         read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
@@ -231,17 +234,17 @@ class Guard:
             slot.leave()
         return Full(self.load())
 
-    @contextmanager
-    def _processing(self, slot: Slot) -> Iterator[None]:
+    def _begin(self) -> None:
+        """Count a message in processing, which a stop waits for; `_end` must follow."""
+        if not self._present:
+            self._idle.clear()
         self._present += 1
-        self._idle.clear()
-        try:
-            with slot:
-                yield
-        finally:
-            self._present -= 1
-            if not self._present:
-                self._idle.set()
+
+    def _end(self, slot: Slot) -> None:
+        slot.leave()
+        self._present -= 1
+        if not self._present:
+            self._idle.set()
 
     async def _read_lists(self, request: ScanRequest) -> Snapshot | None:
         """Return the lists by which a message that has come is judged; None where they cannot be read."""
@@ -255,11 +258,15 @@ class Guard:
         self, slot: Slot, request: ScanRequest, body: MessageBody, lists: Snapshot | None = None
     ) -> ScanResult:
         started = time.perf_counter()
-        with self._processing(slot):
-            await slot.delay_start()
+        self._begin()
+        try:
+            if slot.delay:
+                await slot.delay_start()
             report = await self._analyse(request, body, lists or await self._read_lists(request))
             planned = await self._plan(request, body, report)
             record = await self._record(request, body, planned.report, round(slot.delay * 1_000))
+        finally:
+            self._end(slot)
         seconds = time.perf_counter() - started
         if not request.is_trial:
             self._observe(record, seconds)
@@ -346,7 +353,7 @@ class Guard:
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.
-            return await self._store.messages.record(record)
+            return await self._store.messages.record(record, self._present - 1)
         except StorageError:
             log.error("result could not be kept", ggrid=request.ggrid)
             raise

@@ -34,8 +34,6 @@ S = TypeVar("S", bound="Operations")
 
 Row: TypeAlias = tuple[Any, ...]
 
-MAX_INSERTED = 256
-
 
 class Many(msgspec.Struct, frozen=True):
     """A parameter that is an array of text or of numbers; never empty."""
@@ -158,23 +156,13 @@ def storable(text: str) -> str:
 def insert_rows(
     connection: apsw.Connection, table: str, columns: tuple[str, ...], rows: Sequence[Row], conflict: str = ""
 ) -> None:
-    """Insert many rows into SQLite with few statements; `conflict` is the ON CONFLICT clause.
-
-    Each statement is a moment in which the writer thread must win the interpreter back.
-    """
-    done = 0
-    while done < len(rows):
-        # Powers of two: few different statements, so that they stay prepared.
-        count = min(MAX_INSERTED, 1 << (len(rows) - done).bit_length() - 1)
-        values = [value for row in rows[done : done + count] for value in row]
-        connection.execute(_insert_statement(table, columns, count, conflict), values)
-        done += count
+    """Insert rows into SQLite with one statement that stays prepared; `conflict` is the ON CONFLICT clause."""
+    connection.executemany(_insert_statement(table, columns, conflict), rows)
 
 
 @lru_cache(64)
-def _insert_statement(table: str, columns: tuple[str, ...], count: int, conflict: str) -> str:
-    placeholders = ", ".join([f"({', '.join('?' * len(columns))})"] * count)
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {placeholders} {conflict}"  # noqa: S608
+def _insert_statement(table: str, columns: tuple[str, ...], conflict: str) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {conflict}"  # noqa: S608
 
 
 class StoreCounters(msgspec.Struct, frozen=True):
@@ -191,6 +179,8 @@ ChangeObserver: TypeAlias = Callable[[Any], None]
 class Engine(ABC):
     """A database that does work. Work is handed over as a function, since it may have to be done again."""
 
+    # How many groups of records are written at the same time.
+    groups_under_way = 1
     _observer: ChangeObserver | None = None
     _closed = False
 
@@ -220,14 +210,15 @@ class Engine(ABC):
         """Do the work of a change."""
 
     @abstractmethod
-    def change_together(
+    async def change_together(
         self,
         all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],
-        one: Callable[[A], Work[T]],
-        argument: A,
-    ) -> Coroutine[Any, Any, T]:
-        """Do a change that every message makes. SQLite collects the arguments of many callers and hands them to
-        `all_at_once`, which has one result for each; PostgreSQL does the work of `one`."""
+        work: Callable[[Sequence[A]], Work[Sequence[T]]],
+        arguments: Sequence[A],
+    ) -> Sequence[T | Exception]:
+        """Do a change that every message makes, for a group of them (`change_groups`); returns when it is durable.
+        There is one result for each argument, or the fault of that one alone. SQLite calls `all_at_once`; PostgreSQL
+        does `work`, whose first statement makes the whole change and is a transaction of its own."""
 
     @abstractmethod
     async def query(self, work: Callable[[], Work[T]]) -> T:

@@ -1,8 +1,8 @@
 """Records of messages: one row for each analysis, with columns for searching, and envelope and report whole as one
 packed value; and the deliveries of each.
 
-A record is stored with its rows of the index (`message_index`) and of the counts (`traffic`): on SQLite many at once,
-on PostgreSQL one with one statement.
+A record is stored with its rows of the index (`message_index`) and of the counts (`traffic`), many at once: on SQLite
+with one statement for each table, on PostgreSQL with one for all of it.
 
 A delivery is what a next hop answered to a message, when, and the id that it gave it. A reply is known only after the
 record of its message is on disk, so it has a row of its own. Rows are written in batches beside the path of the mail
@@ -37,25 +37,43 @@ COLUMNS = (
     *("ggrid", "created", "completed", "tenant", "verdict", "decision", "score", "tags"),
     *("sender", "recipients", "subject", "size", "sha256", "detail", "header"),
 )
+_TYPES = dict.fromkeys(("created", "completed", "score", "size"), "bigint") | {"detail": "bytea", "header": "bytea"}
 _SELECT = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = $1"
 _SELECT_ID = "SELECT id FROM messages WHERE ggrid = ?"
-_PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
-_INSERT = f"""WITH kept AS (
-    INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({_PLACEHOLDERS})
-    ON CONFLICT (ggrid) DO NOTHING RETURNING id, completed, tenant, verdict, decision, size
+_INSERT_SQLITE = f"""INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})
+ON CONFLICT (ggrid) DO NOTHING"""  # noqa: S608
+# What PostgreSQL is given of each record: its row, its texts for searching, and what is counted of it.
+_GIVEN = (
+    *(f"{name} {_TYPES.get(name, 'text')}" for name in COLUMNS),
+    *(f"searched_{name} text" for name in message_index.COLUMNS[5:]),
+    *("bucket bigint", "milliseconds bigint", "latency bigint", "is_trial boolean"),
+)
+_ARRAYS = ", ".join(f"${number}::{column.split()[1]}[]" for number, column in enumerate(_GIVEN, 1))
+# Ids are given in the order of the records, and rows are counted in the same order by every client: no deadlocks.
+_INSERT = f"""WITH given AS (
+    SELECT * FROM unnest({_ARRAYS}) WITH ORDINALITY AS g ({", ".join(column.split()[0] for column in _GIVEN)}, place)
+), kept AS (
+    INSERT INTO messages ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM given ORDER BY place
+    ON CONFLICT (ggrid) DO NOTHING RETURNING id, ggrid
+), fresh AS (
+    SELECT kept.id, given.* FROM kept JOIN given ON given.ggrid = kept.ggrid
 ), found AS (
     INSERT INTO message_search ({", ".join(message_index.COLUMNS)})
-    SELECT completed, id, tenant, verdict, decision, $16::text, $17::text, $18::text, $19::text, $20::text,
-    $21::text FROM kept
+    SELECT completed, id, tenant, verdict, decision,
+    {", ".join(f"searched_{name}" for name in message_index.COLUMNS[5:])} FROM fresh
 ), addressed AS (
-    INSERT INTO message_recipients (address, completed, id) SELECT unnest($22::text[]), completed, id FROM kept
+    INSERT INTO message_recipients (address, completed, id) SELECT address, completed, id
+    FROM unnest(${len(_GIVEN) + 1}::text[], ${len(_GIVEN) + 2}::text[]) AS a (whose, address)
+    JOIN fresh ON fresh.ggrid = a.whose
 ), counted AS (
     {traffic.INSERT_INTO}
-    SELECT whose, $23::bigint, verdict, decision, pg_backend_pid() % {traffic.PARTS}, 1, size, $24::bigint, $24::bigint,
-    {", ".join(f"CASE $25::bigint WHEN {number} THEN 1 ELSE 0 END" for number in range(BINS))}
-    FROM kept CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL AND NOT $26::boolean
+    SELECT whose, bucket, verdict, decision, pg_backend_pid() % {traffic.PARTS},
+    count(*), sum(size), sum(milliseconds), max(milliseconds),
+    {", ".join(f"sum(CASE latency WHEN {number} THEN 1 ELSE 0 END)" for number in range(BINS))}
+    FROM fresh CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL AND NOT is_trial
+    GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
     {traffic.ADD_ON_CONFLICT}
-) SELECT id FROM kept"""  # noqa: S608
+) SELECT ggrid FROM kept"""  # noqa: S608
 _REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5, header = NULL WHERE id = $1"
 _SELECT_LINES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages WHERE ggrid = ANY($1)
 ORDER BY completed DESC, ggrid"""
@@ -136,16 +154,21 @@ def prepare_row(record: MessageRecord | RecordRow) -> RecordRow:
 def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
     """Store, index and count records in SQLite; where one of that ggrid is stored already, it stays and is
     returned."""
-    stored: list[R | MessageRecord] = []
-    fresh: list[tuple[int, RecordRow]] = []
-    while len(stored) < len(records):
-        # Powers of two: few different statements, so that they stay prepared.
-        left = len(records) - len(stored)
-        chunk = records[len(stored) : len(stored) + (1 << left.bit_length() - 1)]
-        stored += _insert_chunk(connection, chunk, fresh)
+    rows = [prepare_row(record) for record in records]
+    before = connection.total_changes()
+    connection.executemany(_INSERT_SQLITE, [row.values for row in rows])
+    count = connection.total_changes() - before
+    # Ids are given one after the other (https://www.sqlite.org/autoinc.html), and nobody else writes meanwhile.
+    first = connection.last_insert_rowid() - count + 1
+    is_all_new = count == len(rows)
+    fresh = list(enumerate(rows, first)) if is_all_new else _find_fresh(connection, rows, first) if count else []
     message_index.insert_in_sqlite(connection, [_index_message(uid, row) for uid, row in fresh])
     traffic.count_in_sqlite(connection, [row.counted for _, row in fresh if not row.is_trial])
-    return stored
+    if is_all_new:
+        return list(records)
+    select = in_sqlite(_SELECT)
+    known = (connection.execute(select, row.values[:1]).fetchone() for row in rows)
+    return [parse_record(*stored) if stored else record for stored, record in zip(known, records, strict=True)]
 
 
 def find_message(ggrid: str) -> Work[MessageRecord | None]:
@@ -208,49 +231,43 @@ def parse_release(time: int, by: str, recipients: str) -> Release:
     return Release(time, by, _strings.decode(recipients))
 
 
-def insert_one(record: MessageRecord) -> Work[MessageRecord]:
-    """Store, index and count one record in PostgreSQL, or return the one that is stored already."""
-    row = tuple(storable(value) if isinstance(value, str) else value for value in _row(record))
-    texts = _texts(record)
-    indexed = (*message_index.searched_texts(texts), Many(texts.addresses))
-    milliseconds = max(0, record.completed - record.created)
-    counted = (traffic.bucket_of(record.completed), milliseconds, traffic.bin_of(milliseconds), record.is_trial)
-    if (yield Read(_INSERT, (*row, *indexed, *counted))):
-        return record
-    return (yield from find_message(record.ggrid)) or record
+def insert_together(records: Sequence[MessageRecord]) -> Work[list[MessageRecord]]:
+    """Store, index and count records in PostgreSQL with one statement; where one of that ggrid is stored already, it
+    stays and is returned."""
+    first: dict[str, MessageRecord] = {}
+    for record in records:
+        first.setdefault(storable(record.ggrid.lower()), record)
+    rows = [prepare_row(record) for record in first.values()]
+    columns = zip(*map(_postgres_values, rows), strict=True)
+    addresses = [(storable(row.values[0]), address) for row in rows for address in row.texts.addresses]
+    whose, addressed = zip(*addresses, strict=True) if addresses else ((), ())
+    kept = {ggrid for (ggrid,) in (yield Read(_INSERT, (*map(Many, columns), Many(whose), Many(addressed))))}
+    stored = []
+    for record in records:
+        ggrid = storable(record.ggrid.lower())
+        is_kept = ggrid in kept and first[ggrid] is record
+        stored.append(record if is_kept else (yield from find_message(ggrid)) or record)
+    return stored
 
 
-def _insert_chunk(
-    connection: apsw.Connection, records: Sequence[R], fresh: list[tuple[int, RecordRow]]
-) -> Sequence[R | MessageRecord]:
-    """Insert records with one statement: each statement is a moment in which this thread must win the interpreter back.
+def _postgres_values(row: RecordRow) -> Row:
+    _, _, _, created, completed, _ = row.counted
+    milliseconds = max(0, completed - created)
+    return (
+        *(storable(value) if isinstance(value, str) else value for value in row.values),
+        *message_index.searched_texts(row.texts),
+        *(traffic.bucket_of(completed), milliseconds, traffic.bin_of(milliseconds), row.is_trial),
+    )
 
-    Those that are new are added to `fresh`, with the ids that they got.
-    """
-    rows = [prepare_row(record) for record in records]
-    connection.execute(_insert_statement(len(rows)), [value for row in rows for value in row.values])
-    count = connection.changes()
-    # Ids are given one after the other (https://www.sqlite.org/autoinc.html), and nobody else writes meanwhile.
-    first = connection.last_insert_rowid() - count + 1
-    if count == len(rows):
-        fresh += enumerate(rows, first)
-        return records
-    ids = (connection.execute(_SELECT_ID, row.values[:1]).fetchone() for row in rows)
+
+def _find_fresh(connection: apsw.Connection, rows: Sequence[RecordRow], first: int) -> list[tuple[int, RecordRow]]:
+    """Return the rows that were inserted into SQLite just now, from the id `first` on, each with its id."""
     added: dict[int, RecordRow] = {}
-    for found, row in zip(ids, rows, strict=True):
-        # Without a new row the last id may be that of another table.
-        if count and found and found[0] >= first:
+    for row in rows:
+        found = connection.execute(_SELECT_ID, row.values[:1]).fetchone()
+        if found and found[0] >= first:
             added.setdefault(found[0], row)
-    fresh += added.items()
-    select = in_sqlite(_SELECT)
-    known = (connection.execute(select, row.values[:1]).fetchone() for row in rows)
-    return [parse_record(*stored) if stored else record for stored, record in zip(known, records, strict=True)]
-
-
-def _insert_statement(count: int) -> str:
-    row = f"({', '.join('?' * len(COLUMNS))})"
-    columns, rows = ", ".join(COLUMNS), ", ".join([row] * count)
-    return f"INSERT INTO messages ({columns}) VALUES {rows} ON CONFLICT (ggrid) DO NOTHING"  # noqa: S608
+    return list(added.items())
 
 
 def _index_message(uid: int, row: RecordRow) -> IndexedMessage:

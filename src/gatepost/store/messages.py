@@ -23,7 +23,9 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
+from gatepost.store.change_groups import ChangeGroups
 from gatepost.store.engine import (
+    Engine,
     Many,
     Operations,
     Read,
@@ -61,7 +63,7 @@ from gatepost.store.message_records import (
     find_message,
     insert_all,
     insert_deliveries,
-    insert_one,
+    insert_together,
     parse_record,
     parse_release,
 )
@@ -81,7 +83,7 @@ from gatepost.store.paging import (
     parse_time_cursor,
 )
 from gatepost.store.quarantine import HeldMessage, find_held
-from gatepost.store.record_packing import Detail, decompress, unpack
+from gatepost.store.record_packing import Detail, decompress, read_packed, unpack
 
 PURGE_BATCH = 500
 STREAM_BATCH = 100
@@ -228,9 +230,19 @@ class MessageTimeline(msgspec.Struct, frozen=True):
 class Messages(Operations):
     """Results and ledgers, searched and counted, and what is on record of the way of one message."""
 
-    def record(self, record: MessageRecord) -> Coroutine[Any, Any, MessageRecord]:
-        """Store a result. A stored one never changes: the first of a ggrid stays and is returned."""
-        return self._engine.change_together(insert_all, insert_one, record)
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        write = partial(engine.change_together, insert_all, insert_together)
+        self._records = ChangeGroups[MessageRecord, MessageRecord](write, engine.groups_under_way)
+
+    def record(self, record: MessageRecord, others: int = 0) -> Coroutine[Any, Any, MessageRecord]:
+        """Store a result. A stored one never changes: the first of a ggrid stays and is returned. `others` are further
+        messages that are being analysed: a commit is shared with those that end soon."""
+        return self._records.add(record, others)
+
+    async def finish_writing(self) -> None:
+        """Wait for the results that are being stored."""
+        await self._records.finish()
 
     @query
     def find(self, ggrid: str) -> Work[MessageRecord | None]:
@@ -451,7 +463,7 @@ _heads = msgspec.msgpack.Decoder(_HeadDetail)
 
 
 def _head(packed: bytes) -> ShownHead:
-    detail = _heads.decode(decompress(packed))
+    detail = read_packed(_heads, packed) or _HeadDetail(_HeadReport())
     senders, names = detail.report.senders, detail.report.sender_names
     name = names[0] if names else ""
     address = senders[0] if senders else ""
@@ -630,6 +642,8 @@ def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[DeliveryAttempt, .
         DeliveryAttempt(ggrid, created, completed, decision, code, sha256 == record.sha256)
         for ggrid, created, completed, decision, sha256, packed, code in rows
         # Digests say only nearly that a record has this Message-ID.
-        if ggrid != record.ggrid and _heads.decode(decompress(packed)).report.message_id == message_id
+        if ggrid != record.ggrid
+        and (detail := read_packed(_heads, packed)) is not None
+        and detail.report.message_id == message_id
     )
     return tuple(attempts), keys.next is not None

@@ -1,8 +1,9 @@
 """The engine on PostgreSQL, which any number of guards and abbys share.
 
 A change is one transaction on a connection of the pool; PostgreSQL itself lets transactions that commit together share
-the wait for the disk. Where two changes get in each other's way (a deadlock, a serialisation failure), the one that was
-sent back is done again from its beginning. A stream has a connection of its own, for as long as its client reads.
+the wait for the disk. Records of messages come in groups (`change_groups`), each with one statement and one round trip.
+Where two changes get in each other's way (a deadlock, a serialisation failure), the one that was sent back is done
+again from its beginning. A stream has a connection of its own, for as long as its client reads.
 
 Opening brings the database to the schema that this program knows, or refuses it with a reason. The numbered files in
 `schema/postgres` are applied in order, each once, in one transaction under an advisory lock, so that two processes that
@@ -12,8 +13,8 @@ start together do not both apply them.
 import asyncio
 import re
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -70,6 +71,8 @@ class PostgresEngine(Engine):
     Its methods belong to one event loop: that of the first call.
     """
 
+    groups_under_way = 2
+
     def __init__(self, url: str) -> None:
         self._url = url
         upgrade_schema(url)
@@ -77,7 +80,7 @@ class PostgresEngine(Engine):
         self._opening = asyncio.Lock()
         self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
-        self._changes = self._failures = 0
+        self._changes = self._commits = self._failures = 0
 
     async def close(self) -> None:
         """Finish what is under way and close the connections."""
@@ -89,8 +92,8 @@ class PostgresEngine(Engine):
                 self._pool.terminate()  # the server has gone already
 
     def counters(self) -> StoreCounters:
-        """How many changes were written, each in its own commit."""
-        return StoreCounters(self._changes, self._changes, self._failures)
+        """How many changes were written, in how many commits."""
+        return StoreCounters(self._changes, self._commits, self._failures)
 
     async def _apply(self, work: Callable[[], Work[T]]) -> T:
         """Do work in one transaction; returns after its commit."""
@@ -102,16 +105,27 @@ class PostgresEngine(Engine):
             self._failures += 1
             raise
         self._changes += 1
+        self._commits += 1
         return result
 
-    def change_together(
+    async def change_together(
         self,
-        all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],  # noqa: ARG002  for SQLite's writer thread
-        one: Callable[[A], Work[T]],
-        argument: A,
-    ) -> Coroutine[Any, Any, T]:
-        """Change one at a time: the server lets commits share the wait for the disk."""
-        return self._apply(partial(one, argument))
+        all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],
+        work: Callable[[Sequence[A]], Work[Sequence[T]]],
+        arguments: Sequence[A],
+    ) -> Sequence[T | Exception]:
+        """Do work whose first statement makes the whole change: no other round trip begins or ends a transaction."""
+        try:
+            results = await self._change_with_retries(partial(work, arguments), has_transaction=False)
+        except Exception as fault:  # noqa: BLE001  it is the fault of one of them, and returned as such
+            self._failures += 1
+            if isinstance(fault, StorageError) or len(arguments) == 1:
+                return [fault] * len(arguments)
+            # Which of them it was, the server does not say.
+            return [(await self.change_together(all_at_once, work, [argument]))[0] for argument in arguments]
+        self._changes += len(arguments)
+        self._commits += 1
+        return results
 
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work on a connection of the pool."""
@@ -164,11 +178,11 @@ class PostgresEngine(Engine):
             await connection.add_listener(channel, lambda *_notice: wake())
             await ended.wait()
 
-    async def _change_with_retries(self, work: Callable[[], Work[T]]) -> T:
+    async def _change_with_retries(self, work: Callable[[], Work[T]], *, has_transaction: bool = True) -> T:
         for attempt in range(ATTEMPTS):
             async with self._connection() as connection:
                 try:
-                    async with connection.transaction():
+                    async with connection.transaction() if has_transaction else nullcontext():
                         return await _run_work(connection, work())
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
@@ -252,11 +266,25 @@ def upgrade_schema(url: str) -> None:
         raise faults[0]
 
 
+class _PooledConnection(asyncpg.Connection):
+    """A connection that goes back to the pool as it is: our statements leave no settings, cursors or locks behind, and
+    to have them reset would be one more round trip for each change. A transaction that is open is ended even so."""
+
+    def get_reset_query(self) -> str:
+        """Return the statements that a connection is reset with: none."""
+        return ""
+
+
 async def _open_pool(url: str, size: int) -> Any:
     """Connections for short transactions."""
     with _explain_bad_address(url):
         return await asyncpg.create_pool(
-            url, min_size=1, max_size=size, timeout=CONNECT_SECONDS, server_settings=_SHORT
+            url,
+            min_size=1,
+            max_size=size,
+            timeout=CONNECT_SECONDS,
+            server_settings=_SHORT,
+            connection_class=_PooledConnection,
         )
 
 

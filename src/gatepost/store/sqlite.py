@@ -7,10 +7,10 @@ lock, so that two processes that start together do not both apply them.
 One writer commits changes in groups, in a thread of this process (`Writer`). A commit costs a wait for the disk,
 whatever is in it. While one is under way new changes queue up, and the next commit takes them all: the more there is to
 do, the cheaper each change becomes, with no timer and no delay when there is little. A caller is answered after the
-commit that holds its change, never before. Changes of the same kind are handed over together, so that a whole group can
-be one statement. Those that are light, which are records of messages, have commits of their own: mail does not wait for
-the changes of lists beside it. Where a service runs as several processes, a process of its own writes for all of them:
-see `writer_process`.
+commit that holds its change, never before. Changes of the same kind are applied together, so that a whole group can be
+one statement for each table. Those that are light, which are records of messages, have commits of their own: mail does
+not wait for the changes of lists beside it. They come in groups already (`change_groups`). Where a service runs as
+several processes, a process of its own writes for all of them: see `writer_process`.
 
 The event loop only ever waits, except for single rows that are always in memory (`SqliteEngine.query_inline`). A stream
 has a connection of its own, because it is one statement from its first batch to its last.
@@ -24,13 +24,13 @@ import time
 from abc import ABC, abstractmethod
 from array import array
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import apsw
 import msgspec
@@ -229,17 +229,28 @@ class PendingChange(msgspec.Struct, eq=False):
     fault: Exception | None = None
 
 
-class _Pending(PendingChange, eq=False, kw_only=True):
+class _Caller(msgspec.Struct, eq=False):
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
+    future: asyncio.Future[None]
+
+
+class _Pending(PendingChange, eq=False):
+    """The last change that a caller asked for has that caller."""
+
+    caller: _Caller | None = None
 
 
 class WritesChanges(ABC):
     """What applies changes, each in a commit that is on disk when the caller is answered."""
 
     @abstractmethod
-    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
-        """Apply a change; returns when it is on disk. `light` is for changes that every message makes."""
+    async def apply(self, change: Change[A, R], argument: A) -> R:
+        """Apply a change; returns when it is on disk."""
+
+    @abstractmethod
+    async def apply_together(self, change: Change[A, R], arguments: Sequence[A]) -> Sequence[R | Exception]:
+        """Apply a change that every message makes, for several; returns when all are on disk: a result for each, or its
+        fault where it failed alone."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -323,19 +334,32 @@ class Writer(WritesChanges):
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._commits = GroupCommits(connection)
-        self._queue: SimpleQueue[_Pending | None] = SimpleQueue()
+        self._queue: SimpleQueue[Sequence[_Pending] | None] = SimpleQueue()
         self._closed = False
         self._ended, self._was_group = 0.0, False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
-    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
+    async def apply(self, change: Change[A, R], argument: A) -> R:
+        pending = _Pending(change, argument)
+        await self._write([pending])
+        if pending.fault is not None:
+            raise pending.fault
+        return cast("R", pending.result)
+
+    async def apply_together(self, change: Change[A, R], arguments: Sequence[A]) -> Sequence[R | Exception]:
+        group = [_Pending(change, argument, light=True) for argument in arguments]
+        await self._write(group)
+        return [pending.result if pending.fault is None else pending.fault for pending in group]
+
+    async def _write(self, group: Sequence[_Pending]) -> None:
+        """Hand changes to the thread; returns when all are applied or have failed."""
         if self._closed:
             raise StorageError("The storage is closed.")
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        self._queue.put(_Pending(change, argument, light, loop=loop, future=future))
-        return await future
+        caller = group[-1].caller = _Caller(loop, loop.create_future())
+        self._queue.put(group)
+        await caller.future
 
     async def close(self) -> None:
         """Finish the changes that are queued, then end."""
@@ -368,23 +392,27 @@ class Writer(WritesChanges):
         """Take all changes that have queued up; wait for one if there is none. Return False after the last.
 
         When a change follows shortly after a commit with several changes, more of them are waited for a little: a
-        commit costs far more than a change. A single caller never waits.
+        commit costs far more than a change. A single caller never waits. Records of messages do not wait here: they
+        were collected before (`change_groups`).
         """
         until = 0.0
         count = 0
         while count < MAX_GROUP:
             try:
                 seconds = None if not (count or waiting) else max(0.0, until - time.monotonic())
-                pending = self._queue.get(timeout=seconds)
+                group = self._queue.get(timeout=seconds)
             except Empty:
                 break
-            if pending is None:
+            if group is None:
                 return False
-            waiting.add(pending)
-            count += 1
-            if count == 1:
+            for pending in group:
+                waiting.add(pending)
+            if group[0].light:
+                until = 0.0
+            elif not count:
                 now = time.monotonic()
                 until = now + LINGER_SECONDS if self._was_group and now - self._ended < LINGER_SECONDS else now
+            count += len(group)
         return True
 
 
@@ -401,21 +429,18 @@ def _group_by_change(group: Sequence[PendingChange]) -> list[list[PendingChange]
 
 def _answer(group: Sequence[_Pending]) -> None:
     """Wake the callers, with one call for each event loop."""
-    for loop in {pending.loop for pending in group}:
+    callers = [pending.caller for pending in group if pending.caller]
+    for loop in {caller.loop for caller in callers}:
         try:
-            loop.call_soon_threadsafe(_resolve, [pending for pending in group if pending.loop is loop])
+            loop.call_soon_threadsafe(_wake, [caller.future for caller in callers if caller.loop is loop])
         except RuntimeError:
             continue  # the loop has ended, and its callers with it
 
 
-def _resolve(group: Sequence[_Pending]) -> None:
-    for pending in group:
-        if pending.future.done():
-            continue
-        if pending.fault is None:
-            pending.future.set_result(pending.result)
-        else:
-            pending.future.set_exception(pending.fault)
+def _wake(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
 
 
 READERS = 2
@@ -471,14 +496,14 @@ class SqliteEngine(Engine):
             result: T = outcome.result
             return result
 
-    def change_together(
+    async def change_together(
         self,
         all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],
-        one: Callable[[A], Work[T]],  # noqa: ARG002  for engines that change one at a time
-        argument: A,
-    ) -> Coroutine[Any, Any, T]:
-        """Change what many callers ask for at the same time in one statement."""
-        return self._writer.apply(all_at_once, argument, light=True)
+        work: Callable[[Sequence[A]], Work[Sequence[T]]],  # noqa: ARG002  for PostgreSQL
+        arguments: Sequence[A],
+    ) -> Sequence[T | Exception]:
+        """Have a group of changes written in one commit."""
+        return await self._writer.apply_together(all_at_once, arguments)
 
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work in a reader thread."""

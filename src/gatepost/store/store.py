@@ -106,6 +106,8 @@ class Store:
         """Finish what is under way and close the database."""
         if "api_keys" in vars(self):
             await self.api_keys.finish_writing()
+        if "messages" in vars(self):
+            await self.messages.finish_writing()
         await self._engine.close()
 
     async def prove_writable(self) -> None:

@@ -8,7 +8,7 @@ between, its clients are told that storage failed, as after any other fault of s
 A change goes as the function and its argument (see `sqlite.Change`). They are pickled: both ends are this
 program, forked from one process, and the socket lies in a folder that only its user can enter. Records of messages,
 which are most of all that is written, go as finished rows in MessagePack, without the name of a function: who asks
-packs and indexes them. What several callers ask for in one round of the event loop is sent together.
+packs and indexes them. A group of records is one request with one answer.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ from gatepost.store.sqlite import (
 A = TypeVar("A")
 R = TypeVar("R")
 
-# Length of what follows, number of the request, flags. A request has only the flag that it is the row of a record.
+# Length of what follows, number of the request, flags. A request has only the flag that it has the rows of records.
 _HEAD = struct.Struct("<IIB")
-_SAME, _FAULT, _COMMIT, _ROW = 1, 2, 4, 8
+_SAME, _FAULT, _COMMIT, _ROWS = 1, 2, 4, 8
 _READ_BYTES = 256 << 10
 _ENDED = "The process that writes the storage has ended; it is being started again."
 
@@ -79,7 +79,7 @@ def _load(data: bytes) -> Any:
 
 
 _rows = msgspec.msgpack.Encoder()
-_read_row = msgspec.msgpack.Decoder(RecordRow)
+_read_rows = msgspec.msgpack.Decoder(tuple[RecordRow, ...])
 
 
 class WriterSocket:
@@ -115,22 +115,42 @@ class RemoteWriter(WritesChanges):
         self._closed = False
         self._changes = self._commits = self._failures = 0
 
-    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:  # noqa: ARG002
-        """Have a change applied by the process that writes. Records go as rows, which that process takes for light."""
-        if self._closed:
-            raise StorageError("The storage is closed.")
-        link = self._link or await self._connect()
-        try:
-            flags, result = await link.ask(change, argument)
-        except Exception:
-            self._failures += 1
-            raise
-        self._commits += bool(flags & _COMMIT)
+    async def apply(self, change: Change[A, R], argument: A) -> R:
+        """Have a change applied by the process that writes."""
+        flags, result = await self._ask(0, _dump((change, argument)))
         if flags & _FAULT:
             self._failures += 1
             raise result
         self._changes += 1
-        return cast("R", result)
+        return cast("R", argument if flags & _SAME else result)
+
+    async def apply_together(self, change: Change[A, R], arguments: Sequence[A]) -> Sequence[R | Exception]:  # noqa: ARG002
+        """Have the records of messages written, which alone are changed together: they go as rows."""
+        rows = [prepare_row(cast("MessageRecord", argument)) for argument in arguments]
+        flags, outcomes = await self._ask(_ROWS, _rows.encode(rows))
+        if flags & _SAME:
+            self._changes += len(arguments)
+            return cast("Sequence[R]", arguments)
+        if flags & _FAULT:
+            self._failures += len(arguments)
+            raise outcomes
+        failures = sum(isinstance(outcome, Exception) for outcome in outcomes)
+        self._failures += failures
+        self._changes += len(arguments) - failures
+        results = zip(arguments, outcomes, strict=True)
+        return [cast("R", argument) if outcome is None else outcome for argument, outcome in results]
+
+    async def _ask(self, flags: int, body: bytes) -> tuple[int, Any]:
+        if self._closed:
+            raise StorageError("The storage is closed.")
+        link = self._link or await self._connect()
+        try:
+            flags, result = await link.ask(flags, body)
+        except Exception:
+            self._failures += 1
+            raise
+        self._commits += bool(flags & _COMMIT)
+        return flags, result
 
     async def close(self) -> None:
         self._closed = True
@@ -163,24 +183,20 @@ class _Link(asyncio.Protocol):
     def __init__(self, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, tuple[asyncio.Future[tuple[int, Any]], Any]] = {}
+        self._waiting: dict[int, asyncio.Future[tuple[int, Any]]] = {}
         self._numbers = 0
         self._received = bytearray()
         self._unsent: list[bytes] = []
         self._idle: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def ask(self, change: Change[Any, Any], argument: object) -> tuple[int, Any]:
-        """Return the flags and the result of a change. A record, which `messages.insert_all` takes, goes as a row."""
+    async def ask(self, flags: int, body: bytes) -> tuple[int, Any]:
+        """Return the flags and the result of a request."""
         if self._transport is None:
             raise StorageError(_ENDED)
         self._numbers = self._numbers + 1 & 0xFFFFFFFF
-        if isinstance(argument, MessageRecord) and change == insert_all:
-            body, flags = _rows.encode(prepare_row(argument)), _ROW
-        else:
-            body, flags = _dump((change, argument)), 0
         answer: asyncio.Future[tuple[int, Any]] = self._loop.create_future()
-        self._waiting[self._numbers] = (answer, argument)
+        self._waiting[self._numbers] = answer
         if not self._unsent:
             self._loop.call_soon(self._send)
         self._unsent += (_HEAD.pack(len(body), self._numbers, flags), body)
@@ -205,9 +221,9 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         for number, flags, body in _take_frames(self._received):
-            answer, argument = self._waiting.pop(number)
+            answer = self._waiting.pop(number)
             if not answer.done():
-                answer.set_result((flags, argument) if flags & _SAME else _read_answer(flags, body))
+                answer.set_result((flags, None) if flags & _SAME else _read_answer(flags, body))
         if self._idle and not self._waiting:
             self._idle.set_result(None)
             self._idle = None
@@ -216,7 +232,7 @@ class _Link(asyncio.Protocol):
         self._on_end()
         self._transport = None
         waiting, self._waiting = self._waiting, {}
-        for answer, _ in waiting.values():
+        for answer in waiting.values():
             if not answer.done():
                 answer.set_exception(StorageError(_ENDED))
         if self._idle and not self._idle.done():
@@ -272,18 +288,34 @@ class _Client:
         del self.unsent[:sent]
 
 
-class _Request(PendingChange, eq=False, kw_only=True):
+class _Request(msgspec.Struct, eq=False):
+    """What a client waits for: one change, or several that are answered together."""
+
     client: _Client
     number: int
+    changes: list["_RequestedChange"]
+    together: bool = False
+    flags: int = 0
 
 
-def _read_request(client: _Client, number: int, flags: int, body: bytes) -> _Request:
+class _RequestedChange(PendingChange, eq=False, kw_only=True):
+    request: _Request
+
+
+def _read_request(client: _Client, number: int, flags: int, body: bytes) -> list[_RequestedChange]:
     change: Change[Any, Any]
+    request = _Request(client, number, [], bool(flags & _ROWS))
     try:
-        change, argument = (insert_all, _read_row.decode(body)) if flags & _ROW else _load(body)
+        if request.together:
+            changes = [_RequestedChange(insert_all, row, True, request=request) for row in _read_rows.decode(body)]
+        else:
+            change, argument = _load(body)
+            changes = [_RequestedChange(change, argument, request=request)]
     except Exception as fault:  # noqa: BLE001  a request that cannot be read fails alone, like a change that fails
-        change, argument = _refuse_unreadable, str(fault)
-    return _Request(change, argument, bool(flags & _ROW), client=client, number=number)
+        request.together = False
+        changes = [_RequestedChange(_refuse_unreadable, str(fault), request=request)]
+    request.changes = changes
+    return changes
 
 
 def _refuse_unreadable(_connection: object, reasons: Sequence[str]) -> Sequence[Any]:
@@ -305,7 +337,7 @@ class WriterServer:
 
     def run(self) -> None:
         """Serve; returns when nobody is left who could ask."""
-        waiting: CommitTurns[_Request] = CommitTurns()
+        waiting: CommitTurns[_RequestedChange] = CommitTurns()
         while self._controlled or self._clients or waiting:
             is_new = self._gather(0 if waiting else None, waiting)
             if is_new and self._was_group and time.monotonic() - self._ended < LINGER_SECONDS:
@@ -317,7 +349,7 @@ class WriterServer:
                 self._ended, self._was_group = time.monotonic(), len(group) > 1
         self._commits.close()
 
-    def _gather(self, seconds: float | None, waiting: CommitTurns[_Request]) -> bool:
+    def _gather(self, seconds: float | None, waiting: CommitTurns[_RequestedChange]) -> bool:
         """Take what has come within so many seconds; return whether a change was among it."""
         is_new = False
         for key, events in self._selector.select(seconds):
@@ -327,8 +359,8 @@ class WriterServer:
                 self._selector.unregister(self._control)
                 self._controlled = False
             else:
-                for request in self._handle(cast("_Client", key.data), events):
-                    waiting.add(request)
+                for change in self._handle(cast("_Client", key.data), events):
+                    waiting.add(change)
                     is_new = True
         return is_new
 
@@ -341,7 +373,7 @@ class WriterServer:
         self._clients.add(client)
         self._selector.register(connection, selectors.EVENT_READ, client)
 
-    def _handle(self, client: _Client, events: int) -> list[_Request]:
+    def _handle(self, client: _Client, events: int) -> list[_RequestedChange]:
         if events & selectors.EVENT_WRITE:
             self._send(client)
         if not events & selectors.EVENT_READ:
@@ -352,18 +384,22 @@ class WriterServer:
             client.connection.close()
             self._clients.discard(client)
             return []
-        return [_read_request(client, *frame) for frame in frames]
+        return [change for frame in frames for change in _read_request(client, *frame)]
 
-    def _write(self, group: Sequence[_Request]) -> None:
+    def _write(self, group: Sequence[_RequestedChange]) -> None:
         before = self._commits.commits
         self._commits.commit(group)
         commits = self._commits.commits - before
-        for request in group:
+        for change in group:
             # Where the group had to be taken apart, each of its changes has a commit of its own.
-            flags = _COMMIT if commits > 0 and request.fault is None else 0
-            commits -= bool(flags)
-            request.client.unsent += _answer(request, flags)
-        for client in {request.client for request in group}:
+            if commits > 0 and change.fault is None:
+                change.request.flags |= _COMMIT
+                commits -= 1
+        # Changes of one kind are applied in their order: with the last of a request all are done.
+        done = [change.request for change in group if change is change.request.changes[-1]]
+        for request in done:
+            request.client.unsent += _answer(request)
+        for client in {request.client for request in done}:
             self._send(client)
 
     def _send(self, client: _Client) -> None:
@@ -375,15 +411,25 @@ class WriterServer:
             self._selector.modify(client.connection, wanted, client)
 
 
-def _answer(request: _Request, flags: int) -> bytes:
-    if request.fault is not None:
-        flags |= _FAULT
-        try:
-            body = _dump(request.fault)
-        except Exception:  # noqa: BLE001  whatever it holds, its client is told
-            body = _dump(StorageError(f"The change failed ({type(request.fault).__name__})."))
-    elif request.result is request.argument:
+def _answer(request: _Request) -> bytes:
+    flags, changes = request.flags, request.changes
+    if all(change.fault is None and change.result is change.argument for change in changes):
         flags, body = flags | _SAME, b""
+    elif request.together:
+        body = _dump([_outcome(change) for change in changes])
+    elif changes[0].fault is not None:
+        flags, body = flags | _FAULT, _dump(_outcome(changes[0]))
     else:
-        body = _dump(request.result)
+        body = _dump(changes[0].result)
     return _HEAD.pack(len(body), request.number, flags) + body
+
+
+def _outcome(change: _RequestedChange) -> Any:
+    """The fault or the result of a change, as it can be sent; None where the result is the argument."""
+    if change.fault is None:
+        return None if change.result is change.argument else change.result
+    try:
+        _dump(change.fault)
+    except Exception:  # noqa: BLE001  whatever it holds, its client is told
+        return StorageError(f"The change failed ({type(change.fault).__name__}).")
+    return change.fault

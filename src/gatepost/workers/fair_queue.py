@@ -79,8 +79,9 @@ def _order(waiting: HasTurn) -> int:
 class TenantQueue(Generic[T]):
     """What waits, by the turns of tenants. Each tenant has its own by arrival.
 
-    A heap has one current entry for each tenant; what is in it besides is out of date, and dropped when it comes up.
-    The beginning of a turn only ever grows, so a turn costs the same whether three tenants wait or three thousand.
+    Where several tenants wait, a heap has one current entry for each; what is in it besides is out of date, and dropped
+    when it comes up. The beginning of a turn only ever grows, so a turn costs the same whether three tenants wait or
+    three thousand.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -103,8 +104,15 @@ class TenantQueue(Generic[T]):
     def add(self, one: T) -> None:
         """Let one wait; among those of its tenant its arrival counts, so that one that waited before is first again."""
         self.turns.join(one.tenant)
-        insort(self._by_tenant.setdefault(one.tenant, []), one, key=_order)
-        self._note_place(one.tenant)
+        waiting = self._by_tenant.setdefault(one.tenant, [])
+        if waiting and waiting[-1].order > one.order:
+            insort(waiting, one, key=_order)
+        else:
+            waiting.append(one)
+        if len(self._by_tenant) > 1:
+            # The first tenant had no place as long as it was alone.
+            for tenant in self._by_tenant if not self._places else (one.tenant,):
+                self._note_place(tenant)
         self.count += 1
 
     def add_again(self, one: T) -> None:
@@ -116,6 +124,9 @@ class TenantQueue(Generic[T]):
         """Return the one whose turn it is; tenants that may not go are passed over."""
         if self._again:
             return self._again[0]
+        if len(self._by_tenant) == 1:
+            tenant, waiting = next(iter(self._by_tenant.items()))
+            return waiting[0] if may_go is None or may_go(tenant) else None
         passed: list[tuple[Place, str]] = []
         found: T | None = None
         while self._heap and found is None:
@@ -142,12 +153,14 @@ class TenantQueue(Generic[T]):
 
     def discard(self, one: T) -> bool:
         """Take one out, wherever it stands; False if it is not here."""
-        if one in self._again:
+        if self._again and one in self._again:
             self._again.remove(one)
             self.count -= 1
             return True
-        waiting = self._by_tenant.get(one.tenant, [])
-        at = bisect_left(waiting, one.order, key=_order)
+        waiting = self._by_tenant.get(one.tenant)
+        if waiting is None:
+            return False
+        at = 0 if waiting[0] is one else bisect_left(waiting, one.order, key=_order)
         while at < len(waiting) and waiting[at] is not one and waiting[at].order == one.order:
             at += 1
         if at == len(waiting) or waiting[at] is not one:
@@ -155,10 +168,14 @@ class TenantQueue(Generic[T]):
         del waiting[at]
         self.count -= 1
         self.turns.leave(one.tenant)
-        if waiting:
+        if not waiting:
+            del self._by_tenant[one.tenant]
+            self._places.pop(one.tenant or "", None)
+        if len(self._by_tenant) < 2:  # one alone has no need of a place
+            self._places.clear()
+            self._heap.clear()
+        elif waiting:
             self._note_place(one.tenant)
-        else:
-            del self._by_tenant[one.tenant], self._places[one.tenant or ""]
         return True
 
     def _note_place(self, tenant: Tenant) -> None:
@@ -499,6 +516,8 @@ class ReadyJobs(Generic[J]):
         """Take out the next job that can start now; return it with its worker."""
         if not (self._shared.count or self._alone.count or self._patient.count):
             return None  # as after most frames
+        if not any(worker.free for worker in workers):
+            return None
         reserved = None
         alone = self._alone.first() if self._alone.count else None
         if alone is not None and _may_be_alone(workers, alone):
@@ -526,8 +545,6 @@ class ReadyJobs(Generic[J]):
         if len(workers) == 1 or not self._tenants.are_several:
             worker = _find_room(workers, first.size, reserved)
             return None if worker is None else (first, worker)
-        if not any(worker.free for worker in workers):
-            return None
         for job in self._shared:
             worker = _find_room(_leave_one(workers, job.tenant), job.size, reserved)
             if worker is not None:
@@ -558,8 +575,10 @@ def _find_room(workers: Collection[W], size: int, reserved: W | None) -> W | Non
     """The worker with room for so many bytes that holds the fewest others."""
     best, fewest = None, MAX_SUSPENDED
     for worker in workers:
+        if not worker.free or worker is reserved:
+            continue
         room = worker.suspended < fewest and worker.suspended_bytes + size <= MAX_SUSPENDED_BYTES
-        if room and worker.free and worker is not reserved and not worker.taken_alone:
+        if room and not worker.taken_alone:
             best, fewest = worker, worker.suspended
             if not fewest:
                 break

@@ -283,6 +283,8 @@ class WorkerPool:
         return self._supervisor
 
     def _dispatch(self) -> None:
+        if not len(self._queue):
+            return
         while found := self._queue.next(self._workers):
             job, worker = found
             # What it would break may have broken while it waited.
@@ -341,10 +343,13 @@ class WorkerPool:
         """Resume suspended jobs that have their answers, unless a new job of another tenant has its turn before them:
         that gets the worker as soon as nothing executes in it."""
         answered = worker.next_answered
-        if answered is None or not self._queue.goes_before(answered.tenant):
+        if answered is None:
+            self._dispatch()
+            return
+        if not self._queue.goes_before(answered.tenant):
             worker.resume(self._loop.time())
         self._dispatch()
-        if answered is not None and not worker.turns:
+        if not worker.turns:
             worker.resume(self._loop.time())
 
     def _handle_ask(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask) -> None:

@@ -82,7 +82,7 @@ class WorkerProcess:
     @property
     def free(self) -> bool:
         """Whether a new job may come in."""
-        return not self.turns and self.ready and self.kill_reason is None and not self.retiring
+        return not self.turns and self.reported and not self.retiring and self.kill_reason is None and self._pidfd >= 0
 
     @property
     def busy(self) -> bool:
@@ -206,7 +206,10 @@ class WorkerProcess:
     def _waited_seconds(self) -> float:
         """Return for how long it has waited for a processor so far (`/proc/PID/schedstat`, second field)."""
         try:
-            return int(Path(f"/proc/{self._pid}/schedstat").read_bytes().split()[1]) / 1e9 if self._pid else 0.0
+            if not self._pid:
+                return 0.0
+            with open(f"/proc/{self._pid}/schedstat", "rb") as file:  # noqa: PTH123  ten times a second, without a path
+                return int(file.read().split()[1]) / 1e9
         except (OSError, ValueError, IndexError):
             return 0.0
 

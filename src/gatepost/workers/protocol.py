@@ -26,6 +26,7 @@ from gatepost.policy.rules import title_of_list
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
 from gatepost.report import Line, Outcome, Report, undecided
 from gatepost.scanning.edits import Cuts
+from gatepost.store.record_packing import is_packed_report, pack_report
 from gatepost.view.values import MAX_NAME, NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
@@ -142,6 +143,13 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
     reason: _Short
 
 
+class Judged(msgspec.Struct, frozen=True, array_like=True):
+    """A report, and the same as storage keeps it (`record_packing.pack_report`), of which guard believes nothing."""
+
+    report: Report
+    packed: bytes = b""
+
+
 # Tags that are no kind of finding: the list that decided, by the name that its owner gave it (`lists.catalogue`), and
 # the operator's own rule (`policy.layers`).
 _LIST_TAG = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}\Z")
@@ -158,7 +166,7 @@ class FrameError(ValueError):
 _encoder = msgspec.msgpack.Encoder()
 _ready = msgspec.msgpack.Decoder(Ready)
 _ask = msgspec.msgpack.Decoder(Ask)
-_report = msgspec.msgpack.Decoder(Report)
+_judged = msgspec.msgpack.Decoder(Judged)
 _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
@@ -201,6 +209,13 @@ def read_ask(body: bytes) -> Ask:
     return _decode(_ask, body)
 
 
+def encode_judged(report: bytes) -> bytes:
+    """Return the body of a DONE frame of a job that judges, from a report in MessagePack."""
+    packed = pack_report(report)
+    body = _encoder.encode((msgspec.Raw(report), packed))
+    return body if len(body) <= MAX_REPORT else _encoder.encode((msgspec.Raw(report),))
+
+
 def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     """Decode the body of a DONE frame. No worker may leave a message undecided or choose an action: that is guard's.
 
@@ -208,13 +223,20 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     of a closed set, `titles`, which has those of plug-ins where there are any. Numbers must fit into the columns of
     storage. Texts of the message are as hostile as the message was, and whoever shows them escapes them.
     """
-    result = _decode(_report, body)
+    judged = _decode(_judged, body)
+    result = judged.report
+    if judged.packed:
+        if not is_packed_report(judged.packed, MAX_REPORT):
+            raise FrameError("a report that is packed in another way")
+        result.remember_packed(judged.packed)
     if result.decision == "undecided" or result.action is not None:
         raise FrameError("a worker left its message undecided, or chose an action")
-    if not all(_is_tag(tag, titles) for tag in result.tags):
-        raise FrameError("a tag that is not in the registry")
-    if not all(_is_finding(line, titles) for line in result.lines):
-        raise FrameError("a finding that is not in the registry")
+    for tag in result.tags:
+        if tag not in titles and not _is_named_tag(tag):
+            raise FrameError("a tag that is not in the registry")
+    for line in result.lines:
+        if titles.get(line.kind) != line.title and not _is_named_finding(line, titles):
+            raise FrameError("a finding that is not in the registry")
     if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
         raise FrameError("a stage with a name that no stage has")
     numbers: list[float] = [result.score, *(file.size for file in result.files)]
@@ -226,13 +248,14 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     return result
 
 
-def _is_tag(tag: str, titles: Mapping[str, str]) -> bool:
-    return tag in titles or bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
+def _is_named_tag(tag: str) -> bool:
+    """Whether a tag is that of a list or of an operator's rule, whose names no registry has."""
+    return bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
 
 
-def _is_finding(line: Line, titles: Mapping[str, str]) -> bool:
-    if title := titles.get(line.kind):
-        return line.title == title
+def _is_named_finding(line: Line, titles: Mapping[str, str]) -> bool:
+    if line.kind in titles:
+        return False
     if _RULE_TAG.match(line.kind):
         return len(line.title) <= _MAX_TITLE
     return _LIST_TAG.match(line.kind) is not None and line.title == title_of_list(line.kind.partition(":")[2])
@@ -315,6 +338,9 @@ def read_snapshot(body: bytes) -> tuple[str, memoryview]:
     return body[_KEY_SIZE.size : start].decode(), memoryview(body)[start:]
 
 
+_FRAMES = {frame.value: frame for frame in Frame}
+
+
 class FrameReader:
     """Cuts a worker's stream of bytes into frames, as far as they have come."""
 
@@ -327,17 +353,17 @@ class FrameReader:
             self._buffer += data
             data = bytes(self._buffer) if self._complete() else b""
         found = []
-        start = 0
-        while len(data) - start >= HEADER.size:
+        start, size = 0, len(data)
+        while size - start >= HEADER.size:
             length, kind, job = HEADER.unpack_from(data, start)
             if length > FROM_WORKER.get(kind, -1):
                 raise FrameError(f"a frame of kind {kind} and {length} bytes")
             end = start + HEADER.size + length
-            if end > len(data):
+            if end > size:
                 break
-            found.append((Frame(kind), job, data[start + HEADER.size : end]))
+            found.append((_FRAMES[kind], job, data[start + HEADER.size : end]))
             start = end
-        if data:
+        if size and (self._buffer or start < size):
             self._buffer[:] = data[start:]
         return found
 

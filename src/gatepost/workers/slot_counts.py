@@ -65,20 +65,23 @@ class RecentTenants:
 
     def note(self, tenant: Tenant) -> None:
         """Count a message of this tenant; None stands for the deployment."""
-        self._seen.pop(tenant, None)
-        self._seen[tenant] = self._clock()
-        self._forget()
+        now = self._clock()
+        if len(self._seen) > 1 or tenant not in self._seen:
+            self._seen.pop(tenant, None)
+            self._forget(now)
+        self._seen[tenant] = now
 
     @property
     def are_several(self) -> bool:
         """Whether more than one tenant has sent mail within the last seconds."""
-        if len(self._seen) > 1:
-            self._forget()
+        if len(self._seen) < 2:
+            return False
+        self._forget(self._clock())
         return len(self._seen) > 1
 
-    def _forget(self) -> None:
+    def _forget(self, now: float) -> None:
         """Drop those who were last seen too long ago; they stand in the order in which they were seen."""
-        before = self._clock() - RECENT_SECONDS
+        before = now - RECENT_SECONDS
         while self._seen and next(iter(self._seen.values())) < before:
             del self._seen[next(iter(self._seen))]
 

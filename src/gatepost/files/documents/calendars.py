@@ -1,0 +1,66 @@
+"""Calendar invitations (iCalendar, RFC 5545) and cards (vCard, RFC 6350)."""
+
+import re
+
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.mail.encodings.transfer import decode_quoted_printable
+from gatepost.mail.links import find_targets
+from gatepost.mail.text import normalise_lines, unfold_calendar
+
+MAX_CALENDAR = 4 << 20
+MAX_LINES = 100_000
+_READABLE = frozenset({"SUMMARY", "DESCRIPTION", "LOCATION", "URL", "CONTACT", "COMMENT", "X-ALT-DESC"})
+_ADDRESS = re.compile(r"mailto:([^\s;,\"]{1,320})", re.IGNORECASE)
+_FILE_NAME = re.compile(r"(?:FILENAME|X-FILENAME|X-APPLE-FILENAME)=\"?([^;:\"]{1,200})", re.IGNORECASE)
+_FOLD = re.compile(r"\n[ \t]")
+
+
+def inspect_calendar(builder: ContentsBuilder) -> None:
+    """Add method, organiser, number of attendees and links of an invitation (iCalendar, RFC 5545; iTIP, RFC 5546), and
+    the files attached within. Mail programs enter invitations by themselves, links and all."""
+    content = builder.file.content
+    if len(content) > MAX_CALENDAR:
+        builder.add_unread("size")
+    text = _FOLD.sub("", normalise_lines(content[:MAX_CALENDAR].decode("utf-8", "replace")))
+    attendees = 0
+    readable: list[str] = []
+    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
+        head, _, value = line.partition(":")
+        name = head.partition(";")[0].strip().upper()
+        if name == "ATTENDEE":
+            attendees += 1
+        elif name == "METHOD":
+            builder.add_trait("calendar-method", value.strip().upper())
+        elif name == "ORGANIZER" and (match := _ADDRESS.search(line)):
+            builder.add_trait("calendar-organizer", match.group(1).lower())
+        elif name == "ATTACH":
+            _add_attachment(head, value, builder)
+        elif name in _READABLE:
+            readable.append(unfold_calendar(value))
+    if builder.file.shown:
+        builder.add_links(find_targets("\n".join(readable)))
+    else:
+        builder.add_text("\n".join(readable))
+    if attendees:
+        builder.add_trait("calendar-attendees", str(attendees))
+
+
+def inspect_card(builder: ContentsBuilder) -> None:
+    """Add the text and links of a card (vCard, RFC 6350) that was not read with the message."""
+    if builder.file.shown:
+        return
+    content = builder.budget.take_text_source(builder.file.content)
+    if b"QUOTED-PRINTABLE" in content.upper():  # vCard 2.1
+        content = decode_quoted_printable(content).content
+    text = _FOLD.sub("", normalise_lines(content.decode("utf-8", "replace")))
+    values = (line.partition(":") for line in text.split("\n") if "BASE64" not in line[:200].upper())
+    # Line breaks inside a value are written out last: a line of a note may itself begin with `https:`.
+    builder.add_text("\n".join(unfold_calendar(value or head) for head, _, value in values))
+
+
+def _add_attachment(head: str, value: str, builder: ContentsBuilder) -> None:
+    if "BASE64" not in head.upper():
+        builder.add_link(value.strip())
+        return
+    name = _FILE_NAME.search(head)
+    builder.add_base64(name.group(1) if name else "attachment", value, len(value))
