@@ -18,7 +18,7 @@ import msgspec
 
 from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
-from gatepost.near_duplicates import MAX_COMPARED, NEAR, Signature, is_near_duplicate
+from gatepost.near_duplicates import MAX_COMPARED, NEAR, SIZE, Signature, is_near_duplicate
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
 from gatepost.report import Report
@@ -90,11 +90,13 @@ class _HashIndex(Generic[V]):
             else:
                 found[known] = None
         mine = set(signature)
-        # Many share a hash or two, which rules them out at once.
+        is_whole = len(mine) >= SIZE
+        # Copies are the same as a rule, and many others share a hash or two, which rules them out.
         return [
             value
             for value in found
-            if len(mine.intersection(value.signature)) >= NEAR and is_near_duplicate(value.signature, signature)
+            if (is_whole and value.signature == signature)
+            or (len(mine.intersection(value.signature)) >= NEAR and is_near_duplicate(value.signature, signature))
         ]
 
 
