@@ -21,7 +21,7 @@ from gatepost.report import Report
 from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.view.values import NotShown
 from gatepost.web.second_factors import encode
-from gatepost.workers.protocol import Ask, Failed, Frame, Ready, pack_frame
+from gatepost.workers.protocol import Ask, Failed, Frame, Judged, Ready, pack_frame
 
 Seeds = Callable[[], list[bytes]]
 PAYLOAD = b"var a = 'https://evil.example/login';\r\n" * 3
@@ -176,7 +176,7 @@ def frames() -> list[bytes]:
     bodies: Iterable[tuple[Frame, msgspec.Struct]] = (
         (Frame.READY, Ready(("seccomp",), ())),
         (Frame.ASK, Ask(1, (Dns("a.example", "TXT"),))),
-        (Frame.DONE, Report("clean", "deliver", ("text:urgency",), 1, "nothing")),
+        (Frame.DONE, Judged(Report("clean", "deliver", ("text:urgency",), 1, "nothing"))),
         (Frame.DONE, NotShown("too-large")),
         (Frame.FAILED, Failed("parse", "it crashed")),
     )

@@ -55,6 +55,8 @@ def find_smallest_hashes(words: list[str], count: int, least: int) -> list[int]:
 
 def is_near_duplicate(one: Signature, other: Signature) -> bool:
     """Return whether two texts share most of what they say: of the smallest hashes of both, most are in each."""
+    if one == other:
+        return len(set(one)) >= SIZE
     both = sorted({*one, *other})[:SIZE]
     return len(both) == SIZE and len(set(both).intersection(one).intersection(other)) >= NEAR
 

@@ -63,11 +63,14 @@ class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     unread: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, dict=True):
     """The whole account of one analysis: the result and the ledger that explains it. `signature` is the near-duplicate
     signature of the text, `sender_names` the display names of `senders`, cut, which are what most people see;
     `features` is the feature row, from which a report on the message teaches; `action` is what guard did with it over
-    SMTP beside the decision."""
+    SMTP beside the decision.
+
+    A report can remember the bytes into which a worker has packed it, for storage (`store.record_packing`). A changed
+    copy of it does not have them."""
 
     verdict: Verdict
     decision: Decision
@@ -88,6 +91,16 @@ class Report(msgspec.Struct, frozen=True):
     features: bytes = b""
     sender_names: tuple[str, ...] = ()
     action: MessageAction | None = None
+
+    @property
+    def packed(self) -> bytes:
+        """The report as a worker has packed it; empty where nobody has."""
+        found: bytes = self.__dict__.get("packed", b"")
+        return found
+
+    def remember_packed(self, packed: bytes) -> None:
+        """Keep the bytes into which this report was packed."""
+        self.__dict__["packed"] = packed
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:

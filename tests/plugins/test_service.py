@@ -35,7 +35,7 @@ from gatepost.settings.keys import PolicySettings
 from gatepost.workers import warmup
 from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import JUDGE, FrameError, read_report
+from gatepost.workers.protocol import JUDGE, FrameError, Judged, read_report
 from gatepost.workers.supervisor import SealError
 
 FINE = "example:parking-fine"
@@ -131,14 +131,14 @@ def test_workers_do_not_start_with_a_faulty_plugin(
 def test_guard_takes_no_tag_that_no_enabled_plugin_declares(example: str) -> None:
     policy = policy_with([example])
     line = Line(FINE, find_plugin(example).kinds[FINE].title, "text", {}, 100, 100, "phishing")
-    body = msgspec.msgpack.encode(Report("clean", "deliver", (FINE,), 100, "", (line,)))
+    body = msgspec.msgpack.encode(Judged(Report("clean", "deliver", (FINE,), 100, "", (line,))))
     assert read_report(body, collect_titles(policy)).tags == (FINE,)
     with pytest.raises(FrameError, match="a tag that is not in the registry"):
         read_report(body, TITLES)
     other = msgspec.structs.replace(line, title="Call the number below")
     with pytest.raises(FrameError, match="a finding that is not in the registry"):
         read_report(
-            msgspec.msgpack.encode(Report("clean", "deliver", (FINE,), 1, "", (other,))), collect_titles(policy)
+            msgspec.msgpack.encode(Judged(Report("clean", "deliver", (FINE,), 1, "", (other,)))), collect_titles(policy)
         )
 
 

@@ -1,15 +1,31 @@
 """Packed records: small ones as they are, others compressed, and those of older versions still read."""
 
+import random
 import threading
 import zlib
 
 import msgspec
 import pytest
+import zstandard
 
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import record_packing
-from gatepost.store.record_packing import COMPRESS_FROM, DEFLATED, PLAIN, ZSTANDARD, Detail, pack, unpack
+from gatepost.store.messages import MessageFilter
+from gatepost.store.record_packing import (
+    COMPRESS_FROM,
+    DEFLATED,
+    PLAIN,
+    ZSTANDARD,
+    Detail,
+    is_packed_report,
+    pack,
+    pack_report,
+    unpack,
+)
+from gatepost.store.store import Store
+
+from .conftest import NewRecord, Use
 
 ENVELOPE = Envelope("ann@example.org", ("bob@example.com",))
 
@@ -26,6 +42,49 @@ def test_what_is_packed_comes_back(least: int, form: bytes, monkeypatch: pytest.
     assert packed[:1] == form
     assert (len(packed) < 2 * COMPRESS_FROM) == (form == ZSTANDARD)
     assert unpack(packed) == Detail(ENVELOPE, report, "smtp")
+
+
+@pytest.mark.parametrize("recipients", [0, 1, 20, 1_000])
+@pytest.mark.parametrize("size", [200, 5_000, 300_000])
+def test_a_report_that_a_worker_has_packed_is_stored_in_the_same_form(recipients: int, size: int) -> None:
+    chance = random.Random(size)
+    subject = "".join(chance.choices("abcdefgh äß", k=size))
+    envelope = Envelope("ann@example.org", tuple(f"user{number}@example.com" for number in range(recipients)))
+    report = _report(subject)
+    report.remember_packed(pack_report(msgspec.msgpack.encode(report)))
+    receipt = Receipt("node", "192.0.2.1", "4XyZ", 3)
+    for detail in (Detail(envelope, report), Detail(envelope, report, "rest", receipt)):
+        packed = pack(detail)
+        assert unpack(packed) == detail
+        if packed[:1] == ZSTANDARD:
+            assert msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(packed[1:]), type=Detail) == detail
+
+
+@pytest.mark.parametrize("lie", [b"no MessagePack at all", b"\x91" * 50_000, b"", b"cut"])
+def test_a_worker_that_lies_spoils_its_own_record_alone(lie: bytes, use: Use, new_record: NewRecord) -> None:
+    """The record is still found, shown, counted and erased, and so are its neighbours."""
+    frame = zstandard.ZstdCompressor(1).compress(lie or msgspec.msgpack.encode(_report("another" * 100)))
+    frame = frame[:-3] if lie == b"cut" else frame
+    assert is_packed_report(frame, 1 << 20)
+    spoilt, sound = new_record(subject="spoilt"), new_record(subject="sound")
+    spoilt.report.remember_packed(frame)
+
+    async def scenario(store: Store) -> None:
+        await store.messages.record(spoilt)
+        await store.messages.record(sound)
+        assert [each.subject for each in (await store.messages.search(MessageFilter())).rows] == ["sound", "spoilt"]
+        page = await store.messages.search(MessageFilter(anywhere="192.0.2.1"))
+        assert "sound" in [each.subject for each in page.rows]
+        found = await store.messages.find(spoilt.ggrid)
+        assert found is not None
+        assert found.report.decision == ("undecided" if lie else "deliver")
+        assert await store.messages.find(sound.ggrid) == sound
+        assert set(await store.messages.heads([spoilt.ggrid, sound.ggrid])) == {spoilt.ggrid, sound.ggrid}
+        assert await store.messages.timeline(sound.ggrid) is not None
+        assert await store.messages.timeline(spoilt.ggrid) is not None
+        assert await store.messages.purge(10_000) == 2
+
+    use(scenario)
 
 
 def test_what_older_versions_deflated_is_read() -> None:

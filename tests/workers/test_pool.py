@@ -33,7 +33,7 @@ LOOPS = pytest.mark.parametrize(
     "run", [pytest.param(asyncio.run, id="asyncio", marks=pytest.mark.variant), pytest.param(uvloop.run, id="uvloop")]
 )
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-Answer = Callable[[Job[Any], Questions], Awaitable[Answers]]
+Answer = Callable[[Job[Any], Questions], Answers | Awaitable[Answers]]
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 # Limits that no honest message reaches on a busy machine, and short ones for those that never end.
@@ -279,14 +279,65 @@ def test_a_worker_that_computes_without_a_job_is_killed(monkeypatch: pytest.Monk
     assert counters.kills == kills(cpu=1)
 
 
-def test_questions_that_cannot_be_answered() -> None:
-    async def answer(asking: Job[Any], questions: Questions) -> Answers:
+@LOOPS
+def test_answers_at_once_and_answers_that_are_waited_for_lead_to_the_same_reports(run: Run) -> None:
+    def at_once(_job: Job[Any], questions: Questions) -> Answers:
+        return warmup.answers_to(questions)
+
+    def in_a_future(_job: Job[Any], questions: Questions) -> asyncio.Future[Answers]:
+        loop = asyncio.get_running_loop()
+        answers: asyncio.Future[Answers] = loop.create_future()
+        loop.call_later(0.01, answers.set_result, warmup.answers_to(questions))
+        return answers
+
+    async def analyse(answer: Answer) -> list[Report]:
+        async with running(answer=answer) as pool:
+            return await asyncio.gather(*(pool.run(job(raw)) for raw in warmup.specimens()))
+
+    reports = run(analyse(from_zone))
+    assert run(analyse(at_once)) == run(analyse(in_a_future)) == reports
+
+
+def test_answers_for_an_attempt_that_has_ended_are_dropped() -> None:
+    """They came in the moment in which the worker was lost: the job has begun anew, and asks again."""
+
+    async def main() -> tuple[Report, int]:
+        asked: list[Questions] = []
+        answers: list[asyncio.Future[Answers]] = []
+
+        def answer(_job: Job[Any], questions: Questions) -> asyncio.Future[Answers]:
+            asked.append(questions)
+            answers.append(asyncio.get_running_loop().create_future())
+            if len(asked) > 1:
+                answers[-1].set_result(warmup.answers_to(questions))
+            return answers[-1]
+
+        async with running(changed(processes=1), answer) as pool:
+            waiting = asyncio.create_task(pool.run(job(SIGNED)))
+            await until(lambda: bool(asked))
+            answers[0].set_result(())
+            next(iter(pool._jobs)).reset()
+            for worker in list(pool._workers):
+                worker.kill("crash")
+            return await waiting, len(asked)
+
+    report, times = asyncio.run(main())
+    assert report.verdict == "clean"
+    assert times > 1
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_questions_that_cannot_be_answered(*, at_once: bool) -> None:
+    async def later(asking: Job[Any], questions: Questions) -> Answers:
+        return answer(asking, questions)
+
+    def answer(asking: Job[Any], questions: Questions) -> Answers:
         if asking.ggrid == "raises":
             raise ConnectionError("the database is gone")
         return () if asking.ggrid == "too few" else warmup.answers_to(questions)
 
     async def main() -> Any:
-        async with running(changed(processes=1), answer) as pool:
+        async with running(changed(processes=1), answer if at_once else later) as pool:
             names = ("raises", "too few", "plain")
             return await asyncio.gather(*(pool.run(job(SIGNED, name)) for name in names))
 

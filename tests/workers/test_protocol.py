@@ -1,10 +1,12 @@
 """The wire: whatever a worker sends, guard reads frames or says why not."""
 
+import zlib
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
 from gatepost.questions import Dns, DnsAnswer
 from gatepost.report import FileSeen, Line, Outcome, Report, undecided
+from gatepost.store.record_packing import Detail, pack, unpack
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     FROM_WORKER,
@@ -26,6 +29,7 @@ from gatepost.workers.protocol import (
     Frame,
     FrameError,
     FrameReader,
+    Judged,
     Ready,
     RecentSnapshots,
 )
@@ -95,6 +99,34 @@ def test_deep_nesting_is_an_error() -> None:
         protocol.read_report(b"\x91" * 50_000)
 
 
+def test_a_report_comes_with_what_storage_keeps_of_it() -> None:
+    long = msgspec.structs.replace(REPORT, subject="word " * 500)
+    body = protocol.encode_judged(msgspec.msgpack.encode(long))
+    found = protocol.read_report(body)
+    assert found == long
+    assert unpack(pack(Detail(Envelope("a@b.example"), found, "smtp"))) == Detail(Envelope("a@b.example"), long, "smtp")
+    assert not protocol.read_report(protocol.encode_judged(msgspec.msgpack.encode(REPORT))).packed, "it is short"
+    assert not msgspec.structs.replace(found, decision="quarantine").packed, "a changed report is packed anew"
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"x",
+        b"\x28\xb5\x2f\xfd",
+        zlib.compress(b"a" * 1_000),
+        zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 1_000),
+        zstandard.ZstdCompressor(write_checksum=True).compress(b"a" * 1_000),
+        zstandard.ZstdCompressor().compress(bytes(protocol.MAX_REPORT + 1)),
+        zstandard.ZstdCompressor(dict_data=zstandard.ZstdCompressionDict(b"abc" * 100)).compress(b"") + b"more",
+        b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd",
+    ],
+)
+def test_what_is_packed_in_another_way_is_refused(packed: bytes) -> None:
+    with pytest.raises(FrameError):
+        protocol.read_report(msgspec.msgpack.encode(Judged(REPORT, packed)))
+
+
 def packed_ask(step: int, count: int) -> bytes:
     return msgspec.msgpack.encode(Ask(step, (Dns("a.example", "A"),) * count))
 
@@ -107,9 +139,9 @@ def test_steps_and_questions_have_their_most() -> None:
 
 
 def test_only_guard_leaves_a_message_undecided() -> None:
-    assert protocol.read_report(msgspec.msgpack.encode(REPORT)) == REPORT
+    assert protocol.read_report(msgspec.msgpack.encode(Judged(REPORT))) == REPORT
     with pytest.raises(FrameError):
-        protocol.read_report(msgspec.msgpack.encode(undecided("because I say so")))
+        protocol.read_report(msgspec.msgpack.encode(Judged(undecided("because I say so"))))
 
 
 LINE = Line("text:urgency", TITLES["text:urgency"], "1", {}, 1, 1, "spam")
@@ -124,13 +156,13 @@ def test_a_tag_that_nothing_can_give(tag: str) -> None:
         msgspec.structs.replace(REPORT, lines=(msgspec.structs.replace(LINE, kind=tag),)),
     ):
         with pytest.raises(FrameError, match="not in the registry"):
-            protocol.read_report(msgspec.msgpack.encode(report))
+            protocol.read_report(msgspec.msgpack.encode(Judged(report)))
 
 
 def test_findings_of_a_closed_set() -> None:
     listed = Line("list:blocked-senders", title_of_list("blocked-senders"), "From", {}, 1, 1, "spam")
     sound = msgspec.structs.replace(REPORT, tags=("list:blocked-senders", "text:urgency"), lines=(LINE, listed))
-    assert protocol.read_report(msgspec.msgpack.encode(sound)) == sound
+    assert protocol.read_report(msgspec.msgpack.encode(Judged(sound))) == sound
 
 
 @pytest.mark.parametrize(
@@ -148,7 +180,7 @@ def test_findings_of_a_closed_set() -> None:
 )
 def test_titles_numbers_and_stages_that_are_none(change: dict[str, Any]) -> None:
     with pytest.raises(FrameError):
-        protocol.read_report(msgspec.msgpack.encode(msgspec.structs.replace(REPORT, **change)))
+        protocol.read_report(msgspec.msgpack.encode(Judged(msgspec.structs.replace(REPORT, **change))))
 
 
 def test_a_snapshot_comes_back_as_it_went() -> None:

@@ -37,7 +37,9 @@ def ask(number: int, step: int = 1, count: int = 1) -> bytes:
 
 
 def done(number: int, tags: tuple[str, ...] = ()) -> bytes:
-    return protocol.raw_frame(Frame.DONE, number, msgspec.msgpack.encode(msgspec.structs.replace(REPORT, tags=tags)))
+    return protocol.raw_frame(
+        Frame.DONE, number, msgspec.msgpack.encode(protocol.Judged(msgspec.structs.replace(REPORT, tags=tags)))
+    )
 
 
 def lying(number: int, page: StatusPage) -> bytes:

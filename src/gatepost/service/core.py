@@ -142,7 +142,7 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
     pool_settings = _build_pool_settings(plan, settings, reputation.list_subjects())
     queue = node.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     policy = policies.now.deployment.policy
-    pool = WorkerPool(pool_settings, answerer.answer, policy, of_tenants, senders=queue.tenants)
+    pool = WorkerPool(pool_settings, answerer.begin, policy, of_tenants, senders=queue.tenants)
     queue.share_processors(pool_settings.processes, pool.count_idle)
     policies.observe(pool.publish)
     metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)

@@ -83,7 +83,7 @@ from gatepost.store.paging import (
     parse_time_cursor,
 )
 from gatepost.store.quarantine import HeldMessage, find_held
-from gatepost.store.record_packing import Detail, decompress, unpack
+from gatepost.store.record_packing import Detail, decompress, read_packed, unpack
 
 PURGE_BATCH = 500
 STREAM_BATCH = 100
@@ -463,7 +463,7 @@ _heads = msgspec.msgpack.Decoder(_HeadDetail)
 
 
 def _head(packed: bytes) -> ShownHead:
-    detail = _heads.decode(decompress(packed))
+    detail = read_packed(_heads, packed) or _HeadDetail(_HeadReport())
     senders, names = detail.report.senders, detail.report.sender_names
     name = names[0] if names else ""
     address = senders[0] if senders else ""
@@ -642,6 +642,8 @@ def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[DeliveryAttempt, .
         DeliveryAttempt(ggrid, created, completed, decision, code, sha256 == record.sha256)
         for ggrid, created, completed, decision, sha256, packed, code in rows
         # Digests say only nearly that a record has this Message-ID.
-        if ggrid != record.ggrid and _heads.decode(decompress(packed)).report.message_id == message_id
+        if ggrid != record.ggrid
+        and (detail := read_packed(_heads, packed)) is not None
+        and detail.report.message_id == message_id
     )
     return tuple(attempts), keys.next is not None

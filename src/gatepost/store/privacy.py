@@ -38,7 +38,7 @@ from gatepost.store.audit import (
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, large_query, now, query, storable
 from gatepost.store.message_records import MessageRecord, Release, delete_beside, parse_record, rewrite_message
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, rewrite_held
-from gatepost.store.record_packing import Detail, decompress, unpack
+from gatepost.store.record_packing import DETAILS, UNREADABLE, Detail, decompress, read_packed, unpack
 
 ERASED_DOMAIN = "erased.invalid"
 
@@ -410,8 +410,14 @@ class Privacy(Operations):
 
 
 def _has(person: Person, packed: bytes) -> bool:
-    """Whether a packed record has the address."""
-    return person.may_be_in(decompress(packed)) and person.occurs(unpack(packed))
+    """Whether a packed record has the address. One that cannot be read may have any, and nobody misses it."""
+    try:
+        if not person.may_be_in(decompress(packed)):
+            return False
+    except UNREADABLE:
+        return True
+    detail = read_packed(DETAILS, packed)
+    return detail is None or person.occurs(detail)
 
 
 def _has_row(person: Person, row: Row) -> bool:

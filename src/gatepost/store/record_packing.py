@@ -8,21 +8,37 @@ The bytes of delivered mail are gone, and many questions about it are answered b
 kept as the sender wrote it, cut and compressed. It is a column of its own beside the packed record, so that what reads
 records by the thousand does not read it. Nothing is parsed: the section ends at the first empty line (RFC 5322 section
 2.1).
+
+To compress a report takes longer than to write it, so workers do it (`pack_report`). Envelope, source and receipt are
+put before it, as one more block of the same Zstandard frame: what is stored has the same form whoever compressed it.
+Workers are not trusted. guard looks at the head of their frame alone (`is_packed_report`), so the rest may be anything,
+and what cannot be read is read as an empty record (`read_packed`): a worker that lies spoils the records of its own
+messages and nothing else.
 """
 
 import threading
 import zlib
+from typing import TypeVar
 
 import msgspec
 import zstandard
 
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import Report
+from gatepost.report import Report, undecided
+
+T = TypeVar("T")
 
 PLAIN, DEFLATED, ZSTANDARD = b"\x00", b"\x01", b"\x02"
 # Below this, compressing saves less than a disk sector and costs more than it saves.
 COMPRESS_FROM = 512
 _LEVEL = 1
+# A frame of Zstandard (RFC 8878 section 3.1.1): its magic number, and a descriptor that says "one segment, the size of
+# the content in four bytes".
+_MAGIC, _ONE_SEGMENT = b"\x28\xb5\x2f\xfd", b"\xa0"
+# What is put before a packed report is not compressed. A block may have 128 KiB.
+MAX_BESIDE = 1_024
+# The last key of the packed value, in MessagePack.
+_REPORT_KEY = b"\xa6report"
 
 
 class Detail(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,6 +55,14 @@ class Detail(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.receipt.queue_id if self.receipt else ""
 
 
+class _Beside(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is packed besides the report."""
+
+    envelope: Envelope
+    source: str = ""
+    receipt: Receipt | None = None
+
+
 class _Compressors(threading.local):
     """One of each for every thread: they keep state while they work, and making one takes longer than its work."""
 
@@ -48,13 +72,46 @@ class _Compressors(threading.local):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Detail)
+DETAILS = msgspec.msgpack.Decoder(Detail)
+# What reading a damaged record raises; errors of MessagePack are ValueErrors.
+UNREADABLE = (ValueError, RecursionError, zstandard.ZstdError, zlib.error)
 _own = _Compressors()
+_DAMAGED = "The record of this message cannot be read."
 
 
 def pack(detail: Detail) -> bytes:
     """Envelope, report, source and receipt as they are stored in a row."""
+    if packed := detail.report.packed:
+        beside = _encoder.encode(_Beside(detail.envelope, detail.source, detail.receipt))
+        if len(beside) <= MAX_BESIDE:
+            # A map of so few keys has their number in the low bits of its first byte.
+            return ZSTANDARD + _put_before(bytes((beside[0] + 1,)) + beside[1:] + _REPORT_KEY, packed)
     return compress(_encoder.encode(detail))
+
+
+def pack_report(plain: bytes) -> bytes:
+    """Compress a report in MessagePack, where that pays; else return nothing."""
+    return b"" if len(plain) < COMPRESS_FROM else _own.compress(plain)
+
+
+def is_packed_report(packed: bytes, most: int) -> bool:
+    """Whether bytes begin as what `pack_report` makes of at most `most` bytes."""
+    if not packed.startswith(_MAGIC):
+        return False
+    try:
+        head = zstandard.get_frame_parameters(packed)
+    except zstandard.ZstdError:
+        return False
+    return 0 < head.content_size <= most and not head.dict_id and not head.has_checksum
+
+
+def _put_before(first: bytes, frame: bytes) -> bytes:
+    """Return a frame whose content is `first` and then that of the other. Its blocks stay as they are: they refer to
+    what is before them by distance."""
+    size = len(first) + zstandard.frame_content_size(frame)
+    raw_block = (len(first) << 3).to_bytes(3, "little")
+    blocks = memoryview(frame)[zstandard.frame_header_size(frame) :]
+    return b"".join((_MAGIC, _ONE_SEGMENT, size.to_bytes(4, "little"), raw_block, first, blocks))
 
 
 def compress(plain: bytes) -> bytes:
@@ -64,7 +121,15 @@ def compress(plain: bytes) -> bytes:
 
 def unpack(packed: bytes) -> Detail:
     """What `pack` packed."""
-    return _decoder.decode(decompress(packed))
+    return read_packed(DETAILS, packed) or Detail(Envelope(), undecided(_DAMAGED))
+
+
+def read_packed(decoder: msgspec.msgpack.Decoder[T], packed: bytes) -> T | None:
+    """Decode what `pack` packed, or some of it; None where it cannot be read."""
+    try:
+        return decoder.decode(decompress(packed))
+    except UNREADABLE:
+        return None
 
 
 def decompress(packed: bytes) -> bytes:

@@ -37,7 +37,7 @@ from gatepost.store.engine import (
     normalize_scope,
     write_rows,
 )
-from gatepost.store.record_packing import decompress
+from gatepost.store.record_packing import read_packed
 
 BUCKET_MILLISECONDS = 300_000
 BINS = 18
@@ -295,6 +295,7 @@ _details = msgspec.msgpack.Decoder(_Detail)
 
 def _link_hosts(packed: bytes) -> set[str]:
     """The hosts that links of a record lead to, each once; of each packed value only the links are decoded."""
-    subjects = _details.decode(decompress(packed)).report.subjects
+    detail = read_packed(_details, packed)
+    subjects = detail.report.subjects if detail else ()
     links = [subject.value for subject in subjects if subject.role == "link"][:MAX_LINKS]
     return {parts[0] for link in links if (parts := split_url(link))}

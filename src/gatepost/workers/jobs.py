@@ -95,7 +95,7 @@ class Job(Generic[T]):
         self.skip: dict[str, str] = {}
         self.known: dict[Question, Answer] = {}
         self.sent: dict[str, SnapshotName] = {}
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Future[Any] | None = None
         self.answers = b""
         self.asked_at: float | None = None
         self._restarts = 0
@@ -109,7 +109,7 @@ class Job(Generic[T]):
         self.known.update(zip(questions, answers, strict=True))
 
     def reset(self) -> None:
-        """Go back to waiting; the task that was answering its questions or loading its bytes stops."""
+        """Go back to waiting; what was answering its questions or loading its bytes stops."""
         self.step, self.asked_at = 0, None
         if self.task is not None:
             self.task.cancel()

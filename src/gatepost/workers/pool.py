@@ -10,6 +10,7 @@ could be swallowed by a library or hang with it in native code, and deadlines ar
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -141,13 +142,14 @@ def _policy_key(tenant: str | None) -> str:
 
 
 class WorkerPool:
-    """Analyses messages in sealed processes; `answer` is asked for whatever an analysis cannot know by itself.
-    `tenants` are the tenants with a policy of their own, `senders` those that have sent mail just now."""
+    """Analyses messages in sealed processes; `answer` is asked for whatever an analysis cannot know by itself, and may
+    return at once what takes no waiting. `tenants` are the tenants with a policy of their own, `senders` those that
+    have sent mail just now."""
 
     def __init__(
         self,
         settings: PoolSettings,
-        answer: Callable[[Job[Any], Questions], Awaitable[Answers]],
+        answer: Callable[[Job[Any], Questions], Answers | Awaitable[Answers]],
         policy: Policy,
         tenants: Mapping[str, Policy] = MappingProxyType({}),
         *,
@@ -354,20 +356,45 @@ class WorkerPool:
         if ask.step != job.step + 1 or job.purpose is not JUDGE:
             raise FrameError("a step out of order")
         job.step, job.asked_at = ask.step, self._loop.time()
-        job.task = self._loop.create_task(self._answer_questions(job, worker, ask))
-
-    async def _answer_questions(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask) -> None:
         try:
-            answers = await self._answer(job, ask.questions)
-            job.learn(ask.questions, answers)
+            answers = self._answer(job, ask.questions)
+            if isinstance(answers, tuple):
+                # Whoever handles the frame gives the next turns.
+                self._keep_answers(job, worker, ask, answers)
+                return
         except Exception:  # noqa: BLE001  whatever it was, it is logged, and the message is not lost
-            _log.exception("questions unanswered", ggrid=job.ggrid)
-            self._settle(job, job.end("what it asked for could not be looked up"))
+            self._fail_unanswered(job)
             return
+        job.task = asyncio.ensure_future(answers)
+        job.task.add_done_callback(partial(self._on_answers, job, worker, ask))
+
+    def _on_answers(
+        self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask, answers: asyncio.Future[Answers]
+    ) -> None:
+        if answers.cancelled():
+            return
+        if job.task is not answers:
+            answers.exception()  # they came for an attempt that has ended meanwhile
+            return
+        try:
+            self._keep_answers(job, worker, ask, answers.result())
+        except Exception:  # noqa: BLE001  as above
+            self._fail_unanswered(job)
+            return
+        finally:
+            # An exception refers to this frame: only the collector would free it if the frame referred to it.
+            del answers
+        self._give_turns(worker)
+
+    def _keep_answers(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask, answers: Answers) -> None:
+        job.learn(ask.questions, answers)
         job.task = job.asked_at = None
         frame = protocol.pack_frame(Frame.ANSWERS, job.number, protocol.StepAnswers(ask.step, answers))
         worker.keep_answers(job, frame)
-        self._give_turns(worker)
+
+    def _fail_unanswered(self, job: Job[Any]) -> None:
+        _log.exception("questions unanswered", ggrid=job.ggrid)
+        self._settle(job, job.end("what it asked for could not be looked up"))
 
     def _finish(self, job: Job[T], worker: WorkerProcess, result: T) -> None:
         worker.release(job)

@@ -26,6 +26,7 @@ from gatepost.policy.rules import title_of_list
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
 from gatepost.report import Line, Outcome, Report, undecided
 from gatepost.scanning.edits import Cuts
+from gatepost.store.record_packing import is_packed_report, pack_report
 from gatepost.view.values import MAX_NAME, NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
@@ -142,6 +143,13 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
     reason: _Short
 
 
+class Judged(msgspec.Struct, frozen=True, array_like=True):
+    """A report, and the same as storage keeps it (`record_packing.pack_report`), of which guard believes nothing."""
+
+    report: Report
+    packed: bytes = b""
+
+
 # Tags that are no kind of finding: the list that decided, by the name that its owner gave it (`lists.catalogue`), and
 # the operator's own rule (`policy.layers`).
 _LIST_TAG = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}\Z")
@@ -158,7 +166,7 @@ class FrameError(ValueError):
 _encoder = msgspec.msgpack.Encoder()
 _ready = msgspec.msgpack.Decoder(Ready)
 _ask = msgspec.msgpack.Decoder(Ask)
-_report = msgspec.msgpack.Decoder(Report)
+_judged = msgspec.msgpack.Decoder(Judged)
 _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
@@ -201,6 +209,13 @@ def read_ask(body: bytes) -> Ask:
     return _decode(_ask, body)
 
 
+def encode_judged(report: bytes) -> bytes:
+    """Return the body of a DONE frame of a job that judges, from a report in MessagePack."""
+    packed = pack_report(report)
+    body = _encoder.encode((msgspec.Raw(report), packed))
+    return body if len(body) <= MAX_REPORT else _encoder.encode((msgspec.Raw(report),))
+
+
 def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     """Decode the body of a DONE frame. No worker may leave a message undecided or choose an action: that is guard's.
 
@@ -208,7 +223,12 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     of a closed set, `titles`, which has those of plug-ins where there are any. Numbers must fit into the columns of
     storage. Texts of the message are as hostile as the message was, and whoever shows them escapes them.
     """
-    result = _decode(_report, body)
+    judged = _decode(_judged, body)
+    result = judged.report
+    if judged.packed:
+        if not is_packed_report(judged.packed, MAX_REPORT):
+            raise FrameError("a report that is packed in another way")
+        result.remember_packed(judged.packed)
     if result.decision == "undecided" or result.action is not None:
         raise FrameError("a worker left its message undecided, or chose an action")
     for tag in result.tags:

@@ -227,6 +227,8 @@ class Worker:
             body = msgspec.msgpack.encode(report)
         except UnicodeEncodeError:
             body = msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(report, builtin_types=(bytes,))))
+        if isinstance(report, Report):
+            body = protocol.encode_judged(body)
         if len(body) > MAX_REPORT:
             return self._encode_failure(run, "its report is too long")
         return protocol.raw_frame(Frame.DONE, run.number, body)

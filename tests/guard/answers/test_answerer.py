@@ -3,11 +3,27 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from gatepost.guard.answers.answerer import MAX_REMEMBERED, Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.mail.message import Envelope
-from gatepost.questions import Answers, Dns, DnsAnswer, Hit, Lookup, LookupAnswer
+from gatepost.questions import (
+    Answers,
+    Antivirus,
+    AskAntivirus,
+    AskCampaign,
+    AskSightings,
+    Campaign,
+    Dns,
+    DnsAnswer,
+    Hit,
+    Lookup,
+    LookupAnswer,
+    Questions,
+    Sightings,
+)
 from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers.jobs import Job
@@ -89,6 +105,60 @@ def test_time_adds_up_over_steps() -> None:
         answerer = Answerer(Slower(), max_seconds=10.0, clock=lambda: now[0])
         got = [records(await answerer.answer(job(), questions(name))) for name in "abcd"]
         assert got == ["a", "b", "c", "failed"]
+
+    asyncio.run(run())
+
+
+def test_what_is_known_takes_no_waiting_and_no_event_loop() -> None:
+    answerer = Answerer(Names())
+    asked: Questions = (*questions("cached"), AskCampaign(()), AskSightings((), (), ()), AskAntivirus(), Lookup(()))
+    assert answerer.begin(job(), ()) == ()
+    assert answerer.begin(job(), asked) == (
+        *(DnsAnswer("found", ("cached",)), Campaign(), Sightings(), Antivirus(), LookupAnswer()),
+    )
+
+
+def test_names_are_waited_for_without_a_task() -> None:
+    async def run() -> None:
+        answers = Answerer(Names()).begin(job(), questions("a cached b"))
+        assert isinstance(answers, asyncio.Future)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert records(await answers) == "a cached b"
+
+    asyncio.run(run())
+
+
+def test_who_no_longer_waits_has_used_the_time_and_leaves_nothing_behind() -> None:
+    async def run() -> None:
+        now, started = [0.0], list[asyncio.Future[DnsAnswer]]()
+
+        class Noted(Names):
+            def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
+                started.append(super().start(question))
+                return started[-1]
+
+        answerer = Answerer(Noted(), max_seconds=10.0, clock=lambda: now[0])
+        answers = answerer.begin(job(), questions("slow"))
+        assert isinstance(answers, asyncio.Future)
+        now[0] = 9.0
+        answers.cancel()
+        await asyncio.sleep(0)
+        assert answerer._budgets["a"].seconds == 9.0
+        assert not started[0].cancelled(), "others may wait for the same name"
+        assert not started[0]._callbacks
+        now[0] = 20.0
+        assert records(await answerer.answer(job(), questions("a"))) == "a"
+        assert answerer._budgets["a"].seconds == 9.0
+
+    asyncio.run(run())
+
+
+def test_a_fault_while_answers_are_put_together_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        answerer = Answerer(Names())
+        monkeypatch.setattr(answerer, "_conclude", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await answerer.answer(job(), questions("a"))
 
     asyncio.run(run())
 

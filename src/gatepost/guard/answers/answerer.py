@@ -3,16 +3,18 @@
 A slow name server must not hold a slot for the whole time that the analysis may take: when a message has used up its
 share, whatever is still open is answered "failed", which the analysis reports as `temperror` (RFC 8601 section 2.7).
 So is what a worker asks beyond its budget. What is not asked of DNS (lists, sender history, antivirus) is answered
-first, one after the other.
+first, one after the other. What is in memory is answered at once, in the call that asks: most steps of most messages
+wait for nothing, and a task for each would cost as much as the answers. Names that are under way are waited for with
+callbacks; only what storage or antivirus are asked takes a task.
 """
 
 import asyncio
 import re
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv6Address
-from typing import Any
+from typing import Any, cast
 
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
@@ -54,6 +56,7 @@ MAX_HEADER = 64 << 10
 _MAX_ANSWERS = 32 << 10
 _MAX_ENDS = 7
 
+_COUNTED = (Lookup, AskAntivirus, AskCampaign, AskReputation)
 _HEADER_ENDS = (b"\r\n\r\n", b"\n\n")
 _KEY = re.compile(r"(.+)\._domainkey\.(.+)", re.DOTALL)
 _REVERSED = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)\.in-addr\.arpa")
@@ -94,7 +97,7 @@ class QuestionBudget:
         """Count a question to storage, antivirus or zones, or about campaigns; return whether it may still be asked."""
         if isinstance(question, Lookup) and sum(len(keys) for _, keys in question.keys) > MAX_KEYS:
             return False
-        if not isinstance(question, Lookup | AskAntivirus | AskCampaign | AskReputation):
+        if not isinstance(question, _COUNTED):
             return True
         times = self._asked[type(question)] = self._asked.get(type(question), 0) + 1
         return times <= MAX_TIMES
@@ -142,8 +145,8 @@ class QuestionBudget:
         return self._given
 
 
-def _occurs(name: str, texts: tuple[str, ...]) -> bool:
-    return any(name in text for text in texts)
+def _occurs(name: str, texts: tuple[str, str]) -> bool:
+    return name in texts[0] or name in texts[1]
 
 
 def _read_reversed(name: str) -> str:
@@ -162,6 +165,18 @@ MAX_SECONDS = 10.0
 MAX_REMEMBERED = 10_000
 
 log = Logger("gatepost.guard")
+
+
+class _Step:
+    """The questions that an analysis asks together, and what is known of the answers."""
+
+    __slots__ = ("budget", "found", "inquiries", "job", "names", "questions")
+
+    def __init__(self, job: Job[Any], questions: Questions, budget: QuestionBudget) -> None:
+        self.job, self.questions, self.budget = job, questions, budget
+        self.found: dict[Question, Answer] = {}
+        self.names: list[Dns] = []
+        self.inquiries: dict[AskReputation, tuple[Inquiry, ...]] = {}
 
 
 class Answerer:
@@ -190,74 +205,143 @@ class Answerer:
 
     async def answer(self, job: Job[Any], questions: Questions) -> Answers:
         """Return one answer for each question, in their order."""
-        found: dict[Question, Answer] = {}
-        names: list[Dns] = []
-        inquiries: dict[AskReputation, tuple[Inquiry, ...]] = {}
-        budget = self._budget(job.ggrid)
+        answers = self.begin(job, questions)
+        return answers if isinstance(answers, tuple) else await answers
+
+    def begin(self, job: Job[Any], questions: Questions) -> Answers | asyncio.Future[Answers]:
+        """Return one answer for each question, in their order: at once where none has to be waited for, which is the
+        usual case, else in a future that may be cancelled."""
+        step = _Step(job, questions, self._budget(job.ggrid))
+        unknown: list[AskAntivirus | AskReputation | AskSightings | Lookup] = []
         for question in dict.fromkeys(questions):
             # Most questions are about names.
             if isinstance(question, Dns):
                 if known := self._resolver.known(question):
-                    found[question] = known
+                    step.found[question] = known
                 else:
-                    names.append(question)
-            elif not budget.can_ask(question):
-                found[question] = self._refuse(job, question)
-            elif isinstance(question, AskReputation):
-                zones = self._reputation
-                inquiries[question] = await zones.inquire(job.envelope.tenant, question) if zones else ()
-            else:
-                found[question] = await self._look_up(job, question)
-        zone_names = [inquiry.question for asked in inquiries.values() for inquiry in asked]
-        resolved = await self._resolve(job, budget, names, zone_names)
-        for question in names:
-            found[question] = resolved.get(question, FAILED)
-        for answer in found.values():
-            budget.note(answer)
-        for question, asked in inquiries.items():
-            found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()
-        return tuple(found[question] for question in questions)
+                    step.names.append(question)
+            elif not step.budget.can_ask(question):
+                step.found[question] = self._refuse(job, question)
+            elif (answer := self._recall(step, question)) is not None:
+                step.found[question] = answer
+            elif question not in step.inquiries:
+                # All but names and campaigns may have to be waited for.
+                unknown.append(cast("AskAntivirus | AskReputation | AskSightings | Lookup", question))
+        if unknown:
+            return asyncio.get_running_loop().create_task(self._answer_later(step, unknown))
+        return self._resolve(step)
 
-    async def _look_up(self, job: Job[Any], question: AskAntivirus | AskCampaign | Lookup | AskSightings) -> Answer:
-        """Return what is not asked of DNS. Tenant and body are the message's, whatever a worker may ask."""
-        envelope = job.envelope
+    def _recall(self, step: _Step, question: Question) -> Answer | None:
+        """Return what is not asked of DNS, if it takes no waiting; what zones are asked is noted. Tenant and body are
+        the message's, whatever a worker may ask."""
+        job, envelope = step.job, step.job.envelope
         match question:
             case AskSightings():
                 histories = self._sender_histories
-                return await histories.answer(job.ggrid, envelope.tenant, question) if histories else Sightings()
+                return histories.recall(job.ggrid, envelope.tenant, question) if histories else Sightings()
             case AskCampaign():
                 return self._campaigns.answer(envelope, question, is_mail=not job.is_trial)
             case Lookup():
-                lists = self._lists
-                return await lists.answer(envelope.tenant, question, envelope.recipients) if lists else LookupAnswer()
+                return None if self._lists else LookupAnswer()
             case AskAntivirus():
-                return await self._antivirus.scan(job.body) if self._antivirus else Antivirus()
+                return None if self._antivirus else Antivirus()
+            case AskReputation():
+                if self._reputation is None:
+                    return Reputation()
+                if not question.keys:
+                    step.inquiries[question] = self._reputation.inquire_about(question.values)
+        return None
 
-    async def _resolve(
-        self, job: Job[Any], budget: QuestionBudget, names: Sequence[Dns], zone_names: Sequence[Dns]
-    ) -> dict[Dns, DnsAnswer]:
-        """Look up names that a worker asks for, within its budget, side by side with those that zones are asked for;
-        what is not answered in time is left out. guard has built the names of zones itself, and each zone has a limit
-        of its own."""
-        found = {question: known for question in zone_names if (known := self._resolver.known(question))}
-        left = self._max_seconds - budget.seconds
-        if left <= 0:
-            return found
+    async def _answer_later(
+        self, step: _Step, unknown: Sequence[AskAntivirus | AskReputation | AskSightings | Lookup]
+    ) -> Answers:
+        """Ask storage and antivirus, one after the other, and then DNS."""
+        job, envelope = step.job, step.job.envelope
+        for question in unknown:
+            match question:
+                case AskSightings() if self._sender_histories:
+                    step.found[question] = await self._sender_histories.read(envelope.tenant, question)
+                case Lookup() if self._lists:
+                    step.found[question] = await self._lists.answer(envelope.tenant, question, envelope.recipients)
+                case AskAntivirus() if self._antivirus:
+                    step.found[question] = await self._antivirus.scan(job.body)
+                case AskReputation() if self._reputation:
+                    step.inquiries[question] = await self._reputation.inquire(envelope.tenant, question)
+        answers = self._resolve(step)
+        return answers if isinstance(answers, tuple) else await answers
+
+    def _resolve(self, step: _Step) -> Answers | asyncio.Future[Answers]:
+        """Look up the names that a worker asks for, within its budget, side by side with those that zones are asked
+        for; what is not answered in time is left out. guard has built the names of zones itself, and each zone has a
+        limit of its own."""
+        if not step.names and not step.inquiries:
+            return self._conclude(step, {})
+        zone_names = [inquiry.question for asked in step.inquiries.values() for inquiry in asked]
+        resolved = {question: known for question in zone_names if (known := self._resolver.known(question))}
+        left = self._max_seconds - step.budget.seconds
+        asked = self._choose_names(step, [name for name in zone_names if name not in resolved]) if left > 0 else ()
+        if not asked:
+            return self._conclude(step, resolved)
+        return self._await_names(step, resolved, asked, left)
+
+    def _choose_names(self, step: _Step, zone_names: Sequence[Dns]) -> dict[Dns, None]:
+        """Return the names that may be asked for."""
+        job, budget, names = step.job, step.budget, step.names
         if names and not budget.knows_header():
             budget.read_header(job.envelope, job.body.head(MAX_HEADER))
         allowed = [question for question in names if budget.can_look_up(question)]
         if len(allowed) < len(names):
             self._refuse(job, names[0])
-        asked = dict.fromkeys([*allowed, *(question for question in zone_names if question not in found)])
-        if asked:
-            started = self._clock()
+        return dict.fromkeys([*allowed, *zone_names])
+
+    def _await_names(
+        self, step: _Step, resolved: dict[Dns, DnsAnswer], asked: Iterable[Dns], left: float
+    ) -> asyncio.Future[Answers]:
+        """Ask for names, and conclude when the last answer has come or the time is over."""
+        loop = asyncio.get_running_loop()
+        answers, started = loop.create_future(), self._clock()
+        open_names = {question: self._resolver.start(question) for question in asked}
+        missing = len(open_names)
+
+        def conclude() -> None:
+            if answers.done():
+                return
             try:
-                answers = {question: self._resolver.start(question) for question in asked}
-                await asyncio.wait(answers.values(), timeout=left)
-            finally:
-                budget.seconds += self._clock() - started
-            found |= {question: answer.result() for question, answer in answers.items() if answer.done()}
-        return found
+                resolved.update((name, answer.result()) for name, answer in open_names.items() if answer.done())
+                answers.set_result(self._conclude(step, resolved))
+            except Exception as fault:  # noqa: BLE001  who waits is told, whatever it was
+                answers.set_exception(fault)
+
+        def count_answer(_answer: asyncio.Future[DnsAnswer]) -> None:
+            nonlocal missing
+            missing -= 1
+            if not missing:
+                conclude()
+
+        def end(_answers: asyncio.Future[Answers]) -> None:
+            timer.cancel()
+            step.budget.seconds += self._clock() - started
+            if missing:
+                # The message and its body are free before the last name server has answered.
+                for answer in open_names.values():
+                    answer.remove_done_callback(count_answer)
+
+        timer = loop.call_later(left, conclude)
+        answers.add_done_callback(end)
+        for answer in open_names.values():
+            answer.add_done_callback(count_answer)
+        return answers
+
+    def _conclude(self, step: _Step, resolved: dict[Dns, DnsAnswer]) -> Answers:
+        """Return the answers to all questions of a step."""
+        found = step.found
+        for name in step.names:
+            found[name] = resolved.get(name, FAILED)
+        for answer in found.values():
+            step.budget.note(answer)
+        for question, asked in step.inquiries.items():
+            found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()
+        return tuple([found[question] for question in step.questions])
 
     def forget(self, ggrid: str) -> None:
         """Forget what a message has asked; its analysis has ended."""

@@ -18,7 +18,7 @@ import msgspec
 
 from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
-from gatepost.near_duplicates import MAX_COMPARED, Signature, is_near_duplicate
+from gatepost.near_duplicates import MAX_COMPARED, NEAR, Signature, is_near_duplicate
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
 from gatepost.report import Report
@@ -77,14 +77,25 @@ class _HashIndex(Generic[V]):
 
     def find_near(self, signature: Signature) -> list[V]:
         """Return the values whose signature is a near-duplicate of this one."""
+        by_hash = self._by_hash
+        if not by_hash:
+            return []
         found: dict[V, None] = {}
         for each in signature:
-            known = self._by_hash.get(each)
+            known = by_hash.get(each)
+            if known is None:
+                continue
             if isinstance(known, dict):
                 found.update(dict.fromkeys(islice(reversed(known), MAX_COMPARED)))
-            elif known is not None:
+            else:
                 found[known] = None
-        return [value for value in found if is_near_duplicate(value.signature, signature)]
+        mine = set(signature)
+        # Many share a hash or two, which rules them out at once.
+        return [
+            value
+            for value in found
+            if len(mine.intersection(value.signature)) >= NEAR and is_near_duplicate(value.signature, signature)
+        ]
 
 
 class Campaigns:
@@ -138,7 +149,10 @@ class Campaigns:
         mine = question.sketch
         near = self._seen.find_near(mine)
         recipients = {hash(recipient.lower()) for recipient in envelope.recipients[:MAX_RECIPIENTS]}
-        others = set[int]().union(*(each.recipients for each in near)) - recipients
+        others: set[int] = set()
+        for each in near:
+            others.update(each.recipients)
+        others -= recipients
         if mine and is_mail:
             self._remember(_Sighting(self._clock(), mine, tuple(recipients)))
         if near and is_mail and self._store:
@@ -216,6 +230,8 @@ class Campaigns:
     def _find_mark(self, tenant: str | None, mine: Signature) -> CampaignMarkedAs:
         """What the latest word of the tenant, or of the deployment, on a near-copy is; a person's before a verdict."""
         near = self._marked.find_near(mine)
+        if not near:
+            return ""
         ours = sorted((each for each in near if each.tenant in (None, tenant)), key=lambda mark: mark.id, reverse=True)
         said = next((each for each in ours if each.says != "held"), ours[0] if ours else None)
         return said.says if said else ""

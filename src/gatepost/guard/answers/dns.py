@@ -348,6 +348,8 @@ class DnsTransport:
         try:
             for _ in range(_MAX_READ):
                 self._take(port, port.sock.recv(_READ_SIZE))
+                if not port.pending:
+                    break  # nothing else is expected, and what comes all the same calls this again
         except BlockingIOError:
             pass
         except OSError:
@@ -550,10 +552,15 @@ class Resolver:
 
     def known(self, question: Dns) -> DnsAnswer | None:
         """The answer, if it takes no waiting."""
-        normal = _normalise(question)
-        if normal is None:
-            return NO_NAME
-        answer = self._cache.get(normal)
+        # What the cache has is in normal form.
+        answer = self._cache.get(question)
+        if answer is None:
+            normal = _normalise(question)
+            if normal is None:
+                return NO_NAME
+            if normal is question:
+                return None
+            answer = self._cache.get(normal)
         self._hits += answer is not None
         return answer
 

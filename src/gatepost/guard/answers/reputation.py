@@ -297,8 +297,12 @@ class ReputationZones:
         return tuple(zone.counters() for zone in self._zones)
 
     async def inquire(self, tenant: str | None, question: AskReputation) -> tuple[Inquiry, ...]:
-        """Return the questions to DNS that follow from an analysis's question."""
-        values = await self._leave_out_allowed(tenant, question)
+        """Return the questions to DNS that follow from an analysis's question. Without keys that lists may have, these
+        are those of `inquire_about`, which takes no waiting."""
+        return self.inquire_about(await self._leave_out_allowed(tenant, question))
+
+    def inquire_about(self, values: Sequence[ReputationValue]) -> tuple[Inquiry, ...]:
+        """Return the questions to DNS about these values."""
         # Most zones ask about the same names: what stands before the zone's own is worked out once.
         labels: dict[tuple[object, ...], tuple[tuple[str, ReputationValue], ...]] = {}
         asked: list[Inquiry] = []

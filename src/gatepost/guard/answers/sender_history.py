@@ -81,8 +81,24 @@ class SenderHistories:
 
     async def answer(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sightings:
         """How well a message's facets are known to its tenant; they are remembered until the message is decided."""
+        known = self.recall(ggrid, tenant, question)
+        return await self.read(tenant, question) if known is None else known
+
+    def recall(self, ggrid: str, tenant: str | None, question: AskSightings) -> Sightings | None:
+        """The same, without waiting; None where storage has to be read (`read`)."""
         self._answers += 1
         self._note(ggrid, tenant, question)
+        self._today()
+        is_ready = self._recall(tenant, ALL_MAIL)
+        if is_ready is None:
+            return None
+        if is_ready.age < self._settings.min_days:
+            return _NOT_READY
+        known = [self._recall(tenant, key) for key in (*question.keys, *question.proven, *question.claimed)]
+        return _tell(question, [each for each in known if each is not None]) if None not in known else None
+
+    async def read(self, tenant: str | None, question: AskSightings) -> Sightings:
+        """How well facets are known, from storage where memory does not have them."""
         today = self._today()
         try:
             if not await self._is_ready(tenant, today):
@@ -91,9 +107,7 @@ class SenderHistories:
         except StorageError as fault:
             log.warning("sender history could not be read", reason=str(fault))
             return _NOT_READY
-        each = iter(known)
-        keys, proven = tuple(islice(each, len(question.keys))), tuple(islice(each, len(question.proven)))
-        return Sightings(True, keys, proven, tuple(each))
+        return _tell(question, known)
 
     def learn(self, ggrid: str, report: Report) -> None:
         """Count what was asked about a message that was decided. Where nothing was decided nothing is learned."""
@@ -146,20 +160,21 @@ class SenderHistories:
 
     async def _is_ready(self, tenant: str | None, today: int) -> bool:
         """Whether the tenant's history is old and full enough; looked up once a day."""
-        key = (tenant, ALL_MAIL)
-        known = self._known.get(key) or self._older.get(key)
+        known = self._recall(tenant, ALL_MAIL)
         if known is None:
             self._look_ups += 1
             found = (await self._store.find(tenant, (ALL_MAIL,))).get(ALL_MAIL)
             known = _UNKNOWN
             if found and found.delivered >= self._settings.min_messages:
                 known = _known_before(today, ALL_MAIL, found)
-            self._remember(key, known, today)
+            self._remember((tenant, ALL_MAIL), known, today)
         return known.age >= self._settings.min_days
 
+    def _recall(self, tenant: str | None, key: int) -> FacetAge | None:
+        return self._known.get((tenant, key)) or self._older.get((tenant, key))
+
     async def _look_up(self, tenant: str | None, keys: Sequence[int], today: int) -> list[FacetAge]:
-        current, older = self._known, self._older
-        known = [current.get((tenant, key)) or older.get((tenant, key)) for key in keys]
+        known = [self._recall(tenant, key) for key in keys]
         missing = [key for key, found in zip(keys, known, strict=True) if found is None]
         if missing:
             self._look_ups += 1
@@ -189,6 +204,13 @@ class SenderHistories:
     async def _forget_old(self) -> None:
         if forgotten := await self.purge():
             log.info("sender history forgotten", count=forgotten)
+
+
+def _tell(question: AskSightings, known: Sequence[FacetAge]) -> Sightings:
+    """The answer to a question of whose facets these are the ages, in their order."""
+    each = iter(known)
+    keys, proven = tuple(islice(each, len(question.keys))), tuple(islice(each, len(question.proven)))
+    return Sightings(True, keys, proven, tuple(each))
 
 
 def _known_before(today: int, key: int, found: Sighting) -> FacetAge:
