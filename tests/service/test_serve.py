@@ -211,6 +211,8 @@ def test_a_stop_finishes_what_is_in_flight_and_a_second_start_is_quiet(service: 
     thread.join()
     assert verdicts == ["clean"]
     assert "Traceback" not in service.process.text
+    # So that the first command need not read the files that the service has read.
+    assert b"abby.yml" in (service.data / "checked-configuration.json").read_bytes()
 
     before = {path: path.read_bytes() for path in service.data.rglob("*") if path.is_file() and "lock" not in path.name}
     again = start("serve", "--data", service.data)

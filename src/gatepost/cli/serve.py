@@ -20,7 +20,12 @@ def serve(*, place: Deployment) -> None:
     """Run guard and abby together; if there is no configuration, write a working one first."""
     from gatepost.service import commands
 
-    commands.serve(place.data_folder, place.config_folder if place.config else None, greet)
+    def greet_with_storage(started: "Started") -> None:
+        # The files were read and are right: the first command that only needs storage does not check them again.
+        place.find_storage()
+        greet(started)
+
+    commands.serve(place.data_folder, place.config_folder if place.config else None, greet_with_storage)
 
 
 def guard(*, place: Deployment) -> None:
