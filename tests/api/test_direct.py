@@ -24,6 +24,7 @@ class Application:
     def __init__(self) -> None:
         self.release = threading.Event()
         self.gone = threading.Event()
+        self.ended = threading.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await echo(scope, receive, send)
@@ -36,6 +37,7 @@ class Application:
             if body.startswith(b"back"):
                 return False
             exchange.start(self._answer(body, exchange))
+            exchange.call_at_end(self.ended.set)
             return True
 
         return take
@@ -43,6 +45,8 @@ class Application:
     async def _answer(self, body: bytes, exchange: DirectExchange) -> None:
         if body == b"slow":
             await asyncio.to_thread(self.release.wait, 60)
+        elif body == b"break":
+            raise ValueError("broken")
         elif body == b"leave":
             assert (await exchange.receive())["type"] == "http.disconnect"
             self.gone.set()
@@ -161,6 +165,13 @@ def test_a_client_that_leaves_is_noticed(served: Served) -> None:
         threading.Event().wait(0.2)
         assert not served.application.gone.is_set()
     assert served.application.gone.wait(30)
+
+
+def test_work_that_breaks_ends_the_connection_and_is_counted_out(served: Served) -> None:
+    with served.connect() as client:
+        client.sendall(upload("break"))
+        assert client.recv(1) == b""
+    assert served.application.ended.wait(30)
 
 
 def test_a_stop_waits_for_the_answer() -> None:

@@ -402,14 +402,6 @@ def create_app(
         metrics=metrics,
         metrics_public=metrics_public,
     )
-    lists = ListsApi(
-        authenticator=ApiKeyAuthenticator(services.store.api_keys, Guesses(clock, services.guesses.keys)),
-        store=services.store,
-        dry_runs=services.dry_runs,
-        exports=services.exports,
-        limits=services.limits,
-        look_back=look_back,
-    )
     scanning_document, lists_document = document(SCANNING), document(LISTS_API)
     scanning = ScanApi(
         authenticator=authenticator,
@@ -424,7 +416,7 @@ def create_app(
         *_message_routes(services, authenticator),
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/openapi.json", _constant(JsonResponse(encode_scanning(scanning_document))), "GET"),
-        *(_beside_mail(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()),
+        *_list_routes(services, clock, look_back),
         _route(f"{LISTS_BASE}/openapi.json", _constant(JsonResponse(encode_scanning(lists_document))), "GET"),
         _route("/docs", _constant(render_docs([scanning_document, lists_document])), "GET"),
         _route("/healthz", status.health, "GET"),
@@ -440,6 +432,18 @@ def create_app(
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _list_routes(services: ApiServices, clock: Callable[[], float], look_back: bool) -> list[Route]:
+    lists = ListsApi(
+        authenticator=ApiKeyAuthenticator(services.store.api_keys, Guesses(clock, services.guesses.keys)),
+        store=services.store,
+        dry_runs=services.dry_runs,
+        exports=services.exports,
+        limits=services.limits,
+        look_back=look_back,
+    )
+    return [_beside_mail(f"{LISTS_BASE}/{name}", handler, "POST") for name, handler in lists.operations.items()]
 
 
 def _message_routes(services: ApiServices, authenticator: Authenticator) -> list[Route]:

@@ -1,4 +1,4 @@
-"""Requests that are answered without an ASGI exchange: most of what a scan costs around the analysis was that exchange.
+"""Requests that are answered without an ASGI exchange, which took a tenth of the event loop's CPU for a scan.
 
 A route that scans mail gets an ordinary request straight from the HTTP parser: the header section, then the whole body,
 and an object that takes the answer. Ordinary means a POST to exactly its path, with a Content-Length of at most
@@ -57,7 +57,16 @@ class DirectExchange:
         """Have the answer made; the server waits for it when it stops."""
         task = self._connection.loop.create_task(work)
         self._connection.tasks.add(task)
-        task.add_done_callback(self._connection.tasks.discard)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """The work has ended. If there was no answer, it was cancelled or broke: then the connection ends as well."""
+        self._connection.tasks.discard(task)
+        if not self.response_complete:
+            self.response_complete = True
+            self._connection.transport.close()
+        if self._on_end is not None:
+            self._on_end()
 
     def call_at_end(self, on_end: Callable[[], None]) -> None:
         """Call this once the exchange is over."""
@@ -86,8 +95,6 @@ class DirectExchange:
         if not self.keep_alive:
             transport.close()
         self._connection.on_response_complete()
-        if self._on_end is not None:
-            self._on_end()
 
 
 # Takes a whole body; False gives the request back.
