@@ -91,7 +91,8 @@ async def erase_results(store: Store) -> tuple[int, int]:
     while after is not None:
         found, after = await store.privacy.messages_about(ANN, after)
         if found:
-            done = await store.privacy.erase_messages(ANN, [uid for uid, _ in found], "erased-1@erased.invalid")
+            keys = [(each.completed, uid) for uid, each in found]
+            done = await store.privacy.erase_messages(ANN, keys, "erased-1@erased.invalid")
             deleted, changed = deleted + done[0], changed + done[1]
     return deleted, changed
 
@@ -271,8 +272,8 @@ def test_saved_searches_work_and_headers(use: Use, new_record: NewRecord) -> Non
         kept = msgspec.structs.replace(new_record(), header=b"Cc: Ann <ann@example.org>\r\n")
         await store.messages.record(kept)
         assert await store.messages.header(kept.ggrid) == kept.header
-        ((uid, _),), _ = await store.privacy.messages_about(ANN)
-        assert await store.privacy.erase_messages(ANN, [uid], "erased-1@erased.invalid") == (0, 1)
+        ((uid, stored),), _ = await store.privacy.messages_about(ANN)
+        assert await store.privacy.erase_messages(ANN, [(stored.completed, uid)], "erased-1@erased.invalid") == (0, 1)
         assert await store.messages.header(kept.ggrid) is None
 
     use(scenario)

@@ -36,7 +36,8 @@ from gatepost.store.audit import (
     write_audit,
 )
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, large_query, now, query, storable
-from gatepost.store.message_records import MessageRecord, Release, delete_beside, parse_record, rewrite_message
+from gatepost.store.message_days import by_keys
+from gatepost.store.message_records import MessageRecord, Release, delete_by_keys, parse_record, rewrite_message
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, rewrite_held
 from gatepost.store.record_packing import DETAILS, UNREADABLE, Detail, decompress, read_packed, unpack
 
@@ -129,8 +130,7 @@ FACETS = (Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.REDIRECTION)
 _MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
 WHERE id > $1 ORDER BY id LIMIT $2"""
 _LOCK_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
-WHERE id = ANY($1) ORDER BY id FOR UPDATE"""
-_DELETE_MESSAGES = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
+WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3 ORDER BY id FOR UPDATE"""
 _HELD = """SELECT ggrid, detail, coalesce(released_to, ''), coalesce(released_by, '') FROM held
 WHERE ggrid > $1 ORDER BY ggrid LIMIT $2"""
 _LOCK_HELD = "SELECT ggrid FROM held WHERE ggrid = $1 FOR UPDATE"
@@ -220,12 +220,13 @@ class Privacy(Operations):
         return found, rows[-1][0] if len(rows) == STEP else None
 
     @change
-    def erase_messages(self, person: Person, ids: Sequence[int], pseudonym: str) -> Work[tuple[int, int]]:
-        """Erase the address from these results; returns how many were deleted and how many changed."""
-        rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has_row(person, row)]
-        alone = [row[0] for row in rows if person.is_only_recipient(unpack(row[6]).envelope)]
-        if alone:
-            yield from delete_beside((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
+    def erase_messages(self, person: Person, keys: Sequence[tuple[int, int]], pseudonym: str) -> Work[tuple[int, int]]:
+        """Erase the address from these results, of each time of completion and row id; returns how many were deleted
+        and how many changed."""
+        found = yield Read(_LOCK_MESSAGES, by_keys(keys))
+        rows = [row for row in found if _has_row(person, row)]
+        alone = {row[0]: row[3] for row in rows if person.is_only_recipient(unpack(row[6]).envelope)}
+        yield from delete_by_keys([(completed, uid) for uid, completed in alone.items()])
         for row in rows:
             if row[0] not in alone:
                 yield from rewrite_message(
