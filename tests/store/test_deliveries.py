@@ -109,7 +109,7 @@ def test_an_erasure_takes_the_texts_of_replies(use: Use, new_record: NewRecord) 
         await store.messages.record(record)
         await store.messages.record_deliveries([accepted(record, "4NeXt", "2.1.5 <bob@y.example> is fine")])
         person = Person("bob@y.example")
-        found, _ = await store.privacy.messages_about(person)
+        found, *_ = await store.privacy.messages_about(person)
         keys = [(each.completed, uid) for uid, each in found]
         assert await store.privacy.erase_messages(person, keys, "erased-1@erased.invalid") == (0, 1)
         timeline = await store.messages.timeline(record.ggrid)

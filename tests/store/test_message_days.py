@@ -13,8 +13,8 @@ import pytest
 from tests.store.conftest import NewRecord
 
 from gatepost.ids import new_id
-from gatepost.store import message_records, messages, open_store, postgres, postgres_days
-from gatepost.store.engine import DAY_MILLISECONDS, now
+from gatepost.store import message_records, messages, open_store, paging, postgres, postgres_days
+from gatepost.store.engine import DAY_MILLISECONDS, Read, now
 from gatepost.store.message_days import day_of
 from gatepost.store.message_records import Delivery, MessageRecord
 from gatepost.store.messages import MessageFilter
@@ -261,8 +261,8 @@ def test_a_search_of_a_day_reads_that_day(run: Run, wanted: MessageFilter) -> No
     async def scenario(_store: Store, connection: Any) -> None:
         bounded = msgspec.structs.replace(wanted, since=noon(TODAY), until=noon(TODAY) + 1_000)
         for plan in messages.plan_search(bounded, None, None):
-            step = next(messages.find_page(plan, 10))
-            assert isinstance(step, messages.Read)
+            step = next(paging.find_page(plan, 10))
+            assert isinstance(step, Read)
             read = await read_partitions(connection, step.statement, step.parameters)
             assert {leaf for leaves in read.values() for leaf in leaves} <= {f"d{TODAY}"}
 

@@ -12,6 +12,7 @@ normal forms themselves are loaded where something is to be done: nearly every o
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.resources import files
 from string import ascii_uppercase
 from typing import TypeAlias
@@ -58,6 +59,7 @@ class SchemaState(msgspec.Struct, frozen=True):
         return 0 < self.present < self.newest or self.has_old_entries
 
 
+@cache
 def schema_files(engine: str = "sqlite") -> tuple[tuple[int, str], ...]:
     """Number and SQL of every schema file of an engine, in order."""
     found = (entry for entry in (files("gatepost.store") / "schema" / engine).iterdir() if entry.name.endswith(".sql"))
