@@ -160,7 +160,9 @@ def test_run_upgrades_the_database(
     make_first_schema(storage_url, data)
     for before in (1, newest(storage_url)):
         monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "run", "--json", "--data", str(data)])
-        main()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
         assert json.loads(capsys.readouterr().out) == {"before": before, "schema": newest(storage_url)}
     assert "nothing to upgrade" in check(data).rows["database"]["found"]
 
