@@ -91,7 +91,8 @@ async def erase_results(store: Store) -> tuple[int, int]:
     while after is not None:
         found, after, _ = await store.privacy.messages_about(ANN, after)
         if found:
-            done = await store.privacy.erase_messages(ANN, [uid for uid, _ in found], "erased-1@erased.invalid")
+            keys = [(each.completed, uid) for uid, each in found]
+            done = await store.privacy.erase_messages(ANN, keys, "erased-1@erased.invalid")
             deleted, changed = deleted + done[0], changed + done[1]
     return deleted, changed
 
@@ -231,7 +232,7 @@ def test_records_that_cannot_be_read(use: Use, new_record: NewRecord, damage: by
         held, _, unreadable = await store.privacy.held_about(ANN)
         assert ({each.record.ggrid for each in held}, unreadable) == ({shared.ggrid, alone.ggrid, whole.ggrid}, 1)
 
-        everything = [row[0] for row in await store._engine.change(ids)]
+        everything = [(row[0], row[1]) for row in await store._engine.change(ids)]
         assert await store.privacy.erase_messages(ANN, everything, "erased-1@erased.invalid") == (1, 2)
         fates = [
             await store.privacy.erase_held(ANN, each.record.ggrid, "erased-1@erased.invalid", CLI) for each in held
@@ -252,7 +253,7 @@ def test_records_that_cannot_be_read(use: Use, new_record: NewRecord, damage: by
         assert still.record.envelope.recipients == ("carol@x.example",)
 
     def ids() -> Work[list[Row]]:
-        return [*(yield Read("SELECT id FROM messages ORDER BY id"))]
+        return [*(yield Read("SELECT completed, id FROM messages ORDER BY id"))]
 
     use(scenario)
 
@@ -331,8 +332,8 @@ def test_saved_searches_work_and_headers(use: Use, new_record: NewRecord) -> Non
         kept = msgspec.structs.replace(new_record(), header=b"Cc: Ann <ann@example.org>\r\n")
         await store.messages.record(kept)
         assert await store.messages.header(kept.ggrid) == kept.header
-        ((uid, _),), *_ = await store.privacy.messages_about(ANN)
-        assert await store.privacy.erase_messages(ANN, [uid], "erased-1@erased.invalid") == (0, 1)
+        ((uid, stored),), *_ = await store.privacy.messages_about(ANN)
+        assert await store.privacy.erase_messages(ANN, [(stored.completed, uid)], "erased-1@erased.invalid") == (0, 1)
         assert await store.messages.header(kept.ggrid) is None
 
     use(scenario)

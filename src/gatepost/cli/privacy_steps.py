@@ -108,9 +108,9 @@ class PersonalData:
                 self._add("messages", describe_message(record))
             for some in (found[at : at + CHANGED_TOGETHER] for at in range(0, len(found), CHANGED_TOGETHER)):
                 if self._erases:
-                    ids = [uid for uid, _ in some]
+                    keys = [(record.completed, uid) for uid, record in some]
                     deleted, changed = await self._store.privacy.erase_messages(
-                        self._person, ids, self._choices.pseudonym
+                        self._person, keys, self._choices.pseudonym
                     )
                     tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
 

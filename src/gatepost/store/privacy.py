@@ -40,7 +40,8 @@ from gatepost.store.audit import (
     write_audit,
 )
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, large_query, now, query, storable
-from gatepost.store.message_records import MessageRecord, Release, delete_beside, parse_record, rewrite_message
+from gatepost.store.message_days import by_keys
+from gatepost.store.message_records import MessageRecord, Release, delete_by_keys, parse_record, rewrite_message
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, rewrite_held
 from gatepost.store.record_packing import DETAILS, UNREADABLE, Detail, decompress
 
@@ -135,8 +136,8 @@ _COLUMNS = "id, ggrid, created, completed, size, sha256, detail, header"
 # What the columns say of a record that cannot be read.
 _PLAIN = "tenant, verdict, decision, sender, recipients, subject"
 _MESSAGES = f"SELECT {_COLUMNS}, {_PLAIN} FROM messages WHERE id > $1 ORDER BY id LIMIT $2"  # noqa: S608
-_LOCK_MESSAGES = f"SELECT {_COLUMNS}, {_PLAIN} FROM messages WHERE id = ANY($1) ORDER BY id FOR UPDATE"  # noqa: S608
-_DELETE_MESSAGES = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
+_LOCK_MESSAGES = f"""SELECT {_COLUMNS}, {_PLAIN} FROM messages
+WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3 ORDER BY id FOR UPDATE"""  # noqa: S608
 _HELD = """SELECT ggrid, detail, coalesce(released_to, ''), coalesce(released_by, '') FROM held
 WHERE ggrid > $1 ORDER BY ggrid LIMIT $2"""
 _LOCK_HELD = "SELECT detail FROM held WHERE ggrid = $1 FOR UPDATE"
@@ -240,13 +241,13 @@ class Privacy(Operations):
         return Looked(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
 
     @change
-    def erase_messages(self, person: Person, ids: Sequence[int], pseudonym: str) -> Work[tuple[int, int]]:
-        """Erase the address from these results; returns how many were deleted and how many changed."""
-        rows = yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))
+    def erase_messages(self, person: Person, keys: Sequence[tuple[int, int]], pseudonym: str) -> Work[tuple[int, int]]:
+        """Erase the address from these results, of each time of completion and row id; returns how many were deleted
+        and how many changed."""
+        rows = yield Read(_LOCK_MESSAGES, by_keys(keys))
         records = {row[0]: record for row in rows if (record := _read_row(person, row)[1])}
-        alone = [uid for uid, record in records.items() if person.is_only_recipient(record.envelope)]
-        if alone:
-            yield from delete_beside((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
+        alone = {uid: record for uid, record in records.items() if person.is_only_recipient(record.envelope)}
+        yield from delete_by_keys([(record.completed, uid) for uid, record in alone.items()])
         for uid, record in records.items():
             if uid not in alone:
                 yield from rewrite_message(uid, record, person.erase_from(record.detail, pseudonym))
