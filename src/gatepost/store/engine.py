@@ -17,7 +17,7 @@ import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import lru_cache, partial, wraps
 from itertools import starmap
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -93,7 +93,11 @@ class Rollback(Exception):  # noqa: N818  an outcome, not a fault
 Step: TypeAlias = Read | Write | Bulk | Script
 Work: TypeAlias = Generator[Step, Any, T]
 
+DAY_MILLISECONDS = 86_400_000
+
 _SPELLINGS = (
+    # It is named for the sake of partitions alone (`message_days`); the sign keeps SQLite from choosing an index by it.
+    (re.compile(r"((?:\b\w+\.)?\bcompleted)::bigint"), r"+\1"),
     (re.compile(r"::[a-z]+(\[\])?"), ""),
     (re.compile(r"= ANY\(\$(\d+)\)"), r"IN carray(?\1)"),
     (re.compile(r"\bunnest\(\$(\d+)\)"), r"carray(?\1)"),
@@ -197,6 +201,11 @@ class Engine(ABC):
         reported."""
         return self._apply(work) if self._observer is None else self._apply_observed(work, self._observer)
 
+    async def change_for_mail(self, work: Callable[[], Work[T]]) -> T:
+        """Do a change that a message makes, as `change` does: its commit is shared with the records of messages, and
+        waits for no other change. What it announces is not reported."""
+        return await self._apply(work)
+
     async def _apply_observed(self, work: Callable[[], Work[T]], observer: ChangeObserver) -> T:
         outcome = await self._apply(partial(_collect_news, work))
         # Work that was rolled back has its own result, and announces nothing.
@@ -252,6 +261,12 @@ class Engine(ABC):
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:  # noqa: B027
         """Call `wake` for every notice on a channel, for as long as the storage can tell; SQLite cannot."""
+
+    async def drop_days(self, before: int, tenants: Mapping[str, int]) -> tuple[int, int]:  # noqa: ARG002
+        """Drop whole days of results of which nothing is kept, and make room for the days that come: results are kept
+        from `before` on, those of some tenants from their own times on. Returns how many went, and before which time
+        the others have to go one by one. On SQLite, all go one by one."""
+        return 0, before
 
     @abstractmethod
     async def close(self) -> None:
@@ -311,6 +326,16 @@ def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S
     @wraps(work)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return self._engine.change(partial(work, self, *args, **kwargs))
+
+    return run
+
+
+def mail_change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """An operation that a message waits for, in one transaction; it returns when the change is durable."""
+
+    @wraps(work)
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._engine.change_for_mail(partial(work, self, *args, **kwargs))
 
     return run
 
