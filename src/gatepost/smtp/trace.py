@@ -35,7 +35,7 @@ WIDTH = 76
 PIECE = 256 << 10
 # A field, with its name; a line that is none; or what is left without a line end.
 _HEADER_PART = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n|[^\r\n]*+\r\n|[\s\S]++")
-# The lines up to a field that `read_header` wants to see, or that field. Lines that continue a field begin with a blank.
+# The lines up to a field that `read_header` wants to see, or that field. A line that continues one begins with a blank.
 _WANTED = rb"(?i:received|subject|authentication-results|x-gatepost-[!-9;-~]*+)[ \t]*+:"
 _RELEVANT = re.compile(
     rb"(?:[^\r\nRrSsAaXx][^\r\n]*+\r\n|(?!" + _WANTED + rb")[^\r\n]++\r\n)++"
