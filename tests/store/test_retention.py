@@ -9,7 +9,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import messages, quarantine
 from gatepost.store.audit import AuditFilter
-from gatepost.store.engine import Write
+from gatepost.store.engine import Engine, Write
 from gatepost.store.errors import NotFound
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageFilter
@@ -30,6 +30,11 @@ async def make_tenants(store: Store) -> tuple[str, str, str]:
     await store.tenants.set_retention(short, 5, 5)
     await store.tenants.set_retention(long.upper(), 60, 60)
     return short, long, plain
+
+
+def mail_engine(store: Store) -> Engine:
+    """The engine of the database that has the mail."""
+    return getattr(store.quarantine, "_parts", (store.quarantine,))[-1]._engine
 
 
 def aged(base: MessageRecord, tenant: str | None, days: int) -> MessageRecord:
@@ -95,7 +100,7 @@ def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPa
             def age(ggrid: str = record.ggrid, days: int = days):  # type: ignore[no-untyped-def]
                 yield Write("UPDATE held SET kept = $2 WHERE ggrid = $1", (ggrid, NOW - days * DAY))
 
-            await store._engine.change(age)
+            await mail_engine(store).change(age)
             kept |= {record.ggrid} if stays else set()
         limits = await store.tenants.retention_limits("quarantine", NOW)
         assert await store.quarantine.purge(NOW - 30 * DAY, limits) == 4
