@@ -22,11 +22,13 @@ from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
 from tests.lasting_loader import LastingLoader, end_loaders
 from tests.postgres_database import PostgresDatabase, execute
+from tests.prepared_sqlite import PreparedSqlite
 from tests.started_processes import ProcessWatch, starts_process
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from gatepost import logs
 from gatepost.service.certificates import sign_certificate
+from gatepost.store import sqlite
 from gatepost.workers import supervisor
 from gatepost.workers.loader_client import LoaderClient
 
@@ -38,10 +40,16 @@ _WATCH = ProcessWatch()
 
 # The folders whose files take longest go first, so that no worker is left with a long one at the end.
 FIRST = tuple(f"tests/{name}/" for name in "browser blackbox service workers guard store web abby".split())
-# Files of which one worker takes all, since they share what is slow to start: the service that Chromium looks at, and
-# the List API on both engines.
+# Files of which one worker takes all, since they share what is slow to start: the service that Chromium looks at, the
+# syntax trees of the package, and the List API on both engines.
 TOGETHER = {
     "browser": ("tests/browser/",),
+    "sources": (
+        "tests/test_layers.py",
+        "tests/settings/test_read_keys.py",
+        "tests/test_metrics.py",
+        "tests/test_regexes.py",
+    ),
     "List API": tuple(f"tests/blackbox/test_{name}.py" for name in ("lists", "lists_cli", "dry_run", "openapi")),
 }
 
@@ -208,6 +216,23 @@ def own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LoaderClient", LoaderClient)
 
 
+_make_schema = sqlite._upgrade
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prepared_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give new SQLite databases their schema by a copy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "_upgrade", PreparedSqlite(tmp_path_factory.mktemp("prepared"), _make_schema))
+        yield
+
+
+@pytest.fixture
+def own_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apply all schema files to new SQLite databases of this test, as the service does."""
+    monkeypatch.setattr(sqlite, "_upgrade", _make_schema)
+
+
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
     """What a test or a fixture that several share sets up for logging ends where the next test begins: a level that is
@@ -254,10 +279,12 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgres_database(postgres_server: str) -> PostgresDatabase:
+def postgres_database(postgres_server: str) -> Iterator[PostgresDatabase]:
     """A database that tests use one after the other."""
     execute(postgres_server, "CREATE DATABASE gatepost TEMPLATE template0 ENCODING 'UTF8'")
-    return PostgresDatabase(postgres_server.replace("/postgres?", "/gatepost?"))
+    database = PostgresDatabase(postgres_server.replace("/postgres?", "/gatepost?"))
+    yield database
+    database.close()
 
 
 @pytest.fixture

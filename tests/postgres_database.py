@@ -52,35 +52,62 @@ def execute(url: str, *statements: str) -> None:
     asyncio.run(_execute(url, statements))
 
 
-async def _execute(url: str, statements: tuple[str, ...]) -> str | None:
-    """Return the first value of the last statement."""
-    found: str | None = None
+async def _execute(url: str, statements: tuple[str, ...]) -> None:
     connection = await asyncpg.connect(url)
     try:
         for statement in statements:
-            found = await connection.fetchval(statement)
+            await connection.execute(statement)
     finally:
         await connection.close()
-    return found
 
 
 class PostgresDatabase:
-    """`url` is an empty database at first."""
+    """`url` is an empty database at first. What prepares it for each test uses one connection: one that is new reads
+    the catalogue again, which takes longer than what it is asked for."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._shape: str | None = None
+        self._loop = asyncio.new_event_loop()
+        self._connection: asyncpg.Connection | None = None
 
     def make_new(self) -> None:
         """Give it the schema of this program, without any data."""
-        found = asyncio.run(_execute(self.url, (_END_OTHERS, _SHAPE)))
+        found = self._ask(_END_OTHERS, _SHAPE)
         if found is not None and found == self._shape:
-            execute(self.url, _PUT_BACK)
+            self._ask(_PUT_BACK)
             return
         self.make_empty()
         upgrade_schema(self.url)
-        self._shape = asyncio.run(_execute(self.url, (_KEEP, _SHAPE)))
+        self._shape = self._ask(_KEEP, _SHAPE)
 
     def make_empty(self) -> None:
         """Remove everything from it."""
-        execute(self.url, _END_OTHERS, _DROP, "CREATE SCHEMA public")
+        self._ask(_END_OTHERS, _DROP, "CREATE SCHEMA public")
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection:
+            self._loop.run_until_complete(self._connection.close())
+        self._loop.close()
+
+    def _ask(self, *statements: str) -> str | None:
+        return self._loop.run_until_complete(self._execute(statements))
+
+    async def _execute(self, statements: tuple[str, ...]) -> str | None:
+        """Return the first value of the last statement."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await asyncpg.connect(self.url)
+        try:
+            return await self._run(self._connection, statements)
+        except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError):
+            # A test has ended all connections, this one too.
+            self._connection = await asyncpg.connect(self.url)
+            return await self._run(self._connection, statements)
+
+    @staticmethod
+    async def _run(connection: asyncpg.Connection, statements: tuple[str, ...]) -> str | None:
+        found: str | None = None
+        for statement in statements:
+            found = await connection.fetchval(statement)
+        return found

@@ -14,11 +14,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.source_trees import ROOT, parse_source, walk_source
 
-import gatepost
 from gatepost.kinds import TITLES
-
-ROOT = Path(gatepost.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("speedups",),
@@ -75,15 +73,9 @@ def _name(path: Path) -> str:
 MODULES: dict[str, Path] = {_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
-@cache
-def _tree(name: str) -> ast.Module:
-    return ast.parse(MODULES[name].read_text("utf-8"))
-
-
-@cache
 def _nodes(name: str) -> tuple[ast.AST, ...]:
-    """Every node of a module: to walk through all modules takes longer than the tests that do."""
-    return tuple(ast.walk(_tree(name)))
+    """Every node of a module."""
+    return walk_source(MODULES[name])
 
 
 def _targets(node: ast.AST) -> Iterator[str]:
@@ -115,7 +107,7 @@ def _imports(name: str) -> frozenset[str]:
 def _imports_at_load(name: str) -> frozenset[str]:
     """Without imports inside functions and those for type checkers: what loading the module loads."""
     found: set[str] = set()
-    waiting: list[ast.AST] = list(_tree(name).body)
+    waiting: list[ast.AST] = list(parse_source(MODULES[name]).body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

@@ -1,14 +1,13 @@
 """Counts and times as Prometheus reads them."""
 
 import ast
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from tests.source_trees import ROOT, walk_source
 
-import gatepost
 from gatepost.metrics import BUCKETS, Merged, Timed, counter, exposition, flatten, gauge, merge, unflatten
 
 
@@ -71,12 +70,11 @@ def test_what_outlasts_settings() -> None:
 
 def test_every_metric_says_how_it_is_merged() -> None:
     """Families are made by `gauge` and `counter`, of which the first cannot be called without it."""
-    root = Path(gatepost.__file__).parent
     wrong = [
-        f"{path.relative_to(root)}:{node.lineno} {alias.name}"
-        for path in sorted(root.rglob("*.py"))
-        if path != root / "metrics.py"
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        f"{path.relative_to(ROOT)}:{node.lineno} {alias.name}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if path != ROOT / "metrics.py"
+        for node in walk_source(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("prometheus_client")
         for alias in node.names
         if alias.name.endswith("MetricFamily") or alias.name in ("Gauge", "Counter", "Histogram", "Summary", "Info")

@@ -10,7 +10,6 @@ four times as long, a quadratic one sixteen times.
 import ast
 import contextlib
 import importlib
-import inspect
 import math
 import pkgutil
 import re
@@ -18,12 +17,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from re import _constants as codes
 from re import _parser as parser
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from tests.source_trees import walk_source
 
 import gatepost
 
@@ -74,7 +75,7 @@ def _patterns() -> Iterator[Used]:
 def _methods(module: ModuleType) -> dict[str, set[str]]:
     """Which methods of each name of a module its source calls or mentions."""
     found: dict[str, set[str]] = {}
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
+    for node in walk_source(Path(str(module.__file__))):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found.setdefault(node.value.id, set()).add(node.attr)
     return found

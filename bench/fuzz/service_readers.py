@@ -32,13 +32,13 @@ from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
 from gatepost.web.openid import (
-    SigningKey,
     TokenError,
     describe_identity,
     find_access,
     verify_id_token,
     verify_logout_token,
 )
+from gatepost.web.openid_keys import SigningKey
 from gatepost.web.second_factors import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
 
 _FEED_LISTS = ("blocked-urls", "blocked-senders", "blocked-ips", "blocked-files", "blocked-phrases")

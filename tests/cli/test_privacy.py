@@ -105,8 +105,8 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
     assert json.loads(run(data, "export", ANN, "--json"))["found"] == found
 
     done = json.loads(run(data, "erase", ANN, "--yes", "--json"))["kinds"]
-    assert done["messages"] == {"found": 2, "deleted": 1, "changed": 1, "kept": 0}
-    assert done["held"] == {"found": 2, "deleted": 1, "changed": 0, "kept": 1}
+    assert done["messages"] == {"found": 2, "deleted": 1, "changed": 1, "kept": 0, "unreadable": 0}
+    assert done["held"] == {"found": 2, "deleted": 1, "changed": 0, "kept": 1, "unreadable": 0}
     assert done["lists"]["kept"] == done["users"]["kept"] == done["comments"]["changed"] == 1
     assert done["training"]["deleted"] == done["searches"]["deleted"] == done["work"]["changed"] == 1
     assert done["limits"]["changed"] == 1
@@ -115,7 +115,9 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
     text = run(data, "erase", ANN, "--yes", "--lists", "--users", "--held")
     assert "The pseudonym is erased-" in text
     again = json.loads(run(data, "erase", ANN, "--yes", "--json"))["kinds"]
-    assert all(tally == {"found": 0, "deleted": 0, "changed": 0, "kept": 0} for tally in again.values())
+    assert all(
+        tally == {"found": 0, "deleted": 0, "changed": 0, "kept": 0, "unreadable": 0} for tally in again.values()
+    )
     assert ANN.encode() not in _read_rows(data)
 
 

@@ -152,3 +152,28 @@ def test_what_an_upgrade_does_to_nodes_of_the_version_before() -> None:
     assert "cannot open it afterwards" in rows[1].advice
     assert "a newer version has added to it; nothing to upgrade" in rows[2].found
     assert [examination._advise_backup(each).state for each in (added, changed)] == ["ok", "warn"]
+
+
+def test_run_upgrades_the_database(
+    check: Any, data: Path, storage_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_first_schema(storage_url, data)
+    for before in (1, newest(storage_url)):
+        monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "run", "--json", "--data", str(data)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        assert json.loads(capsys.readouterr().out) == {"before": before, "schema": newest(storage_url)}
+    assert "nothing to upgrade" in check(data).rows["database"]["found"]
+
+
+def test_run_refuses_beside_a_service_that_needs_the_old_schema(
+    data: Path, storage_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_first_schema(storage_url, data)
+    monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "run", "--data", str(data)])
+    monkeypatch.setattr(DataFolder, "is_locked", lambda _self, service: service == "guard")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "stop all services" in capsys.readouterr().err

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
-import gatepost
+from tests.source_trees import ROOT, walk_source
+
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.values import Section
 
-ROOT = Path(gatepost.__file__).parent
 # Keys that nothing reads after the files were accepted, with the reason.
 UNREAD = {
     ("FeedSettings", "allow_http"): "it only decides whether a URL is accepted",
@@ -63,7 +63,7 @@ class Module:
     """The source of one module, and what its names stand for."""
 
     def __init__(self, path: Path) -> None:
-        self.nodes = tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
+        self.nodes = walk_source(path)
         aliases = [alias for node in self.nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
         self._aliases = {alias.asname: alias.name for alias in aliases if alias.asname}
         self.names: dict[str, Sections] = {}
@@ -110,9 +110,10 @@ def shared_names() -> tuple[dict[str, Sections], dict[str, Sections]]:
                         attributes[name] = attributes.get(name, NONE) | module.of_annotation(each.annotation)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 results[node.name] = results.get(node.name, NONE) | module.of_annotation(node.returns)
-                given = {each.arg: module.of_annotation(each.annotation) for each in parameters(node)}
-                for target, value in assignments(ast.walk(node)):
-                    if isinstance(target, ast.Attribute) and isinstance(value, ast.Name) and given.get(value.id):
+                annotated = {each.arg: module.of_annotation(each.annotation) for each in parameters(node)}
+                given = {name: known for name, known in annotated.items() if known}
+                for target, value in assignments(ast.walk(node)) if given else ():
+                    if isinstance(target, ast.Attribute) and isinstance(value, ast.Name) and value.id in given:
                         attributes[target.attr] = attributes.get(target.attr, NONE) | given[value.id]
     return attributes, results
 

@@ -177,6 +177,8 @@ async def _list_columns(url: str) -> list[tuple[str, str]]:
         rows = await connection.fetch(
             "SELECT table_name, column_name FROM information_schema.columns"
             " WHERE table_schema = current_schema() AND table_name <> 'meta'"
+            # Partitions of a table are no tables of their own.
+            " AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = to_regclass(quote_ident(table_name)))"
         )
         return [(row[0], row[1]) for row in rows]
     finally:

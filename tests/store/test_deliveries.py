@@ -109,11 +109,9 @@ def test_an_erasure_takes_the_texts_of_replies(use: Use, new_record: NewRecord) 
         await store.messages.record(record)
         await store.messages.record_deliveries([accepted(record, "4NeXt", "2.1.5 <bob@y.example> is fine")])
         person = Person("bob@y.example")
-        found, _ = await store.privacy.messages_about(person)
-        assert await store.privacy.erase_messages(person, [uid for uid, _ in found], "erased-1@erased.invalid") == (
-            0,
-            1,
-        )
+        found, *_ = await store.privacy.messages_about(person)
+        keys = [(each.completed, uid) for uid, each in found]
+        assert await store.privacy.erase_messages(person, keys, "erased-1@erased.invalid") == (0, 1)
         timeline = await store.messages.timeline(record.ggrid)
         assert timeline is not None
         assert [(each.reply, each.queue_id) for each in timeline.deliveries] == [("", "4NeXt")]

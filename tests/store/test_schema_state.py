@@ -13,6 +13,8 @@ from gatepost.store.errors import StorageError
 from gatepost.store.sqlite import APPLICATION_ID
 from gatepost.store.upgrading import ADDITIVE, SchemaState, schema_files, usable_from
 
+pytestmark = pytest.mark.usefixtures("own_schema")
+
 
 def engine(url: str) -> str:
     return "sqlite" if url.startswith("sqlite") else "postgres"

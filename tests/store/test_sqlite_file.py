@@ -8,6 +8,8 @@ import pytest
 from gatepost.store import open_store, sqlite, upgrading
 from gatepost.store.errors import StorageError
 
+pytestmark = pytest.mark.usefixtures("own_schema")
+
 NEWEST = upgrading.schema_files()[-1][0]
 
 

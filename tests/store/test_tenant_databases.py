@@ -234,11 +234,12 @@ def test_an_address_is_erased_in_every_database(house: House) -> None:
         for record in records:
             await store.messages.record(record)
             await store.quarantine.hold(record)
-        found, after = await store.privacy.messages_about(person)
+        found, after, _ = await store.privacy.messages_about(person)
         assert len(found) == 3
         assert after is None
-        assert await store.privacy.erase_messages(person, [uid for uid, _ in found], "erased-1@x") == (3, 0)
-        held, _ = await store.privacy.held_about(person)
+        keys = [(record.completed, uid) for uid, record in found]
+        assert await store.privacy.erase_messages(person, keys, "erased-1@x") == (3, 0)
+        held, _, _ = await store.privacy.held_about(person)
         assert {mail.record.ggrid for mail in held} == {each.ggrid for each in records}
         for mail in held:
             assert await store.privacy.erase_held(person, mail.record.ggrid, "erased-1@x", CLI) == "deleted"

@@ -21,6 +21,8 @@ from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import HeldFilter
 from gatepost.store.tenants import Tenant
 
+pytestmark = pytest.mark.usefixtures("own_schema")
+
 TENANTS = [(new_id(), name, 5) for name in ("one", "twice", "twice", "twice")]
 RECORD = MessageRecord(new_id(), 1, 2, Envelope("a@b.example"), 3, "", Report("clean", "deliver", (), 0, "nothing"))
 

@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -22,12 +23,22 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 CLIENT, SECRET = "gatepost-tests", "a secret: of/the client"  # as in `bench/visiting.py`
-KEYS: dict[str, RSAKey | ECKey | OKPKey] = {
-    "RS256": RSAKey.generate_key(2048, {"kid": "rsa", "use": "sig", "alg": "RS256"}),
-    "ES256": ECKey.generate_key("P-256", {"kid": "ec"}),
-    "EdDSA": OKPKey.generate_key("Ed25519", {"kid": "okp"}),
-}
-STRANGE = RSAKey.generate_key(2048, {"kid": "rsa"})
+
+
+@cache
+def make_keys() -> dict[str, RSAKey | ECKey | OKPKey]:
+    """The keys of the provider. They are made where one runs: each worker of a parallel run imports this."""
+    return {
+        "RS256": RSAKey.generate_key(2048, {"kid": "rsa", "use": "sig", "alg": "RS256"}),
+        "ES256": ECKey.generate_key("P-256", {"kid": "ec"}),
+        "EdDSA": OKPKey.generate_key("Ed25519", {"kid": "okp"}),
+    }
+
+
+@cache
+def make_strange_key() -> RSAKey:
+    """A key of somebody else, with the name of one of the provider's."""
+    return RSAKey.generate_key(2048, {"kid": "rsa"})
 
 
 class State:
@@ -48,12 +59,12 @@ def sign(claims: dict[str, Any], algorithm: str = "", typ: str = "JWT") -> str:
     if State.wrong == "alg none":
         return f"{_encode(json.dumps({'alg': 'none', 'typ': typ}).encode())}.{_encode(payload)}."
     if State.wrong == "hmac with the public key":
-        pem = KEYS["RS256"].as_pem(private=False)
+        pem = make_keys()["RS256"].as_pem(private=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             shared = OctKey.import_key(pem) if not pem.startswith(b"-") else OctKey.import_key(_encode(pem))
         return jws.serialize_compact({"alg": "HS256", "kid": "rsa", "typ": typ}, payload, shared, ["HS256"])
-    key: Any = STRANGE if State.wrong == "key of a stranger" else KEYS[name]
+    key: Any = make_strange_key() if State.wrong == "key of a stranger" else make_keys()[name]
     kid = "unheard-of" if State.wrong == "unknown key" else key.kid
     token = jws.serialize_compact({"alg": name, "kid": kid, "typ": typ}, payload, key, [name])
     if State.wrong == "changed claims":
@@ -109,7 +120,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/.well-known/openid-configuration":
             self._answer(200, self._discovery())
         elif path == "/keys":
-            listed = [] if State.wrong == "no keys" else [key.as_dict(private=False) for key in KEYS.values()]
+            listed = [] if State.wrong == "no keys" else [key.as_dict(private=False) for key in make_keys().values()]
             self._answer(200, {"keys": [{"kty": "oct", "k": "eA"}, {"kty": "RSA"}, 7, *listed]})
         elif path == "/authorize":
             self._authorize(query)

@@ -53,7 +53,7 @@ from gatepost.api.http import (
     UnreadBodies,
     is_from_this_machine,
 )
-from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, document
+from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, Interface, document
 from gatepost.api.scanning import SystemStatus, encode_scanning
 from gatepost.api.strict_json import decode_json
 from gatepost.node_memory import Tally
@@ -402,7 +402,6 @@ def create_app(
         metrics=metrics,
         metrics_public=metrics_public,
     )
-    scanning_document, lists_document = document(SCANNING), document(LISTS_API)
     scanning = ScanApi(
         authenticator=authenticator,
         cores=services.cores,
@@ -415,10 +414,10 @@ def create_app(
         _route(SCAN_PATH, scanning.submit, "POST"),
         *_message_routes(services, authenticator),
         _route("/v1/admin/status", status.status, "POST"),
-        _route("/v1/openapi.json", _constant(JsonResponse(encode_scanning(scanning_document))), "GET"),
+        _route("/v1/openapi.json", _made_once(lambda: _encode_document(SCANNING)), "GET"),
         *_list_routes(services, clock, look_back),
-        _route(f"{LISTS_BASE}/openapi.json", _constant(JsonResponse(encode_scanning(lists_document))), "GET"),
-        _route("/docs", _constant(render_docs([scanning_document, lists_document])), "GET"),
+        _route(f"{LISTS_BASE}/openapi.json", _made_once(lambda: _encode_document(LISTS_API)), "GET"),
+        _route("/docs", _made_once(lambda: render_docs([document(SCANNING), document(LISTS_API)])), "GET"),
         _route("/healthz", status.health, "GET"),
         _route("/readyz", status.readiness, "GET"),
         _route("/metrics", status.metrics, "GET"),
@@ -495,10 +494,18 @@ def _beside_mail(path: str, handler: Handler, method: str) -> Route:
     return Route(path, CallBesideMail(handler), methods=[method])
 
 
-def _constant(response: Response) -> Handler:
-    """Return a handler that always answers the same."""
+def _encode_document(interface: Interface) -> Response:
+    return JsonResponse(encode_scanning(document(interface)))
+
+
+def _made_once(make: Callable[[], Response]) -> Handler:
+    """Return a handler that always answers the same. The answer is made for the first request, by a thread: most
+    services are never asked for it, and every start would wait for it."""
+    made: list[Response] = []
 
     async def handler(_request: Request) -> Response:
-        return response
+        if not made:
+            made.append(await asyncio.to_thread(make))
+        return made[0]
 
     return handler

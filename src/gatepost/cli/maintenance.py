@@ -13,7 +13,7 @@ from gatepost.cli.printing import Output, progress_bar
 
 if TYPE_CHECKING:
     from gatepost.service.doctor.rows import DoctorRow
-    from gatepost.store.copy import Progress
+    from gatepost.store.upgrading import Progress
 
 T = TypeVar("T")
 
@@ -46,6 +46,26 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
     from gatepost.service.doctor.examination import examine_upgrade
 
     _show_rows(examine_upgrade(place.config_folder, place.data_folder), output)
+
+
+@upgrade.command("run")
+def run_upgrade(*, place: Deployment, output: Output) -> None:
+    """Bring the database to this version now, instead of at the first start of the service.
+
+    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated.
+    """
+    from gatepost.service.data_folder import StartError
+    from gatepost.store import read_schema_state, upgrade_storage
+
+    url, data = place.find_storage(), place.data_folder
+    before = read_schema_state(url, data.path)
+    running = [service for service in ("guard", "abby") if data.is_locked(service)]
+    if running and before.needs_upgrade and not before.is_additive:
+        raise StartError(f"{' and '.join(running)} run on {data.path}: stop all services that use this database first.")
+    _show_progress("Upgrading", lambda progress: upgrade_storage(url, data.path, progress))
+    after = read_schema_state(url, data.path).present
+    text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")
+    output.show({"before": before.present, "schema": after}, text)
 
 
 def _show_rows(found: "tuple[DoctorRow, ...]", output: Output) -> None:

@@ -58,6 +58,7 @@ def export(
         print(encode_scanning({**report, "items": items} if file is None else report).decode())
         return
     _print_tallies(tallies, ("found",))
+    _say_unreadable(tallies)
     print("Nothing else was found." if file else "Use --output FILE or --json to get the data themselves.")
 
 
@@ -99,11 +100,24 @@ def erase(
         print_json({"dryRun": dry_run, "pseudonym": pseudonym or None, "kinds": msgspec.to_builtins(tallies)})
         return
     _print_tallies(tallies, ("found",) if dry_run else ("found", "deleted", "changed", "kept"))
+    _say_unreadable(tallies)
     if dry_run:
         print("Nothing was changed.")
         return
     print(f"The pseudonym is {pseudonym}.")
     _explain_kept(tallies, lists=lists, users=users)
+
+
+def _say_unreadable(tallies: "dict[str, Tally]") -> None:
+    """Say how many records could not be looked through."""
+    from gatepost.cli.privacy_steps import KINDS
+
+    for kind, tally in tallies.items():
+        if tally.unreadable:
+            print(
+                f"{KINDS[kind]}: {tally.unreadable:,} cannot be read. Their sender, recipients and subject do not have"
+                " the address, and they are left as they are; they go with their retention."
+            )
 
 
 def _explain_kept(tallies: "dict[str, Tally]", *, lists: bool, users: bool) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from gatepost.abby.messages import describe_message
 from gatepost.store.audit import CLI
 from gatepost.store.errors import LastAdministrator
-from gatepost.store.privacy import FoundEntry, Person
+from gatepost.store.privacy import FoundEntry, Looked, Person
 from gatepost.store.store import Store
 from gatepost.store.users import User
 from gatepost.textmodel.model import FEEDBACK_FOLDER
@@ -52,12 +52,14 @@ class Choices(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """How much of one kind was found, deleted, changed, and kept as it is."""
+    """How much of one kind was found, deleted, changed, and kept as it is; and how many records could not be read and
+    have the address in no column, so that they are not among those."""
 
     found: int = 0
     deleted: int = 0
     changed: int = 0
     kept: int = 0
+    unreadable: int = 0
 
 
 class PersonalData:
@@ -87,22 +89,34 @@ class PersonalData:
             found, after = await find(self._person, after)
             yield found
 
+    def _looked(
+        self, kind: str, find: Callable[[Person, A], Awaitable[Looked[T, A]]], start: A
+    ) -> AsyncIterator[tuple[T, ...]]:
+        """The same of records that may be damaged; counts those that cannot be read."""
+
+        async def find_and_count(person: Person, after: A) -> tuple[tuple[T, ...], A | None]:
+            looked = await find(person, after)
+            self.tallies[kind].unreadable += looked.unreadable
+            return looked.found, looked.after
+
+        return self._pages(find_and_count, start)
+
     async def _messages(self) -> None:
         tally = self.tallies["messages"]
-        async for found in self._pages(self._store.privacy.messages_about, 0):
+        async for found in self._looked("messages", self._store.privacy.messages_about, 0):
             for _, record in found:
                 self._add("messages", describe_message(record))
             for some in (found[at : at + CHANGED_TOGETHER] for at in range(0, len(found), CHANGED_TOGETHER)):
                 if self._erases:
-                    ids = [uid for uid, _ in some]
+                    keys = [(record.completed, uid) for uid, record in some]
                     deleted, changed = await self._store.privacy.erase_messages(
-                        self._person, ids, self._choices.pseudonym
+                        self._person, keys, self._choices.pseudonym
                     )
                     tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
 
     async def _held(self) -> None:
         tally = self.tallies["held"]
-        async for found in self._pages(self._store.privacy.held_about, ""):
+        async for found in self._looked("held", self._store.privacy.held_about, ""):
             for mail in found:
                 shown = {"state": mail.state, "heldSince": date_time(mail.kept)}
                 self._add("held", {**shown, "message": describe_message(mail.record)})

@@ -44,14 +44,9 @@ def abby(*, place: Deployment) -> None:
 
 def greet(started: "Started") -> None:
     """Print the welcome. The example command is outside of the frame, so that it can be copied."""
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.text import Text
-
-    console = Console(highlight=False)
     text = "\n".join(_welcome_lines(started))
-    if console.is_terminal:
-        console.print(Panel.fit(Text(text), title="Gatepost", border_style="green"))
+    if sys.stdout.isatty():
+        _print_framed(text)
     else:
         print(text)
     if started.takes_scans:
@@ -61,6 +56,15 @@ def greet(started: "Started") -> None:
         print("\nThe Email Scanning API is off: add restApi under scanSources in guard.yml, and restart.")
     print(f"\nFor the gatepost commands of the documentation, in another shell:\n\n{render_exports(started)}\n")
     sys.stdout.flush()
+
+
+def _print_framed(text: str) -> None:
+    # Loaded for a terminal alone: a service manager's start does not wait for it, and its memory is not taken.
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
+    Console(highlight=False).print(Panel.fit(Text(text), title="Gatepost", border_style="green"))
 
 
 def render_exports(started: "Started") -> str:

@@ -31,8 +31,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import httpx
+from typing import TYPE_CHECKING
 
 from gatepost import __version__
 from gatepost.events.output import (
@@ -55,6 +54,9 @@ from gatepost.ids import new_id
 from gatepost.settings.events import WebhookSettings, WebhookTarget
 from gatepost.settings.feeds import is_public_address
 from gatepost.settings.values import hide_path
+
+if TYPE_CHECKING:
+    import httpx
 
 SEGMENT_BYTES = 256 << 10
 OPEN, COMPLETE = ".open", ".jsonl"
@@ -237,11 +239,15 @@ class WebhookCaller:
         # They log whole addresses, whose path may be a secret.
         for library in ("httpx", "httpcore"):
             logging.getLogger(library).setLevel(logging.WARNING)
+        import httpx
+
         tls = ssl.create_default_context(cafile=target.ca)
         self._client = httpx.Client(verify=tls, timeout=self._seconds, follow_redirects=False, trust_env=False)
 
     def call(self, body: bytes) -> None:
         """Make one call; raises `DeliveryError` unless the server takes it."""
+        import httpx
+
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"gatepost/{__version__}",
@@ -263,9 +269,11 @@ class WebhookCaller:
         """Close the connection."""
         self._client.close()
 
-    def _pin(self, headers: dict[str, str]) -> tuple[httpx.URL, dict[str, str]]:
+    def _pin(self, headers: dict[str, str]) -> "tuple[httpx.URL, dict[str, str]]":
         """Return the URL with a public address in place of the name, which stays in Host and in the TLS handshake:
         asked again, DNS could name another one."""
+        import httpx
+
         url = httpx.URL(self._url)
         found = socket.getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)
@@ -275,7 +283,7 @@ class WebhookCaller:
         headers["Host"] = url.netloc.decode("ascii")
         return url.copy_with(host=public[0]), {"sni_hostname": url.host}
 
-    def _skip_body(self, answer: httpx.Response) -> None:
+    def _skip_body(self, answer: "httpx.Response") -> None:
         """Read a short answer, so that the connection can be used again; a long or slow one is cut off with it."""
         size, end = 0, until(self._seconds)
         for piece in answer.iter_raw():
@@ -376,6 +384,8 @@ def spool_name(url: str) -> str:
 
 
 def _describe(fault: Exception) -> str:
+    import httpx
+
     if isinstance(fault, httpx.TimeoutException):
         return "did not answer in time"
     if isinstance(fault, httpx.ConnectError):

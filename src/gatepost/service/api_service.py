@@ -10,7 +10,6 @@ from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, LocalCore
-from gatepost.abby.remote_core import RemoteCore
 from gatepost.events.stream import node_name
 from gatepost.scanning.request import Condition
 from gatepost.service.event_stream import try_alert
@@ -27,11 +26,12 @@ from gatepost.settings.in_force import settings_in_force
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.web.context import FeedLine, Installation, SignInRules
-from gatepost.web.openid import OpenidClient
 from gatepost.web.registry import build_site
 
 if TYPE_CHECKING:
+    from gatepost.abby.remote_core import RemoteCore
     from gatepost.service.core import CoreParts
+    from gatepost.web.openid import OpenidClient
 
 
 class ApiParts(msgspec.Struct, frozen=True):
@@ -54,9 +54,22 @@ class ApiParts(msgspec.Struct, frozen=True):
         return NodeHealth(state, fault, sum(each.in_processing for each in loads), sum(each.maximum for each in loads))
 
 
-def _build_openid(settings: AbbySettings) -> OpenidClient | None:
+def _build_openid(settings: AbbySettings) -> "OpenidClient | None":
     provider = settings.sign_in.openid_connect
-    return OpenidClient(provider, settings.public_url) if provider and settings.public_url else None
+    if not provider or not settings.public_url:
+        return None
+    # Loaded where it is configured: with its libraries it takes memory and time of a start.
+    from gatepost.web.openid import OpenidClient
+
+    return OpenidClient(provider, settings.public_url)
+
+
+def _open_core(url: str, plan: Plan) -> "RemoteCore":
+    """Open the way to a core of another process."""
+    # Loaded where there is one: a node with a core of its own makes no requests.
+    from gatepost.abby.remote_core import RemoteCore
+
+    return RemoteCore(url, plan.secret, plan.ca)
 
 
 async def _find_fault(condition: Condition) -> str | None:
@@ -68,9 +81,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
     """Build the API service; `own` is the core of this process, if it runs one."""
     # The core of this process is called directly, without an upload.
     hosts = tuple(
-        LocalCore(own.guard, own.quarantine)
-        if own and is_own_core(url, own.settings)
-        else RemoteCore(url, plan.secret, plan.ca)
+        LocalCore(own.guard, own.quarantine) if own and is_own_core(url, own.settings) else _open_core(url, plan)
         for url in settings.service_providers.core.hosts
     )
     node = shared.node

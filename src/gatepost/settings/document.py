@@ -15,6 +15,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,6 +31,8 @@ Key: TypeAlias = tuple[str | int, ...]
 MAX_BYTES = 1 << 20
 MAX_NODES = 100_000
 MAX_DEPTH = 24
+# Characters of a file whose nodes are kept: a start reads each file several times, and ruamel.yaml takes its time.
+REMEMBERED = 20_000
 
 _REST_API = re.compile(r"^([ \t]*(?:scanSources[ \t]*:[ \t]*\{[ \t]*)?(?:restApi|smtp))[ \t]*(?=\{)", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
@@ -67,7 +70,8 @@ def parse_document(raw: bytes) -> Document:
     except UnicodeDecodeError as fault:
         return _build_unreadable(raw.count(b"\n", 0, fault.start) + 1, "is not UTF-8 here")
     try:
-        root = _compose(_REST_API.sub(r"\1: ", text))
+        plain = _REST_API.sub(r"\1: ", text)
+        root = (_compose_again if len(plain) <= REMEMBERED else _compose)(plain)
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         return _build_unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {fault.problem or fault.context}")
@@ -123,6 +127,9 @@ def _compose(text: str) -> Node | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return parser.compose(text)  # type: ignore[no-any-return]
+
+
+_compose_again = lru_cache(maxsize=4)(_compose)
 
 
 def _build_unreadable(line: int, sentence: str) -> Document:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gatepost.store.store import Store
     from gatepost.store.tenant_map import TenantMap
-    from gatepost.store.upgrading import SchemaState
+    from gatepost.store.upgrading import Progress, SchemaState
 
-__all__ = ["check_postgres", "open_store", "read_schema_state", "sqlite_file_of"]
+__all__ = ["check_postgres", "open_store", "read_schema_state", "sqlite_file_of", "upgrade_storage"]
 
 
 def sqlite_file_of(url: str, data_folder: Path) -> Path | None:
@@ -72,3 +72,16 @@ def read_schema_state(url: str, data_folder: Path) -> "SchemaState":
     from gatepost.store import postgres
 
     return asyncio.run(postgres.read_schema_state(check_postgres(url)))
+
+
+def upgrade_storage(url: str, data_folder: Path, progress: "Progress") -> None:
+    """Bring the storage at a `storage.url` to the schema of this program, as opening it does; raises `StorageError`
+    where that cannot be done."""
+    if file := sqlite_file_of(url, data_folder):
+        from gatepost.store import sqlite
+
+        sqlite.open_file(file).close()
+        return
+    from gatepost.store import postgres
+
+    postgres.upgrade_schema(check_postgres(url), progress)

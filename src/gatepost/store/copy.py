@@ -28,8 +28,9 @@ import apsw
 from gatepost.store import check_postgres, sqlite_file_of
 from gatepost.store.engine import Row, storable
 from gatepost.store.errors import StorageError
+from gatepost.store.message_days import day_of
 from gatepost.store.sqlite import APPLICATION_ID, explain_errors, open_file, open_reader
-from gatepost.store.upgrading import schema_files
+from gatepost.store.upgrading import Progress, schema_files
 
 BATCH = 2_000
 # How many pages are copied before progress is reported.
@@ -38,11 +39,8 @@ PAGES = 2_000
 _COLUMNS = """SELECT tables.name, columns.name FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
 WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite_%' AND tables.name <> 'meta'"""
 _NUMBERED = """SELECT table_name FROM information_schema.columns WHERE table_schema = current_schema()
-AND column_name = 'id' AND is_identity = 'YES'"""
+AND column_name = 'id' AND pg_get_serial_sequence(quote_ident(table_name), 'id') IS NOT NULL"""
 _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max(id), 0) + 1, false) FROM {0}"
-
-# Called with how many rows (or pages) are done, of how many.
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 @cache
@@ -112,6 +110,7 @@ class _PostgresTables:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._days: set[int] = set()
 
     async def count(self, table: str) -> int:
         return int(await self._connection.fetchval(f"SELECT count(*) FROM {table}"))  # noqa: S608
@@ -128,6 +127,13 @@ class _PostgresTables:
         await self._connection.execute(f"TRUNCATE {', '.join(list_tables())}")
 
     async def load(self, table: str, rows: Sequence[Row]) -> None:
+        from gatepost.store import postgres_days
+
+        if table in postgres_days.TABLES:
+            at = list_tables()[table].index("completed")
+            days = {day_of(row[at]) for row in rows} - self._days
+            self._days |= days
+            await postgres_days.make_days(self._connection, days)
         # Columns for searching may have a NUL from a message, which PostgreSQL cannot hold.
         clean = (tuple(storable(value) if isinstance(value, str) else value for value in row) for row in rows)
         await self._connection.copy_records_to_table(table, records=clean, columns=list_tables()[table])

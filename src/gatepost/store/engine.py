@@ -17,7 +17,7 @@ import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import lru_cache, partial, wraps
 from itertools import starmap
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -93,7 +93,11 @@ class Rollback(Exception):  # noqa: N818  an outcome, not a fault
 Step: TypeAlias = Read | Write | Bulk | Script
 Work: TypeAlias = Generator[Step, Any, T]
 
+DAY_MILLISECONDS = 86_400_000
+
 _SPELLINGS = (
+    # It is named for the sake of partitions alone (`message_days`); the sign keeps SQLite from choosing an index by it.
+    (re.compile(r"((?:\b\w+\.)?\bcompleted)::bigint"), r"+\1"),
     (re.compile(r"::[a-z]+(\[\])?"), ""),
     (re.compile(r"= ANY\(\$(\d+)\)"), r"IN carray(?\1)"),
     (re.compile(r"\bunnest\(\$(\d+)\)"), r"carray(?\1)"),
@@ -252,6 +256,12 @@ class Engine(ABC):
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:  # noqa: B027
         """Call `wake` for every notice on a channel, for as long as the storage can tell; SQLite cannot."""
+
+    async def drop_days(self, before: int, tenants: Mapping[str, int]) -> tuple[int, int]:  # noqa: ARG002
+        """Drop whole days of results of which nothing is kept, and make room for the days that come: results are kept
+        from `before` on, those of some tenants from their own times on. Returns how many went, and before which time
+        the others have to go one by one. On SQLite, all go one by one."""
+        return 0, before
 
     @abstractmethod
     async def close(self) -> None:

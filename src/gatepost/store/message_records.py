@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
+from gatepost.ids import canonical, id_time
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import message_index, traffic
-from gatepost.store.engine import Bulk, Many, Read, Row, Work, Write, delete_many, in_sqlite, storable
+from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, storable
+from gatepost.store.message_days import ALWAYS, by_keys, day_of, read_by_ggrid, read_by_ggrids
 from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_evidence, index_texts
 from gatepost.store.record_packing import Detail, compress, pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
@@ -38,7 +40,9 @@ COLUMNS = (
     *("sender", "recipients", "subject", "size", "sha256", "detail", "header"),
 )
 _TYPES = dict.fromkeys(("created", "completed", "score", "size"), "bigint") | {"detail": "bytea", "header": "bytea"}
-_SELECT = "SELECT ggrid, created, completed, size, sha256, detail FROM messages WHERE ggrid = $1"
+# The times that a statement names as `completed::bigint` say in which days to look (`message_days`).
+_SELECT = """SELECT ggrid, created, completed, size, sha256, detail FROM messages
+WHERE ggrid = $1 AND completed::bigint >= $2 AND completed::bigint <= $3"""
 _SELECT_ID = "SELECT id FROM messages WHERE ggrid = ?"
 _INSERT_SQLITE = f"""INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})
 ON CONFLICT (ggrid) DO NOTHING"""  # noqa: S608
@@ -54,7 +58,7 @@ _INSERT = f"""WITH given AS (
     SELECT * FROM unnest({_ARRAYS}) WITH ORDINALITY AS g ({", ".join(column.split()[0] for column in _GIVEN)}, place)
 ), kept AS (
     INSERT INTO messages ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM given ORDER BY place
-    ON CONFLICT (ggrid) DO NOTHING RETURNING id, ggrid
+    ON CONFLICT DO NOTHING RETURNING id, ggrid
 ), fresh AS (
     SELECT kept.id, given.* FROM kept JOIN given ON given.ggrid = kept.ggrid
 ), found AS (
@@ -74,9 +78,14 @@ _INSERT = f"""WITH given AS (
     GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
     {traffic.ADD_ON_CONFLICT}
 ) SELECT ggrid FROM kept"""  # noqa: S608
-_REWRITE = "UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5, header = NULL WHERE id = $1"
-_SELECT_LINES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages WHERE ggrid = ANY($1)
-ORDER BY completed DESC, ggrid"""
+_REWRITE = """UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5, header = NULL
+WHERE id = $1 AND completed::bigint = $6"""
+_SELECT_LINES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages
+WHERE ggrid = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3"""
+_SELECT_KEYS = """SELECT ggrid, completed, id FROM messages
+WHERE ggrid = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3"""
+_DELETE_BY_ID = """DELETE FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3
+RETURNING id, completed, recipients"""
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -167,23 +176,22 @@ def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | Me
     if is_all_new:
         return list(records)
     select = in_sqlite(_SELECT)
-    known = (connection.execute(select, row.values[:1]).fetchone() for row in rows)
+    known = (connection.execute(select, (row.values[0], *ALWAYS)).fetchone() for row in rows)
     return [parse_record(*stored) if stored else record for stored, record in zip(known, records, strict=True)]
 
 
 def find_message(ggrid: str) -> Work[MessageRecord | None]:
     """The record of one analysis, without its release."""
-    rows = yield Read(_SELECT, (storable(ggrid.lower()),))
+    rows = yield from read_by_ggrid(_SELECT, storable(ggrid.lower()))
     return parse_record(*rows[0]) if rows else None
 
 
 def find_lines(ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
     """Those of these messages that are on record, the newest first."""
-    wanted = tuple(dict.fromkeys(map(storable, ggrids)))
-    rows = (yield Read(_SELECT_LINES, (Many(wanted),))) if wanted else ()
+    rows = yield from read_by_ggrids(_SELECT_LINES, tuple(map(storable, ggrids)))
     return tuple(
         MessageLine(ggrid, completed, tenant, sender, _strings.decode(recipients), subject)
-        for ggrid, completed, tenant, sender, recipients, subject in rows
+        for ggrid, completed, tenant, sender, recipients, subject in sorted(rows, key=lambda row: (-row[1], row[0]))
     )
 
 
@@ -195,8 +203,8 @@ def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[Non
     texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
     recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
     yield from message_index.remove_from_index([(uid, before.completed, recipients)])
-    yield from blank_replies(before.ggrid)
-    yield Write(_REWRITE, (uid, *texts, row["detail"]))
+    yield Write(_BLANK_REPLIES, (before.completed, uid))
+    yield Write(_REWRITE, (uid, *texts, row["detail"], before.completed))
     yield from message_index.insert([_index_message(uid, prepare_row(record))])
 
 
@@ -209,9 +217,14 @@ def delete_beside(messages: Sequence[Row]) -> Work[None]:
 
 
 def delete_messages(statement: str, *parameters: object) -> Work[int]:
-    """Delete messages with what stands beside them, and return how many. The statement deletes their records and
-    returns id, completed and recipients of each."""
-    rows = yield Read(statement, parameters)
+    """Delete messages with what stands beside them, and return how many. The statement finds time of completion and
+    row id of each."""
+    return (yield from delete_by_keys((yield Read(statement, parameters))))
+
+
+def delete_by_keys(keys: Sequence[Row]) -> Work[int]:
+    """Delete messages with what stands beside them, given time of completion and row id of each; returns how many."""
+    rows = (yield Read(_DELETE_BY_ID, by_keys(keys))) if keys else ()
     yield from delete_beside(rows)
     return len(rows)
 
@@ -237,17 +250,25 @@ def insert_together(records: Sequence[MessageRecord]) -> Work[list[MessageRecord
     first: dict[str, MessageRecord] = {}
     for record in records:
         first.setdefault(storable(record.ggrid.lower()), record)
-    rows = [prepare_row(record) for record in first.values()]
-    columns = zip(*map(_postgres_values, rows), strict=True)
-    addresses = [(storable(row.values[0]), address) for row in rows for address in row.texts.addresses]
-    whose, addressed = zip(*addresses, strict=True) if addresses else ((), ())
-    kept = {ggrid for (ggrid,) in (yield Read(_INSERT, (*map(Many, columns), Many(whose), Many(addressed))))}
+    known = yield from _find_keys([ggrid for ggrid, record in first.items() if _is_of_later_day(record)])
+    kept: set[str] = set()
+    if rows := [prepare_row(record) for ggrid, record in first.items() if ggrid not in known]:
+        columns = zip(*map(_postgres_values, rows), strict=True)
+        addresses = [(storable(row.values[0]), address) for row in rows for address in row.texts.addresses]
+        whose, addressed = zip(*addresses, strict=True) if addresses else ((), ())
+        kept = {ggrid for (ggrid,) in (yield Read(_INSERT, (*map(Many, columns), Many(whose), Many(addressed))))}
     stored = []
     for record in records:
         ggrid = storable(record.ggrid.lower())
         is_kept = ggrid in kept and first[ggrid] is record
         stored.append(record if is_kept else (yield from find_message(ggrid)) or record)
     return stored
+
+
+def _is_of_later_day(record: MessageRecord) -> bool:
+    """Whether an analysis ended on another day than that of the id. The unique index of a day does not know those of
+    other days: another core may have ended the same analysis before midnight."""
+    return canonical(record.ggrid) is None or day_of(id_time(record.ggrid)) != day_of(record.completed)
 
 
 def _postgres_values(row: RecordRow) -> Row:
@@ -317,21 +338,15 @@ MAX_REPLY, MAX_HOP, MAX_ID = 300, 200, 100
 # Deliveries of one message that are shown.
 MAX_SHOWN = 100
 DELIVERY_COLUMNS = ("completed", "id", "time", "queue_id", "next_hop", "code", "reply", "node", "released")
-_INSERT_DELIVERIES = Bulk(
-    f"""INSERT OR IGNORE INTO deliveries ({", ".join(DELIVERY_COLUMNS)})
-    SELECT completed, id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM messages WHERE ggrid = ?1""",  # noqa: S608
-    f"""INSERT INTO deliveries ({", ".join(DELIVERY_COLUMNS)})
-    SELECT messages.completed, messages.id, d.time, d.queue_id, d.next_hop, d.code, d.reply, d.node, d.released
-    FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bigint[])
-    AS d (ggrid, time, queue_id, next_hop, code, reply, node, released)
-    JOIN messages ON messages.ggrid = d.ggrid ON CONFLICT DO NOTHING""",  # noqa: S608
+_INSERT_DELIVERIES = insert_many(
+    "deliveries",
+    "completed bigint, id bigint, time bigint, queue_id text, next_hop text, code bigint, reply text, node text,"
+    " released bigint",
 )
 _DELETE_DELIVERIES = delete_many("deliveries", "completed bigint, id bigint")
-_SELECT_DELIVERIES = """SELECT messages.ggrid, time, next_hop, code, reply, queue_id, node, released
-FROM messages JOIN deliveries ON deliveries.completed = messages.completed AND deliveries.id = messages.id
-WHERE ggrid = $1 ORDER BY time LIMIT $2"""
-_BLANK_REPLIES = """UPDATE deliveries SET reply = ''
-WHERE (completed, id) IN (SELECT completed, id FROM messages WHERE ggrid = $1)"""
+_SELECT_DELIVERIES = """SELECT time, next_hop, code, reply, queue_id, node, released FROM deliveries
+WHERE completed = $1 AND id = $2 ORDER BY time LIMIT $3"""
+_BLANK_REPLIES = "UPDATE deliveries SET reply = '' WHERE completed = $1 AND id = $2"
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -356,29 +371,39 @@ class Delivery(msgspec.Struct, frozen=True):
 
 def insert_deliveries(deliveries: Sequence[Delivery]) -> Work[None]:
     """Add deliveries to messages that are on record; those of other messages are left out."""
-    if deliveries:
+    known = yield from _find_keys([delivery.ggrid for delivery in deliveries])
+    rows = [(*known[ggrid], *_delivery_row(each)) for each in deliveries if (ggrid := each.ggrid.lower()) in known]
+    if rows:
         # One order for all writers.
-        rows = sorted(map(_delivery_row, deliveries))
-        yield _INSERT_DELIVERIES.of(rows)
+        yield _INSERT_DELIVERIES.of(sorted(rows))
 
 
 def find_deliveries(ggrid: str) -> Work[tuple[Delivery, ...]]:
     """The deliveries of one message, oldest first."""
-    rows = yield Read(_SELECT_DELIVERIES, (storable(ggrid.lower()), MAX_SHOWN))
+    known = yield from _find_keys((ggrid,))
+    rows: list[Row] = []
+    for key in known.values():
+        rows += yield Read(_SELECT_DELIVERIES, (*key, MAX_SHOWN))
     return tuple(
-        Delivery(uid, time, next_hop, code, reply, queue_id, node, bool(released))
-        for uid, time, next_hop, code, reply, queue_id, node, released in rows
+        Delivery(ggrid.lower(), time, next_hop, code, reply, queue_id, node, bool(released))
+        for time, next_hop, code, reply, queue_id, node, released in rows
     )
 
 
 def blank_replies(ggrid: str) -> Work[None]:
     """Delete the texts of replies, as the erasure of an address does: a reply can name the recipient."""
-    yield Write(_BLANK_REPLIES, (ggrid,))
+    for key in (yield from _find_keys((ggrid,))).values():
+        yield Write(_BLANK_REPLIES, key)
+
+
+def _find_keys(ggrids: Sequence[str]) -> Work[dict[str, Row]]:
+    """Return time of completion and row id of those messages that are on record, by their ids in lower case."""
+    rows = yield from read_by_ggrids(_SELECT_KEYS, [storable(ggrid.lower()) for ggrid in ggrids])
+    return {ggrid: (completed, uid) for ggrid, completed, uid in rows}
 
 
 def _delivery_row(delivery: Delivery) -> Row:
     return (
-        delivery.ggrid.lower(),
         delivery.time,
         storable(delivery.queue_id[:MAX_ID]),
         storable(delivery.next_hop[:MAX_HOP]),

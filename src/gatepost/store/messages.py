@@ -14,7 +14,7 @@ recipient with the same Message-ID. All reads are bounded, as every search is.
 
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,7 @@ from gatepost.store.engine import (
     query,
     storable,
 )
+from gatepost.store.message_days import by_keys, read_by_ggrid, read_by_ggrids
 from gatepost.store.message_index import (
     TESTED,
     Evidence,
@@ -56,7 +57,7 @@ from gatepost.store.message_records import (
     Delivery,
     MessageLine,
     MessageRecord,
-    delete_beside,
+    delete_by_keys,
     delete_messages,
     find_deliveries,
     find_lines,
@@ -94,25 +95,23 @@ EXAMINED = 100
 
 _SELECT_RELEASE = "SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL"
 _SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
-FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id{} ORDER BY s.completed DESC, s.id DESC LIMIT $1"""
-_DELETE_OLD = """DELETE FROM messages
-WHERE id IN (SELECT id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2)
-RETURNING id, completed, recipients"""
-_DELETE_OLD_OF_TENANT = """DELETE FROM messages
-WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3)
-RETURNING id, completed, recipients"""
+FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id AND messages.completed::bigint = s.completed{}
+ORDER BY s.completed DESC, s.id DESC LIMIT $1"""
+_OLD = "SELECT completed, id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2"
+_OLD_OF_TENANT = "SELECT completed, id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3"
 _OLD_IN_ORDER = """SELECT completed, id, tenant FROM message_search
 WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4"""
-_DELETE_IDS = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
-_SELECT_HEADER = "SELECT header FROM messages WHERE ggrid = $1"
+# In which days to look: see `message_days`.
+_IN_DAYS = " AND completed::bigint >= $2 AND completed::bigint <= $3"
+_SELECT_HEADER = f"SELECT header FROM messages WHERE ggrid = $1{_IN_DAYS}"  # noqa: S608
 _SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
 FROM messages"""
-_SELECT_IDS = _SELECT + " WHERE id = ANY($1)"
-_SELECT_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1)"
-_SELECT_PACKED = "SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1)"
-_SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
-_SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1"
-_DELIVERED_AS = "SELECT id FROM deliveries WHERE queue_id = $1 AND id = ANY($2)"
+_SELECT_IDS = f"{_SELECT} WHERE id = ANY($1){_IN_DAYS}"
+_SELECT_DETAILS = f"SELECT id, detail FROM messages WHERE id = ANY($1){_IN_DAYS}"  # noqa: S608
+_SELECT_PACKED = f"SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1){_IN_DAYS}"  # noqa: S608
+_SELECT_GGRID = f"{_SELECT} WHERE ggrid = $1{_IN_DAYS}"
+_SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1 AND completed::bigint = $2"
+_DELIVERED_AS = f"SELECT id FROM deliveries WHERE id = ANY($1){_IN_DAYS} AND queue_id = $4"  # noqa: S608
 
 # The index of a tenant's messages has these columns too: reading it is faster than reading rows.
 COVERED = frozenset({"verdict", "decision"})
@@ -147,10 +146,13 @@ ACTIONS_REACH, ATTEMPTS_REACH = 0.2, 0.1
 _SELECT_AUDIT = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample,
 changes IS NOT NULL FROM audit WHERE id = ANY($1) ORDER BY time, id"""
 _SELECT_ATTEMPTS = """SELECT messages.ggrid, messages.created, messages.completed, decision, sha256, detail,
-(SELECT max(code) FROM deliveries WHERE deliveries.completed = messages.completed AND deliveries.id = messages.id)
-FROM messages WHERE id = ANY($1) ORDER BY messages.created"""
+(SELECT max(code) FROM deliveries WHERE deliveries.completed = messages.completed AND deliveries.id = messages.id
+AND deliveries.completed::bigint >= $2 AND deliveries.completed::bigint <= $3)
+FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3 ORDER BY messages.created"""
 
 _strings = msgspec.json.Decoder(tuple[str, ...])
+# Time of completion and row id of messages.
+_Keys: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class MessageFilter(msgspec.Struct, frozen=True):
@@ -264,16 +266,16 @@ class Messages(Operations):
 
     async def purge(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
         """Delete results that were completed before that time, or before the time of their own tenant, and traffic
-        counts older than all of these; returns how many results."""
+        counts older than all of these; returns how many results. Where whole days are dropped, those of the day in
+        which `before` lies stay until the day is over."""
         await self._repeat(message_index.index_old_messages)
+        deleted, since = await self._engine.drop_days(before, tenants or {})
         if not tenants:
-            deleted = await self._repeat(partial(delete_messages, _DELETE_OLD, before, PURGE_BATCH))
+            deleted += await self._repeat(partial(delete_messages, _OLD, since, PURGE_BATCH))
         else:
-            deleted = await self._purge_except(before, frozenset(tenants))
+            deleted += await self._purge_except(since, frozenset(tenants))
             for tenant, limit in tenants.items():
-                deleted += await self._repeat(
-                    partial(delete_messages, _DELETE_OLD_OF_TENANT, tenant, limit, PURGE_BATCH)
-                )
+                deleted += await self._repeat(partial(delete_messages, _OLD_OF_TENANT, tenant, limit, PURGE_BATCH))
         await self._repeat(partial(traffic.delete_old, min((before, *(tenants or {}).values())), PURGE_BATCH))
         await self._repeat(partial(traffic.merge_parts, now()))
         await self._repeat(partial(traffic.merge_hour, now()))
@@ -282,7 +284,7 @@ class Messages(Operations):
     @query
     def header(self, ggrid: str) -> Work[bytes | None]:
         """The raw header section of a message; None where it was not kept."""
-        rows = yield Read(_SELECT_HEADER, (storable(ggrid.lower()),))
+        rows = yield from read_by_ggrid(_SELECT_HEADER, storable(ggrid.lower()))
         return decompress(rows[0][0]) if rows and rows[0][0] is not None else None
 
     @large_query
@@ -300,13 +302,14 @@ class Messages(Operations):
         is_examined = bool(wanted.evidence.wanted or (term and term.values))
         keys = yield from find_any(plan_search(wanted, before, term), min(limit, EXAMINED) if is_examined else limit)
         # A message is there twice where a next hop gave it the same id twice.
-        ids = yield from _select_by_record(tuple({row[1]: None for row in keys.rows}), wanted.evidence, term)
-        return Page((yield from _read_summaries(ids)), keys.cursor, keys.reached)
+        distinct = tuple({(row[0], row[1]): None for row in keys.rows})
+        fitting = yield from _select_by_record(distinct, wanted.evidence, term)
+        return Page((yield from _read_summaries(fitting)), keys.cursor, keys.reached)
 
     @query
     def heads(self, ggrids: Sequence[str]) -> Work[dict[str, ShownHead]]:
         """What a list shows of these records, by ggrid; of each packed value only the few fields are decoded."""
-        rows = (yield Read(_SELECT_PACKED, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
+        rows = yield from read_by_ggrids(_SELECT_PACKED, tuple(map(storable, ggrids)))
         return {ggrid: _head(packed) for ggrid, packed in rows}
 
     @large_query
@@ -371,15 +374,14 @@ def _delete_except(
 ) -> Work[tuple[int, tuple[int, int] | None]]:
     """Look at some old results in their order, and delete those of other tenants; returns how many, and the last."""
     rows = yield Read(_OLD_IN_ORDER, (before, *after, PURGE_BATCH))
-    ids = tuple(uid for _, uid, tenant in rows if tenant not in tenants)
-    deleted = (yield Read(_DELETE_IDS, (Many(ids),))) if ids else ()
-    yield from delete_beside(deleted)
-    return len(deleted), (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
+    keys = [(completed, uid) for completed, uid, tenant in rows if tenant not in tenants]
+    deleted = yield from delete_by_keys(keys)
+    return deleted, (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
 
 
 def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[Page[MessageSummary]]:
     """A page of at most one result. Other conditions are ignored but for the tenant: an id names the message."""
-    rows = yield Read(_SELECT_GGRID, (storable((wanted.ggrid or "").strip().lower()),))
+    rows = yield from read_by_ggrid(_SELECT_GGRID, storable((wanted.ggrid or "").strip().lower()))
     found = (_summary(row) for row in rows) if before is None else ()
     return Page(tuple(each for each in found if wanted.tenant in (None, each.tenant)))
 
@@ -402,35 +404,35 @@ def _find_by_prefix(
         return Page(())
     last = ""
     if before:
-        _, uid = parse_time_cursor(before, None)
-        rows = yield Read(_SELECT_GGRID_OF, (uid,))
+        completed, uid = parse_time_cursor(before, None)
+        rows = yield Read(_SELECT_GGRID_OF, (uid, completed))
         last = rows[0][0] if rows else ""
         if not last.startswith(prefix):
             return Page(()) if is_only else None
     keys = yield from find_page(plan_by_prefix(_without_text(wanted), prefix, last), min(limit, EXAMINED))
     if not (keys.rows or keys.next or is_only or last):
         return None
-    ids = yield from _select_by_record(tuple(row[2] for row in keys.rows), wanted.evidence, None)
+    fitting = yield from _select_by_record(tuple((row[1], row[2]) for row in keys.rows), wanted.evidence, None)
     following = ".".join(map(str, keys.next[1:])) if keys.next else None
     reached = keys.next[1] if keys.next and keys.is_spent else None
-    return Page((yield from _read_summaries(ids)), following, reached)
+    return Page((yield from _read_summaries(fitting)), following, reached)
 
 
-def _read_summaries(ids: tuple[int, ...]) -> Work[tuple[MessageSummary, ...]]:
-    found = {row[0]: row for row in ((yield Read(_SELECT_IDS, (Many(ids),))) if ids else ())}
-    return tuple(_summary(found[uid]) for uid in ids if uid in found)
+def _read_summaries(keys: _Keys) -> Work[tuple[MessageSummary, ...]]:
+    found = {row[0]: row for row in ((yield Read(_SELECT_IDS, by_keys(keys))) if keys else ())}
+    return tuple(_summary(found[uid]) for _, uid in keys if uid in found)
 
 
-def _select_by_record(ids: tuple[int, ...], evidence: Evidence, term: Term | None) -> Work[tuple[int, ...]]:
+def _select_by_record(keys: _Keys, evidence: Evidence, term: Term | None) -> Work[_Keys]:
     """Those of the messages whose record fits; digests say so only nearly. What a next hop called a message is not in
     its record."""
-    if not ids or not (evidence.wanted or (term and term.values)):
-        return ids
-    details = dict((yield Read(_SELECT_DETAILS, (Many(ids),))))
-    delivered = (yield Read(_DELIVERED_AS, (term.next_id, Many(ids)))) if term and term.next_id else ()
+    if not keys or not (evidence.wanted or (term and term.values)):
+        return keys
+    details = dict((yield Read(_SELECT_DETAILS, by_keys(keys))))
+    delivered = (yield Read(_DELIVERED_AS, (*by_keys(keys), term.next_id))) if term and term.next_id else ()
     known = {row[0] for row in delivered}
-    unpacked = ((uid, unpack(details[uid])) for uid in ids if uid in details)
-    return tuple(uid for uid, detail in unpacked if _fits(detail, evidence, None if uid in known else term))
+    unpacked = ((key, unpack(details[key[1]])) for key in keys if key[1] in details)
+    return tuple(key for key, detail in unpacked if _fits(detail, evidence, None if key[1] in known else term))
 
 
 def _fits(detail: Detail, evidence: Evidence, term: Term | None) -> bool:
@@ -494,8 +496,9 @@ def plan_search(
         plans.append(_plan(msgspec.structs.replace(wanted, anywhere=None, next_hop_id=term.next_id), before))
     rest = _plan(wanted, before, exact=exact)
     prefix = "" if rest.source == _INDEX else "s."
+    days = _in_days("s.completed", wanted.since, parse_time_cursor(before, wanted.until)[0])
     if rest.source in _WITH_INDEX:
-        rest = msgspec.structs.replace(rest, source=_WITH_INDEX[rest.source], within=[*rest.within, _JOINED])
+        rest = msgspec.structs.replace(rest, source=_WITH_INDEX[rest.source], within=[*rest.within, _JOINED, *days])
     tested = (*rest.tested, *(f"{prefix}{column}" for column in TESTED))
     condition = match_rows(term, exact=exact)
     return (*plans, msgspec.structs.replace(rest, tests=(*rest.tests, condition), tested=tested, reach=1.0))
@@ -544,7 +547,14 @@ def _within(
     lead: dict[str, object], order: tuple[str, ...], wanted: MessageFilter, before: str | None
 ) -> list[SqlCondition]:
     start = () if wanted.since is None else (wanted.since,)
-    return key_range(lead, order, start, parse_time_cursor(before, wanted.until))
+    end = parse_time_cursor(before, wanted.until)
+    return [*key_range(lead, order, start, end), *_in_days(order[0], wanted.since, end[0])]
+
+
+def _in_days(column: str, since: int | None, until: int) -> list[SqlCondition]:
+    """The bounds once more, as PostgreSQL needs them to leave out days (`message_days`)."""
+    first = [] if since is None else [SqlCondition(f"{column}::bigint >= {{}}", (since,))]
+    return first if until >= END[0] else [*first, SqlCondition(f"{column}::bigint <= {{}}", (until,))]
 
 
 def _plan_by_key(
@@ -556,7 +566,8 @@ def _plan_by_key(
     if not tests:
         return PageQuery(source, order, within, lead=tuple(lead))
     tested = [f"s.{column}" for column in tests]
-    return PageQuery(_WITH_INDEX[source], order, [*within, _JOINED], tuple(tests.values()), tested, tuple(lead))
+    within = [*within, _JOINED, *_in_days("s.completed", wanted.since, parse_time_cursor(before, wanted.until)[0])]
+    return PageQuery(_WITH_INDEX[source], order, within, tuple(tests.values()), tested, tuple(lead))
 
 
 def _tests(wanted: MessageFilter) -> dict[str, SqlCondition]:
@@ -636,8 +647,7 @@ def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[DeliveryAttempt, .
     )
     (plan,) = plan_search(wanted, None, None, exact=True)
     keys = yield from find_page(msgspec.structs.replace(plan, reach=ATTEMPTS_REACH), MAX_ATTEMPTS)
-    ids = tuple(row[1] for row in keys.rows)
-    rows = (yield Read(_SELECT_ATTEMPTS, (Many(ids),))) if ids else ()
+    rows = (yield Read(_SELECT_ATTEMPTS, by_keys([row[:2] for row in keys.rows]))) if keys.rows else ()
     attempts = (
         DeliveryAttempt(ggrid, created, completed, decision, code, sha256 == record.sha256)
         for ggrid, created, completed, decision, sha256, packed, code in rows

@@ -9,7 +9,7 @@ then names the action twice. Everything that is written for each message concern
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -129,6 +129,10 @@ class PairedEngine(Engine):
         engine = await self._mail.engine() if self._is_mail(read.statement) else self._first
         async for made in engine.stream(read, convert, first, batch):
             yield made
+
+    async def drop_days(self, before: int, tenants: Mapping[str, int]) -> tuple[int, int]:
+        """Drop whole days of mail."""
+        return await (await self._mail.engine()).drop_days(before, tenants)
 
     @asynccontextmanager
     async def _open(self, transaction: dict[str, Any] | None) -> AsyncIterator["_Sides"]:

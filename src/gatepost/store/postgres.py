@@ -13,7 +13,7 @@ start together do not both apply them.
 import asyncio
 import re
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ import apsw
 import asyncpg
 
 from gatepost.background_work import background
+from gatepost.store import postgres_days
 from gatepost.store.engine import (
     Bulk,
     Engine,
@@ -36,7 +37,7 @@ from gatepost.store.engine import (
     cancel_read,
 )
 from gatepost.store.errors import StorageError, StorageUnreachableError
-from gatepost.store.upgrading import SchemaState, read_state, upgrade
+from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -62,6 +63,7 @@ _SETTINGS = {
 # A process that was stopped in the middle of a change, as on a machine that hangs, must not keep its rows from others.
 _SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
 
+_PROGRESS = re.compile(r"gatepost: (\d+) of (\d+) bytes")
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
 
 
@@ -183,6 +185,13 @@ class PostgresEngine(Engine):
             await connection.add_listener(channel, lambda *_notice: wake())
             await ended.wait()
 
+    async def drop_days(self, before: int, tenants: Mapping[str, int]) -> tuple[int, int]:
+        """Drop the partitions of which nothing is kept, and make those of the days that come."""
+        self._check_open()
+        async with connect(self._url) as connection:
+            await postgres_days.make_coming_days(connection)
+            return await postgres_days.drop_days(connection, before, tenants)
+
     async def _change_with_retries(self, work: Callable[[], Work[T]], *, has_transaction: bool = True) -> T:
         for attempt in range(ATTEMPTS):
             async with self.connection() as connection:
@@ -192,6 +201,12 @@ class PostgresEngine(Engine):
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
+                except asyncpg.CheckViolationError as fault:
+                    day = postgres_days.missing_day(fault)
+                    if day is None or attempt == ATTEMPTS - 1:
+                        raise
+                    await postgres_days.make_days(connection, (day,))
+                    continue
             await asyncio.sleep(0.01 * 2**attempt)
         raise AssertionError("not reached")
 
@@ -252,9 +267,9 @@ def _bind(parameters: Row) -> list[Any]:
     return [list(value.values) if isinstance(value, Many) else value for value in parameters]
 
 
-def upgrade_schema(url: str) -> None:
-    """Bring the database to the schema of this program."""
-    run_apart(lambda: _upgrade_locked(url))
+def upgrade_schema(url: str, progress: Progress | None = None) -> None:
+    """Bring the database to the schema of this program; `progress` is told how far that is."""
+    run_apart(lambda: _upgrade_locked(url, progress))
 
 
 def run_apart(do: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -361,8 +376,10 @@ def explain_errors(url: str) -> Iterator[None]:
         raise StorageError(f"{public_url(url)} cannot be used: {fault}.") from fault
 
 
-async def _upgrade_locked(url: str) -> None:
+async def _upgrade_locked(url: str, progress: Progress | None) -> None:
     async with connect(url) as connection:
+        if progress:
+            connection.add_log_listener(lambda _connection, notice: _report(progress, notice.message))
         encoding = connection.get_settings().server_encoding
         if encoding != "UTF8":
             raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")
@@ -370,6 +387,12 @@ async def _upgrade_locked(url: str) -> None:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             is_empty = await _is_empty(connection, url)
             await _run_work(connection, upgrade("postgres", public_url(url), is_empty=is_empty))
+
+
+def _report(progress: Progress, notice: str) -> None:
+    """Hand on what a schema file says of its progress."""
+    if found := _PROGRESS.fullmatch(notice):
+        progress(int(found[1]), max(1, int(found[2])))
 
 
 async def read_schema_state(url: str) -> SchemaState:

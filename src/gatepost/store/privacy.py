@@ -9,6 +9,10 @@ other texts a pseudonym takes its place. Mail that is still held is different, b
 and a release needs the envelope: it is deleted where the address is the only recipient, else only the recipient goes,
 and mail that has the address elsewhere is kept until it is decided, unless the caller wants it deleted.
 
+A packed record that is damaged cannot be looked through. The columns beside it say for whom it is: where they have the
+address, the record is changed as others are, with what the columns say in place of what cannot be read. Where they do
+not, it may be anybody's: it is counted, and it stays as it is.
+
 A `Person` finds the address in any text: alone, in a header's facts, in a link. It is compared as
 `names.normal_address` does it, with the domain as A-labels or in Unicode, and it is found in two usual disguises too:
 percent-encoded in a link (`ann%40example.org`), and in a bounce address (`bounce+ann=example.org@list.example`). It is
@@ -18,7 +22,7 @@ not found in a longer address: `ann@example.org` is neither in `joann@example.or
 import re
 import secrets
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -36,13 +40,15 @@ from gatepost.store.audit import (
     write_audit,
 )
 from gatepost.store.engine import Many, Operations, Read, Row, Work, Write, change, large_query, now, query, storable
-from gatepost.store.message_records import MessageRecord, Release, delete_beside, parse_record, rewrite_message
+from gatepost.store.message_days import by_keys
+from gatepost.store.message_records import MessageRecord, Release, delete_by_keys, parse_record, rewrite_message
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, rewrite_held
-from gatepost.store.record_packing import DETAILS, UNREADABLE, Detail, decompress, read_packed, unpack
+from gatepost.store.record_packing import DETAILS, UNREADABLE, Detail, decompress
 
 ERASED_DOMAIN = "erased.invalid"
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 class Person:
@@ -126,14 +132,17 @@ STEP = 300
 ROWS = 5_000
 FACETS = (Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.REDIRECTION)
 
-_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
-WHERE id > $1 ORDER BY id LIMIT $2"""
-_LOCK_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header FROM messages
-WHERE id = ANY($1) ORDER BY id FOR UPDATE"""
-_DELETE_MESSAGES = "DELETE FROM messages WHERE id = ANY($1) RETURNING id, completed, recipients"
+_COLUMNS = "id, ggrid, created, completed, size, sha256, detail, header"
+# What the columns say of a record that cannot be read.
+_PLAIN = "tenant, verdict, decision, sender, recipients, subject"
+_MESSAGES = f"SELECT {_COLUMNS}, {_PLAIN} FROM messages WHERE id > $1 ORDER BY id LIMIT $2"  # noqa: S608
+_LOCK_MESSAGES = f"""SELECT {_COLUMNS}, {_PLAIN} FROM messages
+WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3 ORDER BY id FOR UPDATE"""  # noqa: S608
 _HELD = """SELECT ggrid, detail, coalesce(released_to, ''), coalesce(released_by, '') FROM held
 WHERE ggrid > $1 ORDER BY ggrid LIMIT $2"""
-_LOCK_HELD = "SELECT ggrid FROM held WHERE ggrid = $1 FOR UPDATE"
+_LOCK_HELD = "SELECT detail FROM held WHERE ggrid = $1 FOR UPDATE"
+_HELD_PLAIN = "SELECT tenant, verdict, sender, subject FROM held WHERE ggrid = $1"
+_HELD_RECIPIENTS = "SELECT address FROM held_recipients WHERE ggrid = $1 ORDER BY address"
 _SIGHTINGS = "SELECT scope, key, first, last, days, delivered, held FROM sightings WHERE key = ANY($1)"
 _DELETE_SIGHTINGS = "DELETE FROM sightings WHERE scope = $1 AND key = ANY($2)"
 _ENTRIES = """SELECT list_id, key, coalesce(shown, key), comment, modified_by FROM entries
@@ -206,51 +215,68 @@ class SessionTrace(msgspec.Struct, frozen=True):
     agent: str
 
 
+class Looked(NamedTuple, Generic[T, A]):
+    """What was found among some rows, where to go on (None at the end), and how many records could not be read and
+    have the address in no column: they are left as they are."""
+
+    found: tuple[T, ...]
+    after: A | None
+    unreadable: int = 0
+
+
 class Privacy(Operations):
     """What is stored about a person. Each call looks at some rows, and returns what it found and where to go on, None
     at the end."""
 
     @large_query
-    def messages_about(
-        self, person: Person, after: int = 0
-    ) -> Work[tuple[tuple[tuple[int, MessageRecord], ...], int | None]]:
+    def messages_about(self, person: Person, after: int = 0) -> Work[Looked[tuple[int, MessageRecord], int]]:
         """Results that have the address anywhere, with their row ids."""
         rows = yield Read(_MESSAGES, (after, STEP))
-        found = tuple((row[0], parse_record(*row[1:7])) for row in rows if _has_row(person, row))
-        return found, rows[-1][0] if len(rows) == STEP else None
+        found, unreadable = [], 0
+        for row in rows:
+            is_readable, record = _read_row(person, row)
+            if record:
+                found.append((row[0], record))
+            unreadable += record is None and not is_readable
+        return Looked(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
 
     @change
-    def erase_messages(self, person: Person, ids: Sequence[int], pseudonym: str) -> Work[tuple[int, int]]:
-        """Erase the address from these results; returns how many were deleted and how many changed."""
-        rows = [row for row in (yield Read(_LOCK_MESSAGES, (Many(tuple(ids)),))) if _has_row(person, row)]
-        alone = [row[0] for row in rows if person.is_only_recipient(unpack(row[6]).envelope)]
-        if alone:
-            yield from delete_beside((yield Read(_DELETE_MESSAGES, (Many(tuple(alone)),))))
-        for row in rows:
-            if row[0] not in alone:
-                yield from rewrite_message(
-                    row[0], parse_record(*row[1:7]), person.erase_from(unpack(row[6]), pseudonym)
-                )
-        return len(alone), len(rows) - len(alone)
+    def erase_messages(self, person: Person, keys: Sequence[tuple[int, int]], pseudonym: str) -> Work[tuple[int, int]]:
+        """Erase the address from these results, of each time of completion and row id; returns how many were deleted
+        and how many changed."""
+        rows = yield Read(_LOCK_MESSAGES, by_keys(keys))
+        records = {row[0]: record for row in rows if (record := _read_row(person, row)[1])}
+        alone = {uid: record for uid, record in records.items() if person.is_only_recipient(record.envelope)}
+        yield from delete_by_keys([(record.completed, uid) for uid, record in alone.items()])
+        for uid, record in records.items():
+            if uid not in alone:
+                yield from rewrite_message(uid, record, person.erase_from(record.detail, pseudonym))
+        return len(alone), len(records) - len(alone)
 
     @large_query
-    def held_about(self, person: Person, after: str = "") -> Work[tuple[tuple[HeldMessage, ...], str | None]]:
+    def held_about(self, person: Person, after: str = "") -> Work[Looked[HeldMessage, str]]:
         """Held and released mail that has the address anywhere."""
         rows = yield Read(_HELD, (after, STEP))
-        found = []
+        found, unreadable = [], 0
         for ggrid, detail, released_to, released_by in rows:
-            if _has(person, detail) or person.is_in(f"{released_to}\n{released_by}"):
-                mail = yield from find_held(ggrid, None)
-                found += [mail] if mail else []
-        return tuple(found), rows[-1][0] if len(rows) == STEP else None
+            is_readable, is_found = _read(person, detail)
+            is_found = is_found or person.is_in(f"{released_to}\n{released_by}")
+            if is_readable and not is_found:
+                continue
+            mail = yield from _find_held(ggrid, is_readable=is_readable)
+            is_about = mail is not None and (is_found or person.occurs(mail.record.detail))
+            found += [mail] if mail and is_about else []
+            unreadable += not is_readable and not is_about
+        return Looked(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
 
     @change
     def erase_held(
         self, person: Person, ggrid: str, pseudonym: str, by: Actor, *, delete: bool = False
     ) -> Work[HeldFate]:
         """Erase the address from held or released mail. With `delete`, held mail is deleted wherever the address is."""
-        yield Read(_LOCK_HELD, (ggrid,))
-        mail = yield from find_held(ggrid, None)
+        rows = yield Read(_LOCK_HELD, (ggrid,))
+        is_readable = bool(rows) and _read(person, rows[0][0])[0]
+        mail = yield from _find_held(ggrid, is_readable=is_readable)
         if mail is None or (mail.state == "releasing" and mail.lease >= now()):
             return "kept"
         ggrid, envelope = mail.record.ggrid, mail.record.envelope
@@ -409,23 +435,55 @@ class Privacy(Operations):
         yield from write_audit(now(), by, f"privacy.{action}", count=count, sample=[pseudonym] if pseudonym else [])
 
 
-def _has(person: Person, packed: bytes) -> bool:
-    """Whether a packed record has the address. One that cannot be read may have any, and nobody misses it."""
+def _read(person: Person, packed: bytes) -> tuple[bool, bool]:
+    """Whether a packed record can be read, and whether it has the address."""
     try:
-        if not person.may_be_in(decompress(packed)):
-            return False
+        plain = decompress(packed)
+        detail = DETAILS.decode(plain)
     except UNREADABLE:
-        return True
-    detail = read_packed(DETAILS, packed)
-    return detail is None or person.occurs(detail)
+        return False, False
+    return True, person.may_be_in(plain) and person.occurs(detail)
 
 
-def _has_row(person: Person, row: Row) -> bool:
-    """Whether a result has the address, in its record or in its header section."""
-    if _has(person, row[6]):
-        return True
-    # Bytes that are no UTF-8 become signs.
-    return row[7] is not None and person.is_in(decompress(row[7]).decode("utf-8", "replace"))
+def _read_row(person: Person, row: Row) -> tuple[bool, MessageRecord | None]:
+    """Whether the record of a result can be read, and the result if it has the address: in its record, in its header
+    section, or, where the record cannot be read, in the columns beside it."""
+    packed, header = row[6:8]
+    is_readable, is_found = _read(person, packed)
+    if is_readable and not is_found and (header is None or not _has_header(person, header)):
+        return True, None
+    record = parse_record(*row[1:7])
+    if is_readable:
+        return True, record
+    record = _complete(record, row[8:])
+    return False, record if person.occurs(record.detail) or (header and _has_header(person, header)) else None
+
+
+def _has_header(person: Person, packed: bytes) -> bool:
+    try:
+        # Bytes that are no UTF-8 become signs.
+        return person.is_in(decompress(packed).decode("utf-8", "replace"))
+    except UNREADABLE:
+        return False
+
+
+def _complete(record: MessageRecord, plain: Row) -> MessageRecord:
+    """A record whose packed part cannot be read, with what the columns say."""
+    tenant, verdict, decision, sender, recipients, subject = plain
+    addresses = msgspec.json.decode(recipients, type=tuple[str, ...])
+    report = msgspec.structs.replace(record.report, verdict=verdict, decision=decision, subject=subject)
+    return msgspec.structs.replace(record, envelope=Envelope(sender, addresses, tenant=tenant), report=report)
+
+
+def _find_held(ggrid: str, *, is_readable: bool) -> Work[HeldMessage | None]:
+    """Held or released mail, with what its columns say where its record cannot be read."""
+    mail = yield from find_held(ggrid, None)
+    if mail is None or is_readable:
+        return mail
+    ((tenant, verdict, sender, subject),) = yield Read(_HELD_PLAIN, (ggrid,))
+    addresses = [address for (address,) in (yield Read(_HELD_RECIPIENTS, (ggrid,)))]
+    plain = (tenant, verdict, "quarantine", sender, msgspec.json.encode(addresses), subject)
+    return msgspec.structs.replace(mail, record=_complete(mail.record, plain))
 
 
 def _replace_values(person: Person, value: ChangedValue, pseudonym: str) -> ChangedValue:

@@ -104,7 +104,9 @@ _DELETE = tuple(f"DELETE FROM {table} WHERE ggrid = ANY($1)" for table in _TABLE
 # A released message stays for as long as its result is stored: the release is a part of that record.
 _OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state IN ('held', 'deleted')
 OR (state = 'releasing' AND lease < $2)
-OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid))){}
+OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid
+AND messages.completed::bigint >= held.completed - 86400000
+AND messages.completed::bigint <= held.completed + 86400000))){}
 ORDER BY kept LIMIT $3 FOR UPDATE"""
 _OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
 _REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,

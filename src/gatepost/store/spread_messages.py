@@ -17,6 +17,7 @@ import msgspec
 from gatepost.ids import canonical, id_prefix
 from gatepost.store.engine import Many, Read, Work, storable
 from gatepost.store.errors import StorageError
+from gatepost.store.message_days import read_by_ggrids
 from gatepost.store.message_index import parse_term
 from gatepost.store.message_records import Delivery, MessageLine, MessageRecord
 from gatepost.store.messages import (
@@ -36,8 +37,9 @@ from gatepost.store.traffic import TOP, TopValues, Traffic, TrafficBucket
 T = TypeVar("T")
 Position = tuple[Any, ...]
 
-_POSITIONS = "SELECT ggrid, completed, id FROM messages WHERE ggrid = ANY($1)"
-_HOLDER = "SELECT id FROM messages WHERE id = $1"
+_POSITIONS = """SELECT ggrid, completed, id FROM messages
+WHERE ggrid = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3"""
+_HOLDER = "SELECT id FROM messages WHERE completed::bigint = $1 AND id = $2"
 # Each tenant costs one look into the index, however many messages it has.
 _TENANTS = """WITH RECURSIVE found AS (
     (SELECT tenant FROM message_search WHERE tenant IS NOT NULL ORDER BY tenant LIMIT 1)
@@ -175,7 +177,7 @@ class SpreadMessages(Messages):
         position = _parse_position(cursor)
         if position is None:
             return 0
-        work = partial(_has_id, position[1])
+        work = partial(_has_message, position)
         found = await gather_all(engine.query(work) for engine in self._databases.engines)
         return found.index(True) if True in found else len(self._parts)
 
@@ -367,12 +369,12 @@ def _add_tops(tops: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, i
 
 
 def _read_positions(ggrids: tuple[str, ...]) -> Work[dict[str, Position]]:
-    rows = yield Read(_POSITIONS, (Many(tuple(map(storable, ggrids))),))
+    rows = yield from read_by_ggrids(_POSITIONS, tuple(map(storable, ggrids)))
     return {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
 
-def _has_id(uid: int) -> Work[bool]:
-    return bool((yield Read(_HOLDER, (uid,))))
+def _has_message(position: Position) -> Work[bool]:
+    return bool((yield Read(_HOLDER, position)))
 
 
 def _read_tenants(statement: str, *parameters: object) -> Work[tuple[str, ...]]:

@@ -14,6 +14,7 @@ import msgspec
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
+    DAY_MILLISECONDS,
     Many,
     Operations,
     Read,
@@ -60,8 +61,7 @@ def delete_some_hidden() -> Work[int]:
     return len(tenants)
 
 
-_DELETE_MESSAGES = """DELETE FROM messages WHERE id IN (SELECT id FROM message_search WHERE tenant = $1 LIMIT $2)
-RETURNING id, completed, recipients"""
+_MESSAGES = "SELECT completed, id FROM message_search WHERE tenant = $1 LIMIT $2"
 _HELD = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
 # What goes in steps and needs nothing but a statement.
 _DELETE_TRAFFIC = """DELETE FROM traffic
@@ -92,14 +92,12 @@ def delete_some_mail(tenant: str) -> Work[int]:
 
     if (yield from index_old_messages()):
         return 1
-    deleted = yield from delete_messages(_DELETE_MESSAGES, tenant, BATCH)
+    deleted = yield from delete_messages(_MESSAGES, tenant, BATCH)
     deleted += yield from delete_held(_HELD, tenant, BATCH)
     deleted += yield from delete_tenant_sightings(tenant, BATCH)
     deleted += yield from write_rows(_DELETE_TRAFFIC, tenant, BATCH)
     return deleted
 
-
-DAY_MILLISECONDS = 86_400_000
 
 _INSERT = "INSERT INTO tenants (uid, name, created) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING"
 _SELECT = "SELECT uid, name, created, history_days, quarantine_days FROM tenants WHERE uid = $1"

@@ -208,7 +208,7 @@ _HARMLESS = frozenset({"clean", "bulk"})
 _ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags FROM message_search
 WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
 _ALL_TENANTS, _OF_TENANT = _ROWS.format(""), _ROWS.format(" AND tenant = $4")
-_DETAILS = "SELECT detail FROM messages WHERE id = ANY($1)"
+_DETAILS = "SELECT detail FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
 
 
 class TopValues(msgspec.Struct, frozen=True):
@@ -250,7 +250,7 @@ class Traffic(Operations):
         found = yield Read(_OF_TENANT, (*limits, scope)) if scope else Read(_ALL_TENANTS, limits)
         rows = [row for row in found[:COUNTED] if _TRIAL not in row[6]]
         bad = tuple(row[0] for row in rows if row[1] not in _HARMLESS)[:READ_FOR_LINKS]
-        details = (yield Read(_DETAILS, (Many(bad),))) if bad else ()
+        details = (yield Read(_DETAILS, (Many(bad), since, until))) if bad else ()
         hosts = Counter(host for (packed,) in details for host in _link_hosts(packed))
         return _count(rows, len(found) > COUNTED, hosts)
 

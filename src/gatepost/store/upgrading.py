@@ -11,15 +11,19 @@ hits are added up. An entry that its list would refuse today keeps its form: it 
 normal forms themselves are loaded where something is to be done: nearly every opening of storage finds nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.resources import files
 from string import ascii_uppercase
+from typing import TypeAlias
 
 import msgspec
 
 from gatepost.store.engine import Many, Read, Row, Script, Work, Write, insert_many, now, storable
 from gatepost.store.errors import StorageError
 
+# Called with how much is done, of how much.
+Progress: TypeAlias = Callable[[int, int], None]
 # How a schema file begins that only adds to what is there.
 ADDITIVE = "-- Additive:"
 _META = "SELECT value FROM meta WHERE key = $1"
@@ -55,6 +59,7 @@ class SchemaState(msgspec.Struct, frozen=True):
         return 0 < self.present < self.newest or self.has_old_entries
 
 
+@cache
 def schema_files(engine: str = "sqlite") -> tuple[tuple[int, str], ...]:
     """Number and SQL of every schema file of an engine, in order."""
     found = (entry for entry in (files("gatepost.store") / "schema" / engine).iterdir() if entry.name.endswith(".sql"))

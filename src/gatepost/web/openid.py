@@ -28,15 +28,11 @@ import math
 import secrets
 import ssl
 import time
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-import httpx
 import msgspec
-from joserfc import jws
-from joserfc.errors import JoseError, UnsupportedAlgorithmError
-from joserfc.jwa import JWSAlgModel
-from joserfc.jwk import ECKey, OKPKey, RSAKey
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -45,8 +41,10 @@ from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store.users import Role
 from gatepost.web.request import drop_cookie, put_cookie
 
+if TYPE_CHECKING:
+    from gatepost.web.openid_keys import SigningKey
+
 MAX_ANSWER = 256 << 10
-MAX_KEYS = 50
 MAX_URL = 2_000
 REQUEST_SECONDS = 10.0
 KEPT_SECONDS = 3600.0
@@ -54,15 +52,8 @@ KEPT_SECONDS = 3600.0
 UNKNOWN_KEY_SECONDS = 60.0
 # For so long after a failure the provider is not asked again.
 PAUSE_SECONDS = 5.0
-MIN_RSA_BITS = 2048
-# Each algorithm that an id token may be signed with, and the keys that it takes. Never a shared secret, never none.
-ALGORITHMS: dict[str, tuple[type[RSAKey | ECKey | OKPKey], str]] = {
-    "RS256": (RSAKey, "RSA"),
-    "ES256": (ECKey, "EC"),
-    "EdDSA": (OKPKey, "OKP"),
-}
-
-PublicKey = RSAKey | ECKey | OKPKey
+# The algorithms that an id token may be signed with. Never a shared secret, never none.
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
 
 
 class ProviderError(Exception):
@@ -78,14 +69,6 @@ class Endpoints(msgspec.Struct, frozen=True):
     end_session: str = ""
     token_auth: tuple[str, ...] = ("client_secret_basic",)
     names_issuer: bool = False
-
-
-class SigningKey(msgspec.Struct, frozen=True):
-    """A public key of the provider with the algorithm that it is for."""
-
-    kid: str
-    algorithm: str
-    key: PublicKey
 
 
 class Provider:
@@ -109,15 +92,17 @@ class Provider:
         async with self._lock:
             return await self._find_endpoints()
 
-    async def keys(self, kid: str, algorithm: str) -> tuple[SigningKey, ...]:
+    async def keys(self, kid: str, algorithm: str) -> "tuple[SigningKey, ...]":
         """Return the keys that a token may be signed with: those with this id, or all where it names none. Raises
         `ProviderError`."""
+        from gatepost.web import openid_keys
+
         async with self._lock:
             age = time.monotonic() - self._keys_at
             found = _choose(self._keys, kid, algorithm)
             if age > KEPT_SECONDS or (not found and age > UNKNOWN_KEY_SECONDS):
                 endpoints = await self._find_endpoints()
-                self._keys = _read_keys(await self._ask("GET", endpoints.keys))
+                self._keys = openid_keys.read_keys(await self._ask("GET", endpoints.keys))
                 self._keys_at = time.monotonic()
                 found = _choose(self._keys, kid, algorithm)
             return found
@@ -193,6 +178,8 @@ class Provider:
         self, method: str, url: str, fields: dict[str, str] | None = None, headers: dict[str, str] | None = None
     ) -> dict[str, Any]:
         """Return the JSON object that a URL answers with."""
+        import httpx
+
         self.requests += 1
         sent = {
             "Accept": "application/json",
@@ -240,45 +227,8 @@ def parse_object(body: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _choose(keys: tuple[SigningKey, ...], kid: str, algorithm: str) -> tuple[SigningKey, ...]:
+def _choose(keys: "tuple[SigningKey, ...]", kid: str, algorithm: str) -> "tuple[SigningKey, ...]":
     return tuple(each for each in keys if each.algorithm == algorithm and (not kid or each.kid == kid))
-
-
-def _read_keys(found: dict[str, Any]) -> tuple[SigningKey, ...]:
-    """Return the keys of a set (RFC 7517 section 5) that sign; those that we cannot use are left out."""
-    listed = found.get("keys")
-    keys = [_read_key(each) for each in listed[:MAX_KEYS]] if isinstance(listed, list) else []
-    return tuple(key for key in keys if key)
-
-
-def _read_key(found: Any) -> SigningKey | None:
-    if not isinstance(found, dict) or found.get("use", "sig") != "sig":
-        return None
-    for algorithm, (kind, key_type) in ALGORITHMS.items():
-        if found.get("kty") != key_type or found.get("alg", algorithm) != algorithm:
-            continue
-        public = {name: found[name] for name in ("kty", "n", "e", "crv", "x", "y") if isinstance(found.get(name), str)}
-        if key_type == "RSA" and not _has_enough_bits(public.get("n", "")):
-            continue
-        if public.get("crv") != {"EC": "P-256", "OKP": "Ed25519"}.get(key_type):
-            continue
-        try:
-            key = kind.import_key(public)
-            key.public_key  # noqa: B018  built when it is first asked for
-        except (JoseError, ValueError, TypeError, KeyError):
-            return None
-        kid = found.get("kid")
-        return SigningKey(kid if isinstance(kid, str) else "", algorithm, key)
-    return None
-
-
-def _has_enough_bits(modulus: str) -> bool:
-    """Is a modulus in Base64url between 2048 bits and 8192, so that a check takes no more than a millisecond?"""
-    try:
-        number = int.from_bytes(base64.urlsafe_b64decode(modulus + "=" * (-len(modulus) % 4)), "big")
-    except ValueError:
-        return False
-    return MIN_RSA_BITS <= number.bit_length() <= 4 * MIN_RSA_BITS
 
 
 FLOW_COOKIE = "__Host-gatepost-openid"
@@ -321,6 +271,9 @@ class OpenidClient:
     """Gatepost at its provider: the addresses that browsers are sent to, and the provider."""
 
     def __init__(self, settings: OpenidConnectSettings, public_url: str) -> None:
+        # Loaded before anybody signs in: it would take tens of milliseconds of the event loop.
+        for library in ("httpx", "gatepost.web.openid_keys"):
+            import_module(library)
         self.settings = settings
         self.provider = Provider(settings)
         self.redirect_uri = public_url.rstrip("/") + "/sign-in/openid/callback"
@@ -400,18 +353,6 @@ MAX_SUBJECT = 255
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 
 
-class _Registry(jws.JWSRegistry):
-    """The algorithms of our list, and no other. joserfc warns of EdDSA, since RFC 9864 gives it another name."""
-
-    def get_alg(self, name: str) -> JWSAlgModel:
-        if name not in ALGORITHMS:
-            raise UnsupportedAlgorithmError
-        return self.algorithms[name]
-
-
-_REGISTRY = _Registry(algorithms=list(ALGORITHMS), strict_check_header=False)
-
-
 class TokenError(Exception):
     """A token is not believed. The text says why, for the log."""
 
@@ -461,6 +402,8 @@ async def verify_logout_token(token: str, provider: Provider, now: float) -> Log
 
 async def _verify_signature(token: str, provider: Provider) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return header and claims of a token that a key of the provider has signed."""
+    from gatepost.web import openid_keys
+
     header = _read_header(token)
     algorithm, kid = header.get("alg"), header.get("kid", "")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
@@ -469,11 +412,8 @@ async def _verify_signature(token: str, provider: Provider) -> tuple[dict[str, A
         raise TokenError("its key id is no text")
     keys = await provider.keys(kid, algorithm)
     for each in keys:
-        try:
-            signed = jws.deserialize_compact(token, each.key, algorithms=[algorithm], registry=_REGISTRY)
-        except (JoseError, ValueError, TypeError, RecursionError):
-            continue
-        if (claims := parse_object(signed.payload or b"")) is not None:
+        payload = openid_keys.read_signed(token, each)
+        if payload is not None and (claims := parse_object(payload)) is not None:
             return header, claims
     raise TokenError("no key of the provider has signed it" if keys else "its key is not among those of the provider")
 

@@ -12,7 +12,7 @@ from tests.files import archive_formats as formats
 from gatepost.files.archives import decompress
 from gatepost.files.archives.decompress import lzip
 
-TEXT = bytes(random.Random(5).choice(b"abcdefgh \n") for _ in range(40_000))
+TEXT = bytes(random.Random(5).choices(b"abcdefgh \n", k=40_000))
 LZ4 = Path("/usr/bin/lz4")
 
 

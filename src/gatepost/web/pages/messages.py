@@ -22,8 +22,10 @@ confirm it. `/lists/{scope}/{name}/hits` lists the messages that any entry would
 import asyncio
 import hmac
 import secrets
+import sys
 import time
 import zlib
+from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import pbkdf2_hmac
@@ -32,7 +34,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from markupsafe import Markup, escape
 from starlette.responses import Response
@@ -551,12 +552,15 @@ def _count_and_mix(key: bytes, plain: bytes) -> bytes:
     pieces = []
     step = _CHUNK_BLOCKS * _BLOCK
     for start in range(0, len(plain), step):
-        piece = np.frombuffer(plain[start : start + step], np.uint8)
+        piece = plain[start : start + step]
         blocks = -(-len(piece) // _BLOCK)
-        counters = np.zeros((blocks, 2), "<u8")
-        counters[:, 0] = np.arange(start // _BLOCK + 1, start // _BLOCK + 1 + blocks)
-        stream = np.frombuffer(encryptor.update(counters.tobytes()), np.uint8)
-        pieces.append((piece ^ stream[: len(piece)]).tobytes())
+        counters = array("Q", bytes(blocks * _BLOCK))
+        counters[::2] = array("Q", range(start // _BLOCK + 1, start // _BLOCK + 1 + blocks))
+        if sys.byteorder == "big":
+            counters.byteswap()
+        stream = encryptor.update(counters.tobytes())[: len(piece)]
+        mixed = int.from_bytes(piece, "little") ^ int.from_bytes(stream, "little")
+        pieces.append(mixed.to_bytes(len(piece), "little"))
     return b"".join(pieces)
 
 
