@@ -295,10 +295,12 @@ def postgres_url(postgres_database: PostgresDatabase) -> str:
 
 
 @pytest.fixture(scope="session")
-def other_database(postgres_server: str) -> PostgresDatabase:
+def other_database(postgres_server: str) -> Iterator[PostgresDatabase]:
     """A second database that tests use one after the other."""
     execute(postgres_server, "CREATE DATABASE gatepost_other TEMPLATE template0 ENCODING 'UTF8'")
-    return PostgresDatabase(postgres_server.replace("/postgres?", "/gatepost_other?"))
+    database = PostgresDatabase(postgres_server.replace("/postgres?", "/gatepost_other?"))
+    yield database
+    database.close()
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
+from tests.store_reading import mail_engine
 
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import messages, quarantine
 from gatepost.store.audit import AuditFilter
-from gatepost.store.engine import Engine, Write
+from gatepost.store.engine import Write
 from gatepost.store.errors import NotFound
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageFilter
@@ -30,11 +31,6 @@ async def make_tenants(store: Store) -> tuple[str, str, str]:
     await store.tenants.set_retention(short, 5, 5)
     await store.tenants.set_retention(long.upper(), 60, 60)
     return short, long, plain
-
-
-def mail_engine(store: Store) -> Engine:
-    """The engine of the database that has the mail."""
-    return getattr(store.quarantine, "_parts", (store.quarantine,))[-1]._engine
 
 
 def aged(base: MessageRecord, tenant: str | None, days: int) -> MessageRecord:

@@ -10,7 +10,7 @@ then names the action twice. Everything that is written for each message concern
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 import apsw
@@ -127,8 +127,9 @@ class PairedEngine(Engine):
     ) -> AsyncGenerator[T, None]:
         """The rows of one statement in batches."""
         engine = await self._mail.engine() if self._is_mail(read.statement) else self._first
-        async for made in engine.stream(read, convert, first, batch):
-            yield made
+        async with aclosing(engine.stream(read, convert, first, batch)) as stream:
+            async for made in stream:
+                yield made
 
     async def drop_days(self, before: int, tenants: Mapping[str, int]) -> tuple[int, int]:
         """Drop whole days of mail."""

@@ -9,6 +9,7 @@ the one that the map names counts.
 import heapq
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -76,16 +77,18 @@ class SpreadMessages(Messages):
     async def recent(self, tenant: str | None, limit: int) -> AsyncGenerator[Sequence[MessageRecord], None]:
         """The last `limit` results of a tenant, or of all tenants."""
         if tenant:
-            async for records in self._of(tenant).recent(tenant, limit):
-                yield records
+            async with aclosing(self._of(tenant).recent(tenant, limit)) as own:
+                async for records in own:
+                    yield records
             return
-        streams = [part.recent(None, limit) for part in self._parts]
         batch: list[MessageRecord] = []
-        async for record in _merge_newest(streams, limit):
-            batch.append(record)
-            if len(batch) == STREAM_BATCH:
-                yield batch
-                batch = []
+        async with AsyncExitStack() as stack:
+            streams = [await stack.enter_async_context(aclosing(part.recent(None, limit))) for part in self._parts]
+            async for record in _merge_newest(streams, limit):
+                batch.append(record)
+                if len(batch) == STREAM_BATCH:
+                    yield batch
+                    batch = []
         if batch:
             yield batch
 
@@ -347,8 +350,6 @@ async def _merge_newest(
             heapq.heappush(waiting, (-rest[-1].completed, rest[-1].ggrid, number, rest))
         else:
             await refill(number)
-    for stream in streams:
-        await stream.aclose()
 
 
 def _add_buckets(buckets: tuple[TrafficBucket, ...]) -> TrafficBucket:
