@@ -1,5 +1,6 @@
 """Webhooks: signed, at least once, on disk within a bound, and past a kill."""
 
+import fcntl
 import hashlib
 import hmac
 import signal
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from tests.events.receivers import Receiver, eventually, make_events
+from tests.own_names import replace_in
 
 from gatepost import logs
 from gatepost.events import output as output_module
+from gatepost.events import webhook
 from gatepost.events.output import next_wait
 from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookOutput, read_segment, spool_name
 from gatepost.service.certificates import sign_certificate
@@ -121,6 +124,29 @@ def test_a_command_leaves_its_events_to_the_service(tmp_path: Path, receiver: Re
     command.close(1)
     eventually(lambda: receiver.ids == [event.id for event in events])
     service.close(10)
+
+
+def test_a_segment_that_is_taken_before_it_is_locked_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the moment when a segment is created and the one when it is locked, another process may look."""
+    writer, sender = EventSpool(tmp_path, 1 << 20), EventSpool(tmp_path, 1 << 20)
+    looked: list[Path | None] = []
+
+    def look_first(file: int, operation: int) -> None:
+        if not looked:
+            looked.append(sender.next_segment())
+            assert looked[0]
+            sender.delete(looked[0])
+        fcntl.flock(file, operation)
+
+    replace_in(monkeypatch, webhook, "fcntl", flock=look_first)
+    (event,) = make_events(1)
+    writer.append([event])
+    writer.close()
+    left = sender.next_segment()
+    assert left
+    assert read_segment(left) == [event.line]
 
 
 def test_one_process_sends_and_the_next_takes_over(tmp_path: Path) -> None:

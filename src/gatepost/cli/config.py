@@ -251,6 +251,7 @@ def _render_node(node: "NodeRecord", rollout: "Rollout") -> tuple[str, ...]:
     slots = f"{detail.in_processing} of {detail.slots}"
     notes = [*(["it is its turn"] if rollout.holder == node.id else []), detail.reason, detail.error]
     notes += [f"needs a restart: {', '.join(detail.waits_for_restart)}"] if detail.waits_for_restart else []
+    notes += detail.warned
     health, since = node.health(now()), render_time(detail.since)
     return node.name, version, health, slots, since, "; ".join(filter(None, notes))
 
@@ -273,6 +274,7 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
         "wanted": rollout.wanted,
         "health": node.health(now()),
         "reason": detail.reason,
+        "warnings": detail.warned,
         "inProcessing": detail.in_processing,
         "slots": detail.slots,
         "started": render_time(detail.started),

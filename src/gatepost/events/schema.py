@@ -266,8 +266,8 @@ class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True
     """The health of a part changed and stayed so for some seconds."""
 
     component: Annotated[
-        Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp"],
-        Meta(description="`messageQueue` follows `messageQueueStatus`; the last four warn before something stops"),
+        Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "slots"],
+        Meta(description="`messageQueue` follows `messageQueueStatus`; the others warn of what should be looked at"),
     ]
     before: Annotated[HealthState, Meta(description="the state before")]
     after: Annotated[HealthState, Meta(description="the state now")]

@@ -142,11 +142,15 @@ class EventSpool:
 
     def _start_segment(self) -> tuple[Path, int]:
         self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        path = self._folder / f"{new_id()}{OPEN}"
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        self._writing = path, file
-        return self._writing
+        while True:
+            path = self._folder / f"{new_id()}{OPEN}"
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Before it was locked, a sender may have taken it for one whose writer is gone, and deleted it.
+            if path.exists():
+                self._writing = path, file
+                return self._writing
+            os.close(file)
 
     def _complete(self, path: Path, file: int) -> None:
         self._writing = None

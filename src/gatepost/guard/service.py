@@ -36,7 +36,7 @@ from gatepost.store.message_records import MessageRecord
 from gatepost.store.record_packing import HEAD_BYTES, cut_header
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
-from gatepost.workers.fair_queue import FairQueue, Slot
+from gatepost.workers.fair_queue import FairQueue, QueueCounters, Slot
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
 from gatepost.workers.pool import WorkerPool
 from gatepost.workers.protocol import ATTACHED, FEATURES, JUDGE, STRIP, Extracted
@@ -117,6 +117,10 @@ class Guard:
     def load(self) -> Load:
         """How busy it is, and what keeps it from its work."""
         return self._condition.describe(self._queue.load())
+
+    def queue_counters(self) -> QueueCounters:
+        """What the queue of slots has counted."""
+        return self._queue.counters()
 
     def has_slot(self) -> bool:
         """Whether a message would be taken now, for sources that can refuse one before they are sent it."""

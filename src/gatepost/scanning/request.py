@@ -125,6 +125,13 @@ class Condition(msgspec.Struct):
         """Show a note for so long."""
         self.note, self.until = note, time.monotonic() + seconds
 
+    def warn(self, component: str, text: str) -> bool:
+        """Say what is wrong with a component, or with "" that nothing is; returns whether nothing was before."""
+        is_new = bool(text) and component not in self.warnings
+        others = {name: said for name, said in self.warnings.items() if name != component}
+        self.warnings = {**others, component: text} if text else others
+        return is_new
+
     @property
     def warned(self) -> tuple[str, ...]:
         """What an operator should look at."""

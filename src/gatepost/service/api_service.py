@@ -51,7 +51,14 @@ class ApiParts(msgspec.Struct, frozen=True):
         loads = [load for _, load in self.cores.states if load]
         fault = self.condition.fault or ("" if self.cores.answering else "no core answers")
         state = "failed" if fault else COLOURS[self.cores.colour]
-        return NodeHealth(state, fault, sum(each.in_processing for each in loads), sum(each.maximum for each in loads))
+        # What cores of this node say is in the condition; those of others say it for themselves.
+        return NodeHealth(
+            state,
+            fault,
+            sum(each.in_processing for each in loads),
+            sum(each.maximum for each in loads),
+            warned=self.condition.warned,
+        )
 
 
 def _build_openid(settings: AbbySettings) -> "OpenidClient | None":

@@ -44,7 +44,9 @@ GUARD_YML = """\
 # Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then restart.
 
 # Number of messages that are processed at once. maxGuardRequestsInProcessing (further messages are refused) and
-# guardRequestThrottleThreshold (further messages are delayed) have this value unless they are set.
+# guardRequestThrottleThreshold (further messages are delayed) have this value unless they are set. Most of its time a
+# message waits for DNS, so 20 keep a few processors busy. On a machine with more than eight, or with slow name servers,
+# raise it until messages do not wait while processors are idle: `gatepost doctor` says so.
 mainWorkerCount: 20
 
 scanSources:

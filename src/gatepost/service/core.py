@@ -221,7 +221,7 @@ class CoreParts(msgspec.Struct, frozen=True):
     def describe_health(self) -> NodeHealth:
         """How the core is, for those who look after nodes."""
         load = self.guard.load()
-        return NodeHealth(state_of(load), load.fault, load.in_processing, load.maximum, load.slowed)
+        return NodeHealth(state_of(load), load.fault, load.in_processing, load.maximum, load.slowed, load.warned)
 
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:

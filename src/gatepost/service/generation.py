@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gatepost.milter.session import MilterPart
     from gatepost.service.api_service import ApiParts
     from gatepost.service.core import CoreParts, SmtpPart
+    from gatepost.workers.fair_queue import QueueCounters
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
 PATIENCE_SECONDS = 60.0
@@ -205,6 +206,10 @@ class Generations(Collector):
     def dns_counters(self) -> "DnsCounters | None":
         """Return what the resolver of the generation that serves has counted; None without a core."""
         return self._current.core.guard.dns_counters() if self._current and self._current.core else None
+
+    def slot_counts(self) -> "QueueCounters | None":
+        """Return what the queue of slots has counted; None without a core."""
+        return self._current.core.guard.queue_counters() if self._current and self._current.core else None
 
     def smtp_counts(self) -> SmtpCounts | None:
         """Return what the SMTP source of the generation that serves has counted; None without one."""

@@ -43,13 +43,15 @@ COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "
 
 
 class NodeHealth(msgspec.Struct, frozen=True):
-    """How a node is: `fault` is why it cannot do its work, "" if it can."""
+    """How a node is: `fault` is why it cannot do its work, "" if it can; `warned` is what an operator should look at
+    although mail is taken."""
 
     state: HealthState = "ok"
     fault: str = ""
     in_processing: int = 0
     slots: int = 0
     slowed: str = ""
+    warned: tuple[str, ...] = ()
 
 
 def state_of(load: "Load") -> HealthState:
@@ -238,10 +240,9 @@ class HealthWarnings:
             "dns": self._warn_of_dns(),
             "smtp": self._warn_of_deferrals(),
         }
-        now = {component: text for component, text in found.items() if text}
-        for component in now.keys() - self._condition.warnings.keys():
-            log.warning("health warning", component=component, reason=now[component])
-        self._condition.warnings = now
+        for component, text in found.items():
+            if self._condition.warn(component, text):
+                log.warning("health warning", component=component, reason=text)
 
     async def _warn_of_quarantine(self, plan: Plan | None) -> str:
         if plan is None or plan.guard is None:
@@ -292,7 +293,7 @@ def warn_of_certificates(plan: Plan, now: datetime) -> str:
 _NO_TENANT = "00000000-0000-0000-0000-000000000000"
 SEEN_UNTIL_TOLD = 2
 
-Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp"]
+Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "slots"]
 Seen: TypeAlias = tuple[HealthState, str]
 Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
@@ -360,8 +361,8 @@ class HealthWatch:
         self._probes["messageQueue"] = probe
 
     def watch_warnings(self, condition: Condition) -> None:
-        """Tell of warnings, too, which `HealthWarnings` looks for."""
-        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp")
+        """Tell of warnings, too, which `HealthWarnings` and `SlotWatch` look for."""
+        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp", "slots")
         for component in warned:
             self._probes[component] = probe_warning(condition, component)
 

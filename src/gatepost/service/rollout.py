@@ -121,6 +121,7 @@ class Follower:
             since=self._since,
             error=(self._error or (loaded.fault if loaded else ""))[:2_000],
             waits_for_restart=loaded.restart if loaded else (),
+            warned=health.warned,
         )
 
     async def step(self) -> None:

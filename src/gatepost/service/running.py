@@ -42,6 +42,7 @@ from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
 from gatepost.service.reloading import ReloadOutcome, read_again, report_outcome
 from gatepost.service.rollout import Follower, NodeControl
+from gatepost.service.slot_watch import SlotWatch
 from gatepost.service.watchdogs import watch_loop
 from gatepost.settings.faults import ConfigError
 from gatepost.store import open_store
@@ -92,7 +93,8 @@ async def run_plan(
         health.watch_warnings(shared.condition)
         conditions, warnings = _watch_condition(plan, shared, generations)
         await conditions.look()
-        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, build_trimming()):
+        slots = SlotWatch(shared.condition, generations.slot_counts, partial(_advise_slots, generations))
+        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic, build_trimming()):
             periodic.start()
             stack.callback(periodic.cancel)
         control.attach(generations)
@@ -128,6 +130,15 @@ def _watch_condition(
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
     faults = (generations.next_hop_fault, generations.flow_fault)
     return ConditionWatch(condition, store, plan.data.path, *faults), warnings
+
+
+def _advise_slots(generations: Generations) -> str:
+    """Say which key lets more messages be processed at once."""
+    guard = generations.plan.guard if generations.plan else None
+    if guard is None:
+        return "raise mainWorkerCount"
+    key = "maxGuardRequestsInProcessing" if guard.max_guard_requests_in_processing else "mainWorkerCount"
+    return f"raise {key} (now {guard.maximum}) in guard.yml"
 
 
 async def _watch_health(

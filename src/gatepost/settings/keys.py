@@ -484,7 +484,9 @@ class GuardSettings(Section):
     old_names: ClassVar[Mapping[str, str]] = {"acquaintance": "senderHistory"}
 
     main_worker_count: Count = at_start(
-        20, description="number of messages that the core processes at once; default of the two keys below"
+        20,
+        description="number of messages that the core processes at once; default of the two keys below. Raise it where"
+        " messages wait for a slot while processors are idle, which `gatepost doctor` says",
     )
     max_guard_requests_in_processing: Count | None = at_start(
         None,

@@ -85,7 +85,8 @@ class Rollout(msgspec.Struct, frozen=True):
 
 
 class NodeDetail(msgspec.Struct, frozen=True, rename="camel"):
-    """What a node says of itself. `version` is what it runs, `state` its health, `error` what last went wrong."""
+    """What a node says of itself. `version` is what it runs, `state` its health, `error` what last went wrong,
+    `warned` what an operator should look at although mail is taken."""
 
     services: tuple[str, ...] = ()
     program: str = ""
@@ -98,6 +99,7 @@ class NodeDetail(msgspec.Struct, frozen=True, rename="camel"):
     since: int = 0
     error: str = ""
     waits_for_restart: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()
 
 
 class NodeRecord(msgspec.Struct, frozen=True):

@@ -186,11 +186,13 @@ class TenantQueue(Generic[T]):
 
 
 class QueueCounters(msgspec.Struct, frozen=True):
-    """How many messages were admitted, throttled (these were admitted too) and refused since the start."""
+    """How many messages were admitted, throttled (these were admitted too) and refused since the start, and for how
+    many seconds messages have waited because all slots were taken, those that still wait among them."""
 
     admitted: int
     throttled: int
     refused: int
+    waited: float = 0.0
 
 
 class Slot:
@@ -255,6 +257,7 @@ class FairQueue:
         self._waiting_limit = waiting_limit
         self._waiters: TenantQueue[_Waiter] = TenantQueue(self._counts.turns)
         self._admitted = self._throttled = self._refused = 0
+        self._late, self._late_since, self._waited = 0, 0.0, 0.0
         self._sent: Counter[Tenant] = Counter()
         self._sends_most: Tenant = None
         self._counted, self._resume_at = 0, 0.0
@@ -298,7 +301,8 @@ class FairQueue:
 
     def counters(self) -> QueueCounters:
         """Counts since the start, for metrics."""
-        return QueueCounters(self._admitted, self._throttled, self._refused)
+        self._count_late(0)
+        return QueueCounters(self._admitted, self._throttled, self._refused, self._waited)
 
     def has_slot(self) -> bool:
         """Whether a slot is free now. It is not taken; a no counts as a refusal."""
@@ -327,6 +331,9 @@ class FairQueue:
     async def wait(self, tenant: Tenant, order: int, size: int, ends: Iterable[asyncio.Future[None]]) -> Slot | None:
         """Return a slot when it is the turn of this message, which came at `order`; None once one of `ends` is done."""
         waiter = _Waiter(tenant, order)
+        # A message can wait for the turn of its tenant, too, while there are slots.
+        late = int(self._counts.in_processing >= self._maximum)
+        self._count_late(late)
         self._waiters.add(waiter)
         self._counts.change_waiting(1, size)
         try:
@@ -341,6 +348,7 @@ class FairQueue:
             waiter.withdraw()
             raise
         finally:
+            self._count_late(-late)
             self._counts.change_waiting(-1, size)
             if self._waiters.discard(waiter):
                 self._serve()
@@ -356,6 +364,12 @@ class FairQueue:
         self._counts.give_back(tenant)
         if self._waiters.count:
             self._serve()
+
+    def _count_late(self, change: int) -> None:
+        """Count the time of the messages that have waited for any slot until now, and so many more or fewer."""
+        now = time.monotonic()
+        self._waited += self._late * (now - self._late_since)
+        self._late, self._late_since = self._late + change, now
 
     def _note(self, tenant: Tenant) -> None:
         self._counts.tenants.note(tenant)

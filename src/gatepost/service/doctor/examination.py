@@ -520,6 +520,7 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout", moment: int, *, is_st
         version += f", wanted is version {rollout.wanted}" if rollout.wanted else ", wanted are its own files"
     notes = [f"needs a restart: {', '.join(detail.waits_for_restart)}"] if detail.waits_for_restart else []
     notes += [f"last error: {detail.error}"] if detail.error else []
+    notes += detail.warned
     heard = f"heard of {max(0, moment - node.seen) // 1_000:,} s ago"
     what, found = f"node {node.name}", "; ".join([f"runs {version}", heard, *filter(None, [detail.reason]), *notes])
     if health == "silent" and is_stopped:
