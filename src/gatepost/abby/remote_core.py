@@ -17,6 +17,7 @@ import msgspec
 from gatepost.abby.cores import Down
 from gatepost.api.http import ConnectedClient
 from gatepost.api.scanning import MAX_BODY
+from gatepost.api.tls_sessions import client_context
 from gatepost.scanning.held_mail import (
     MESSAGE,
     ExportOrder,
@@ -176,7 +177,7 @@ async def _close_later(client: httpx.AsyncClient) -> None:
 def _tls_context(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
     if isinstance(ca, ssl.SSLContext):
         return ca
-    return ssl.create_default_context(cafile=str(ca) if ca else None)
+    return client_context(ca)
 
 
 async def _stream(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
