@@ -26,7 +26,7 @@ test-fast: $(VENV)/dev.ready ## Run the tests that start nothing: no service, no
 	$(BIN)/python -m pytest -n $(CORES) --fast $(ARGS)
 
 test-variants: $(VENV)/dev.ready ## Run variants of what `make test` shows: the same behaviour on other engines, pages, formats and programs
-	$(BIN)/python -m pytest -n $(WORKERS) -m "variant and not long" $(or $(ARGS),$$(grep -rlE --include='test_*.py' 'mark\.variant|\bVISITS\b' tests))
+	$(BIN)/python -m pytest -n $(WORKERS) -m "variant and not long" $(or $(ARGS),tests/store $$(grep -rlE --include='test_*.py' 'mark\.variant|\bVISITS\b' tests))
 
 test-long: $(VENV)/dev.ready ## Run what neither of them does: many kills, thousands of generated attacks, whole suites, more examples of properties
 	$(BIN)/python -m pytest -n $(WORKERS) -m "long or hypothesis" --hypothesis-profile=long \

@@ -3,7 +3,7 @@
 from functools import partial
 
 from gatepost.store.audit import MESSAGE_REPORTED, AuditFilter, AuditRecord
-from gatepost.store.engine import Read, Work
+from gatepost.store.engine import Engine, Read, Work
 from gatepost.store.store import Store
 
 
@@ -21,3 +21,10 @@ async def read_attempts(store: Store, user_uid: str) -> dict[str, tuple[int, int
 def _read_attempts(user_uid: str) -> Work[dict[str, tuple[int, int]]]:
     rows = yield Read("SELECT source, failures, locked_until FROM sign_in_attempts WHERE user_uid = $1", (user_uid,))
     return {source: (failures, locked_until) for source, failures, locked_until in rows}
+
+
+def mail_engine(store: Store) -> Engine:
+    """The engine of the database that has the mail, where all of it is in one."""
+    parts = getattr(store.quarantine, "_parts", (store.quarantine,))
+    engine: Engine = parts[-1]._engine
+    return engine

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gatepost.abby import core_connections
-from gatepost.abby.core_connections import ConnectError, CoreConnections, ExchangeError, HttpAnswer, trust_core
+from gatepost.abby.core_connections import ConnectError, CoreConnections, ExchangeError, HttpAnswer
+from gatepost.api.tls_sessions import client_context
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n64\r\n%b\r\n5\r\nyyyyy\r\n0\r\n\r\n" % (b"x" * 100)
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok"
@@ -34,7 +35,7 @@ async def serving(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncI
     server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     scheme = "https" if context else "http"
-    connections = CoreConnections(f"{scheme}://127.0.0.1:{port}", trust_core(None), {"X-One": "1"})
+    connections = CoreConnections(f"{scheme}://127.0.0.1:{port}", client_context(None), {"X-One": "1"})
     try:
         yield connections
     finally:
@@ -219,7 +220,7 @@ def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch
 
 def test_nobody_listens() -> None:
     async def run() -> None:
-        connections = CoreConnections("http://127.0.0.1:1", trust_core(None), {})
+        connections = CoreConnections("http://127.0.0.1:1", client_context(None), {})
         with pytest.raises(ConnectError) as caught:
             await post(connections)
         assert isinstance(caught.value.__cause__, ConnectionRefusedError)
@@ -233,11 +234,11 @@ def test_a_new_connection_resumes_the_session_of_one_before(certificate: tuple[P
 
     async def run() -> None:
         async with serving(answer_all, context) as connections:
-            connections._context = trust_core(certificate[0])
+            connections._context = client_context(certificate[0])
             for _ in range(3):
                 assert (await post(connections)).status == 200
                 await connections.close()
-            assert (connections.opened, connections.resumed) == (3, 2)
+            assert (connections.opened, connections._context.counts.resumed) == (3, 2)
 
     asyncio.run(run())
 

@@ -23,6 +23,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 from tests.milter.conftest import MailServer
 
+from gatepost.api.tls_sessions import client_context
 from gatepost.service.commands import EXAMPLE
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store import open_store
@@ -367,6 +368,17 @@ def test_no_mail_is_lost_when_processes_are_killed(node: Node, lasting_next_hop:
     assert [name for name in names if f"<{name}>".encode() not in taken] == []
     wait_for(lambda: has_all_fronts(node))
     assert node.in_processing() == 0
+
+
+@pytest.mark.parametrize("port", ["abby", "guard"])
+def test_any_front_resumes_a_tls_session(node: Node, port: str) -> None:
+    context = client_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for _ in range(4 * FRONTS):
+        with httpx.Client(verify=context, trust_env=False, timeout=60) as client:
+            assert client.get(f"https://127.0.0.1:{getattr(node, port)}/healthz").status_code == 200
+    assert context.counts.handshakes == 4 * FRONTS
+    assert context.counts.resumed == 4 * FRONTS - 1, "whichever of them answers"
 
 
 def test_a_stop_finishes_what_is_in_flight(node: Node) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
+from tests.store_reading import mail_engine
 
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
@@ -225,20 +226,20 @@ def test_records_that_cannot_be_read(use: Use, new_record: NewRecord, damage: by
             statement = "SELECT tenant, verdict, sender, recipients, subject, detail, header FROM messages"
             return (*(yield Read(f"{statement} WHERE ggrid = $1", (ggrid,))), *of_held)
 
-        await store._engine.change(break_them)
-        before = await store._engine.change(lambda: stored(other.ggrid))
+        await mail_engine(store).change(break_them)
+        before = await mail_engine(store).change(lambda: stored(other.ggrid))
         found, _, unreadable = await store.privacy.messages_about(ANN)
         assert ({record.ggrid for _, record in found}, unreadable) == ({shared.ggrid, alone.ggrid, whole.ggrid}, 1)
         held, _, unreadable = await store.privacy.held_about(ANN)
         assert ({each.record.ggrid for each in held}, unreadable) == ({shared.ggrid, alone.ggrid, whole.ggrid}, 1)
 
-        everything = [(row[0], row[1]) for row in await store._engine.change(ids)]
+        everything = [(row[0], row[1]) for row in await mail_engine(store).change(ids)]
         assert await store.privacy.erase_messages(ANN, everything, "erased-1@erased.invalid") == (1, 2)
         fates = [
             await store.privacy.erase_held(ANN, each.record.ggrid, "erased-1@erased.invalid", CLI) for each in held
         ]
         assert sorted(fates) == ["changed", "deleted", "kept"]
-        assert await store._engine.change(lambda: stored(other.ggrid)) == before
+        assert await mail_engine(store).change(lambda: stored(other.ggrid)) == before
 
         assert await store.messages.find(alone.ggrid) is None
         assert await store.quarantine.find(alone.ggrid) is None

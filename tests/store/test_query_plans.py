@@ -21,7 +21,7 @@ from gatepost.store.sqlite import open_file
 SMALL_TABLES = {
     *("alert_definitions", "config_versions", "departed", "digest_keys", "digest_runs", "digest_settings"),
     *("dismissed_items", "feed_definitions", "feeds", "learning_runs", "learnt_models", "nodes", "rule_sets", "scopes"),
-    *("tenant_domains", "tenants", "token_uses", "unsearched"),
+    *("meta", "tenant_domains", "tenants", "token_uses", "unsearched"),
 }
 REASONS = {
     "api_keys._SELECT_ALL": "administrators of the deployment list all keys",

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
+from tests.store_reading import mail_engine
 
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
@@ -95,7 +96,7 @@ def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPa
             def age(ggrid: str = record.ggrid, days: int = days):  # type: ignore[no-untyped-def]
                 yield Write("UPDATE held SET kept = $2 WHERE ggrid = $1", (ggrid, NOW - days * DAY))
 
-            await store._engine.change(age)
+            await mail_engine(store).change(age)
             kept |= {record.ggrid} if stays else set()
         limits = await store.tenants.retention_limits("quarantine", NOW)
         assert await store.quarantine.purge(NOW - 30 * DAY, limits) == 4

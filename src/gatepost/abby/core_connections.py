@@ -1,16 +1,15 @@
 """Connections of abby to one core: HTTP/1.1 over TLS, kept open, with one exchange at a time on each.
 
 Every message that goes to a core on another host passes here. By way of httpx that took 1.8 ms of CPU a message, more
-than all else that abby does for it. Here a small message is one write, its answer is read by httptools in callbacks,
-and a new connection resumes the TLS session of one before it (RFC 8446 section 2.2). What only a general client needs
-is left out: redirects, proxies, cookies, content codings and answers without a length.
+than all else that abby does for it. Here a small message is one write, and its answer is read by httptools in
+callbacks. What only a general client needs is left out: redirects, proxies, cookies, content codings and answers
+without a length. With a context of `api.tls_sessions`, a new connection resumes the session of one before it.
 """
 
 import asyncio
 import contextlib
 import ssl
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -45,34 +44,6 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class ResumingContext(ssl.SSLContext):
-    """What connections to one server are verified with; each resumes the latest session of another."""
-
-    session: ssl.SSLSession | None = None
-
-    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
-        """Begin a connection with the session that is remembered."""
-        return super().wrap_bio(*args, **(options | {"session": self.session}))
-
-    def remember(self, secured: ssl.SSLObject) -> None:
-        """Remember the session of a connection on which something was received: tickets come after the handshake."""
-        if (session := secured.session) is not None and session.has_ticket:
-            self.session = session
-
-
-def trust_core(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
-    """Return what the certificate of a core is verified with: this file, or the authorities of the system; raises
-    `OSError` if the file cannot be read."""
-    if isinstance(ca, ssl.SSLContext):
-        return ca
-    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
-    if ca is None:
-        context.load_default_certs()
-    else:
-        context.load_verify_locations(cafile=str(ca))
-    return context
-
-
 class CoreConnections:
     """The connections to a core at a base address; `headers` are those of every request."""
 
@@ -86,7 +57,7 @@ class CoreConnections:
         self._common = "".join(f"{name}: {value}\r\n" for name, value in common.items())
         self._kept: list[_Connection] = []
         self._used: set[_Connection] = set()
-        self.opened = self.resumed = 0
+        self.opened = 0
 
     async def get(self, path: str, most: int) -> HttpAnswer:
         """Ask for something, whose answer has at most so many bytes."""
@@ -152,7 +123,6 @@ class CoreConnections:
         except (OSError, TimeoutError) as fault:
             raise ConnectError(str(fault)) from fault
         self.opened += 1
-        self.resumed += connection.is_resumed
         return connection
 
 
@@ -171,7 +141,6 @@ class _Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._is_open = self.is_usable = True
-        self.is_resumed = self._is_remembered = False
         self.last_used = self._loop.time()
 
     async def exchange(self, head: bytes, pieces: Iterable[bytes], size: int, most: int) -> HttpAnswer:
@@ -213,8 +182,6 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if (secured := transport.get_extra_info("ssl_object")) is not None:
-            self.is_resumed = bool(secured.session_reused)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:
@@ -249,11 +216,6 @@ class _Connection(asyncio.Protocol):
         found = HttpAnswer(self._status, self._media_type, b"".join(self._body))
         self._body, self._media_type = [], ""
         self._stays_open = self._parser.should_keep_alive()
-        if not self._is_remembered:
-            self._is_remembered = True
-            secured = self._transport.get_extra_info("ssl_object")
-            if secured is not None and isinstance(secured.context, ResumingContext):
-                secured.context.remember(secured)
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(found)
 

@@ -12,10 +12,11 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from gatepost.abby.core_connections import ConnectError, CoreConnections, ExchangeError, trust_core
+from gatepost.abby.core_connections import ConnectError, CoreConnections, ExchangeError
 from gatepost.abby.cores import Down
 from gatepost.api.http import ConnectedClient
 from gatepost.api.scanning import MAX_BODY
+from gatepost.api.tls_sessions import client_context
 from gatepost.scanning.held_mail import (
     MESSAGE,
     ExportOrder,
@@ -54,13 +55,13 @@ class RemoteCore:
     def __init__(self, address: str, secret: str, ca: Path | ssl.SSLContext | None) -> None:
         self.name = address
         self._headers = {"Authorization": f"Bearer {secret}"}
-        self._connections = CoreConnections(address, trust_core(ca), self._headers)
+        self._connections = CoreConnections(address, _tls_context(ca), self._headers)
         self._former: set[asyncio.Task[None]] = set()
 
     def trust(self, ca: Path) -> None:
         """Verify connections from now on with this file, which has changed; raises `OSError` if it cannot be read.
         Connections that stand are used for what is under way, and closed."""
-        former, self._connections = self._connections, CoreConnections(self.name, trust_core(ca), self._headers)
+        former, self._connections = self._connections, CoreConnections(self.name, _tls_context(ca), self._headers)
         task = asyncio.create_task(_close_later(former))
         self._former.add(task)
         task.add_done_callback(self._former.discard)
@@ -154,6 +155,10 @@ async def _close_later(connections: CoreConnections) -> None:
         await asyncio.sleep(FORMER_SECONDS)
     finally:
         await connections.close()
+
+
+def _tls_context(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
+    return ca if isinstance(ca, ssl.SSLContext) else client_context(ca)
 
 
 def _is_refused(fault: BaseException | None) -> bool:

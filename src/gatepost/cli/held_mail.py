@@ -38,6 +38,7 @@ from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store import open_store
 from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.store.store import Store
+from gatepost.store.tenant_map import TenantMap
 
 PAGE = 100
 UNKNOWN = "no file of this host names it"
@@ -119,7 +120,7 @@ def with_held_mail(deployment: Deployment, use: Callable[[HeldMail], Awaitable[T
     place.make()
 
     async def run() -> T:
-        store = open_store(storage.url, place.path)
+        store = open_store(storage.url, place.path, tenant_map=TenantMap(storage.databases, storage.tenants))
         try:
             with deployment.emit_changes(store):
                 async with _open_cores(guard, abby, store, place) as cores:

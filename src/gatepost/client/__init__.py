@@ -27,6 +27,7 @@ import httpx
 from gatepost import __version__
 from gatepost.api.lists import NewListEntry, PublicListsEntry
 from gatepost.api.messages import FoundHeldMessage, FoundMessage
+from gatepost.api.tls_sessions import client_context
 from gatepost.client.calls import (
     ApiError,
     BrokenStreamError,
@@ -77,7 +78,7 @@ def _options(url: str, token: str, ca: str | Path | None, verify: bool, timeout:
         httpx.URL(url)
     except httpx.InvalidURL as fault:
         raise UnreachableError(f"{url!r} is not an address: {fault}") from None
-    context = ssl.create_default_context(cafile=str(ca) if ca else None)
+    context = client_context(ca)
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -86,6 +86,7 @@ class ConditionWatch:
         self._next_hop, self._flow = next_hop, flow
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
+        self._told: tuple[str, ...] = ()
         self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the condition of the service could not be seen", log)
 
     async def look(self) -> None:
@@ -95,12 +96,26 @@ class ConditionWatch:
             fault += "; limits of flow control do not hold"
         reason = self._next_hop()
         slowed = f"the next hop cannot be reached: {reason}" if reason else ""
+        if not fault and (faults := await self._store.faults_of_tenants()):
+            # Names are for everybody; addresses are in the log.
+            self._tell_faults(faults)
+            slowed = "; ".join((*map(_name_of_database, faults), *([slowed] if slowed else ())))
+        else:
+            self._tell_faults(())
         condition = self._condition
         if fault and not condition.fault:
             log.error("no message can be taken to its end", reason=fault, detail=self._detail)
         elif condition.fault and not fault:
             log.info("messages can be taken to their end again")
         condition.fault, condition.slowed = fault, slowed
+
+    def _tell_faults(self, faults: tuple[str, ...]) -> None:
+        """Log what is wrong with databases of tenants, once."""
+        for fault in set(faults) - set(self._told):
+            log.error("mail of some tenants cannot be taken to its end", reason=fault)
+        if self._told and not faults:
+            log.info("mail of all tenants can be taken to its end again")
+        self._told = faults
 
     def _check_disk(self) -> str:
         try:
@@ -120,6 +135,11 @@ class ConditionWatch:
         except TimeoutError:
             return f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
         return ""
+
+
+def _name_of_database(fault: str) -> str:
+    """What clients are told of a database that cannot be used: its name, and no address."""
+    return f"mail of some tenants is put off: {fault.partition(':')[0]}"
 
 
 # The last looks, one a minute; so many transactions of that time, and this share of them, are more than an accident.
@@ -289,6 +309,8 @@ def probe_storage(store: Store) -> Probe:
             await store.tenants.find(_NO_TENANT)
         except StorageError:
             return "failed", "storage cannot be read"
+        if faults := await store.faults_of_tenants():
+            return "degraded", "; ".join(map(_name_of_database, faults))
         return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")
 
     return probe

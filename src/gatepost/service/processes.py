@@ -40,6 +40,7 @@ import msgspec
 
 from gatepost.logs import Logger
 from gatepost.service import systemd
+from gatepost.service.certificates import load_certificates
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generation, Generations
 from gatepost.service.node import NodeCells, NodeProcess
@@ -371,7 +372,9 @@ def run_node(plan: Plan, bound: Bound, fronts: int, started: OnStart) -> bool:
 
 
 def _load_services(plan: Plan) -> None:
-    """Load what the children need, so that they share its memory and start quickly."""
+    """Load what the children need, so that they share its memory and start quickly, and TLS sessions. Raises
+    `StartError` if a certificate cannot be used."""
+    load_certificates(plan)
     if plan.guard:
         import_module("gatepost.service.core")
     if plan.abby:

@@ -14,6 +14,10 @@ class StorageError(Exception):
     """Storage cannot be used; the text says what the operator can do about it."""
 
 
+class StorageUnreachableError(StorageError):
+    """The server of the storage does not answer: it may do so later, and nothing has to be corrected here."""
+
+
 class NotFound(msgspec.Struct, frozen=True):
     """The tenant, list, key or user that the call names does not exist (any more)."""
 

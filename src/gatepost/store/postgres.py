@@ -13,7 +13,7 @@ start together do not both apply them.
 import asyncio
 import re
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -36,7 +36,8 @@ from gatepost.store.engine import (
     Work,
     cancel_read,
 )
-from gatepost.store.errors import StorageError
+from gatepost.store.errors import StorageError, StorageUnreachableError
+from gatepost.store.table_watch import Notices, TableWatch, is_watched
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
 A = TypeVar("A")
@@ -83,10 +84,20 @@ class PostgresEngine(Engine):
         self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
         self._changes = self._commits = self._failures = 0
+        self._watches: dict[str, TableWatch] = {}
+        self._notices = Notices(partial(connect, url))
+
+    @property
+    def url(self) -> str:
+        """The address of the database, with the password that may be in it."""
+        return self._url
 
     async def close(self) -> None:
         """Finish what is under way and close the connections."""
         self._closed = True
+        for watch in self._watches.values():
+            await watch.close()
+        await self._notices.close()
         if self._pool:
             try:
                 await self._pool.close()
@@ -131,19 +142,19 @@ class PostgresEngine(Engine):
 
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work on a connection of the pool."""
-        async with self._connection() as connection:
+        async with self.connection() as connection:
             return await _run_work(connection, work())
 
     async def query_once(self, work: Callable[[], Work[T]]) -> T:
         """Do work in one read-only transaction."""
-        async with self._connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        async with self.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
             return await _run_work(connection, work())
 
     async def search(self, work: Callable[[], Work[T]]) -> T:
         """Do work in one read-only transaction, as one of a few; what is made of its rows is made in threads."""
         async with (
             self._searching,
-            self._connection() as connection,
+            self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             return await _run_search(connection, work())
@@ -171,6 +182,13 @@ class PostgresEngine(Engine):
         finally:
             self._streams -= 1
 
+    def state_number(self, table: str) -> int | None:
+        """The number of the state that a table is in, while it is watched (`table_watch`)."""
+        watch = self._watches.get(table)
+        if watch is None and not self._closed:
+            watch = self._watches[table] = TableWatch(partial(connect, self._url), table)
+        return watch.number() if watch else None
+
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
         self._check_open()
@@ -189,10 +207,10 @@ class PostgresEngine(Engine):
 
     async def _change_with_retries(self, work: Callable[[], Work[T]], *, has_transaction: bool = True) -> T:
         for attempt in range(ATTEMPTS):
-            async with self._connection() as connection:
+            async with self.connection() as connection:
                 try:
                     async with connection.transaction() if has_transaction else nullcontext():
-                        return await _run_work(connection, work())
+                        return await _run_work(connection, work(), self._notices)
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
@@ -206,7 +224,8 @@ class PostgresEngine(Engine):
         raise AssertionError("not reached")
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
+    async def connection(self) -> AsyncIterator[Any]:
+        """A connection of the pool, for work that has steps on another database too (`paired_engine`)."""
         self._check_open()
         with explain_errors(self._url):
             async with self._opening:
@@ -216,12 +235,14 @@ class PostgresEngine(Engine):
                 yield connection
 
 
-async def _run_work(connection: Any, work: Work[T]) -> T:
-    """Do a piece of work on a connection."""
+async def _run_work(connection: Any, work: Work[T], notices: Notices | None = None) -> T:
+    """Do a piece of work on a connection; those who watch what it changes are told before."""
     try:
         step = next(work)
         while True:
-            step = work.send(await _run_step(connection, step))
+            if notices and is_watched(step):
+                await notices.send()
+            step = work.send(await run_step(connection, step))
     except StopIteration as stop:
         result: T = stop.value
         return result
@@ -229,14 +250,14 @@ async def _run_work(connection: Any, work: Work[T]) -> T:
 
 async def _run_search(connection: Any, work: Work[T]) -> T:
     """Do a piece of work on a connection, and the work's own computing in threads."""
-    is_done, step = await asyncio.to_thread(background.run, _advance, work, None)
+    is_done, step = await asyncio.to_thread(background.run, advance, work, None)
     while not is_done:
-        is_done, step = await asyncio.to_thread(background.run, _advance, work, await _run_step(connection, step))
+        is_done, step = await asyncio.to_thread(background.run, advance, work, await run_step(connection, step))
     result: T = step
     return result
 
 
-def _advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
+def advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
     """Go on with work until its next step: whether it is done, and that step or the result."""
     try:
         return False, work.send(answer)
@@ -244,7 +265,7 @@ def _advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
         return True, stop.value
 
 
-async def _run_step(connection: Any, step: Step) -> Any:
+async def run_step(connection: Any, step: Step) -> Any:
     if isinstance(step, Read):
         return await connection.fetch(step.statement, *_bind(step.parameters))
     if isinstance(step, Script):
@@ -262,15 +283,19 @@ def _bind(parameters: Row) -> list[Any]:
 
 
 def upgrade_schema(url: str, progress: Progress | None = None) -> None:
-    """Bring the database to the schema of this program; `progress` is told how far that is.
+    """Bring the database to the schema of this program; `progress` is told how far that is."""
+    run_apart(lambda: _upgrade_locked(url, progress))
 
-    This runs in a thread with its own event loop, since opening storage is a plain call that coroutines make too.
-    """
+
+def run_apart(do: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do something in a thread with its own event loop, since opening storage is a plain call that coroutines make
+    too."""
+    results: list[T] = []
     faults: list[BaseException] = []
 
     def run() -> None:
         try:
-            asyncio.run(_upgrade_locked(url, progress))
+            results.append(asyncio.run(do()))
         except BaseException as fault:  # noqa: BLE001  it is raised again where the caller is
             faults.append(fault)
 
@@ -279,6 +304,7 @@ def upgrade_schema(url: str, progress: Progress | None = None) -> None:
     thread.join()
     if faults:
         raise faults[0]
+    return results[0]
 
 
 class _PooledConnection(asyncpg.Connection):
@@ -338,11 +364,11 @@ def explain_errors(url: str) -> Iterator[None]:
     try:
         yield
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
-        raise StorageError(f"{public_url(url)} refuses the user or the password in storage.url.") from None
+        raise StorageError(f"{public_url(url)} refuses the user or the password in its address.") from None
     except asyncpg.InvalidCatalogNameError:
         raise StorageError(f"{public_url(url)} does not exist; create the database first.") from None
     except asyncpg.InsufficientPrivilegeError as fault:
-        raise StorageError(f"{public_url(url)}: the user in storage.url may not do this ({fault}).") from None
+        raise StorageError(f"{public_url(url)}: the user in its address may not do this ({fault}).") from None
     except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as fault:
         raise StorageError(f"{public_url(url)} cannot be written ({type(fault).__name__}).") from fault
     except (
@@ -350,12 +376,14 @@ def explain_errors(url: str) -> Iterator[None]:
         TimeoutError,
         asyncpg.PostgresConnectionError,
         asyncpg.CannotConnectNowError,
+        asyncpg.ObjectNotInPrerequisiteStateError,  # "not currently accepting connections"
         asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError,
         asyncpg.TooManyConnectionsError,
         asyncpg.IdleInTransactionSessionTimeoutError,
     ) as fault:
-        raise StorageError(f"{public_url(url)} cannot be reached ({type(fault).__name__}); is it running?") from fault
+        reason = f"{public_url(url)} cannot be reached ({type(fault).__name__}); is it running?"
+        raise StorageUnreachableError(reason) from fault
     except (asyncpg.InterfaceError, asyncpg.InternalClientError) as fault:
         # The second comes where a connection is cut while its next statement is on the way.
         if isinstance(fault, ValueError):

@@ -446,20 +446,32 @@ class QuarantineRecords(Operations):
         """Count what came into the quarantine of a tenant, or of all (None), and what left it; `since` <= time <
         `until`, which is now."""
         scope = normalize_scope(tenant)
-        counts = []
-        for gone in (0, 1):
-            limits = (MAX_COUNTED + 1, gone, since, until)
-            rows = yield Read(_PERIOD_OF_TENANT, (*limits, scope)) if scope else Read(_IN_ORDER, limits)
-            counts.append(int(rows[0][0]))
-        period = (EXAMINED_ACTIONS + 1, since, until)
-        actions = yield Read(_ACTIONS_OF_TENANT, (*period, scope)) if scope else Read(_ACTIONS_OF_ALL, period)
-        more = len(actions) > EXAMINED_ACTIONS or max(counts) > MAX_COUNTED
-        held, released = (min(count, MAX_COUNTED) for count in counts)
-        return _describe_flow(actions[:EXAMINED_ACTIONS], held, released, since=since, more=more)
+        held, released = yield from count_period(scope, since, until)
+        return (yield from describe_period(scope, since, until, held, released))
 
     @change
     def _delete_undecided(self) -> Work[None]:
         yield Write(_DELETE_UNDECIDED, (now() - UNDECIDED_MILLISECONDS,))
+
+
+def count_period(scope: str | None, since: int, until: int) -> Work[tuple[int, int]]:
+    """How many messages came into the quarantine of a tenant, or of all (None), and are held or were released; each
+    counted up to `MAX_COUNTED` and one more."""
+    counts = []
+    for gone in (0, 1):
+        limits = (MAX_COUNTED + 1, gone, since, until)
+        rows = yield Read(_PERIOD_OF_TENANT, (*limits, scope)) if scope else Read(_IN_ORDER, limits)
+        counts.append(int(rows[0][0]))
+    return counts[0], counts[1]
+
+
+def describe_period(scope: str | None, since: int, until: int, held: int, released: int) -> Work[QuarantineFlow]:
+    """The figures of a period, from what `count_period` counted and from what people did."""
+    period = (EXAMINED_ACTIONS + 1, since, until)
+    actions = yield Read(_ACTIONS_OF_TENANT, (*period, scope)) if scope else Read(_ACTIONS_OF_ALL, period)
+    more = len(actions) > EXAMINED_ACTIONS or max(held, released) > MAX_COUNTED
+    numbers = min(held, MAX_COUNTED), min(released, MAX_COUNTED)
+    return _describe_flow(actions[:EXAMINED_ACTIONS], *numbers, since=since, more=more)
 
 
 def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:

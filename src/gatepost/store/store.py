@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import gatepost.store.traffic
     import gatepost.store.users
 
-_PROVE = "INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time"
+PROVE = "INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time"
 
 
 class Store:
@@ -82,10 +82,9 @@ class Store:
 
         def __getattr__(self, name: str) -> Any:
             """Return a subject that was not asked for before."""
-            module, _, kind = Store.__annotations__.get(name, "").rpartition(".")
-            if not module:
+            if name not in Store.__annotations__:
                 raise AttributeError(name)
-            made = getattr(import_module(module), kind)(*self._parts(name))
+            made = self._make(name)
             setattr(self, name, made)
             return made
 
@@ -93,6 +92,11 @@ class Store:
         self._engine, self._data_folder = engine, data_folder
         for name in Store.__annotations__ if at_once else ():
             getattr(self, name)
+
+    def _make(self, subject: str) -> Any:
+        """Make a subject; the annotation says where its class is."""
+        module, _, kind = Store.__annotations__[subject].rpartition(".")
+        return getattr(import_module(module), kind)(*self._parts(subject))
 
     def _parts(self, subject: str) -> tuple[Any, ...]:
         """Return what a subject is made of."""
@@ -112,7 +116,12 @@ class Store:
 
     async def prove_writable(self) -> None:
         """Show that storage keeps changes: raises `StorageError` if it does not."""
-        await self._engine.change(partial(write_rows, _PROVE, now()))
+        await self._engine.change(partial(write_rows, PROVE, now()))
+
+    async def faults_of_tenants(self) -> tuple[str, ...]:
+        """What cannot be used of the databases that only some tenants' mail is in: each as a sentence without its full
+        stop that names the database. There are none where everything is in one."""
+        return ()
 
     def observe_changes(self, observer: ChangeObserver) -> None:
         """Have every announced change reported from now on, once it is durable; the observer must not raise."""

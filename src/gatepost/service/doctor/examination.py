@@ -359,7 +359,7 @@ def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
     if not _is_there(read.storage, data):
         return DoctorRow("storage", "warn", f"{read.storage} is not there yet", "gatepost serve makes it")
     try:
-        tenants = _ask(read.storage, data, lambda store: store.tenants.all())
+        tenants = _ask(read, data, lambda store: store.tenants.all())
     except StorageError as fault:
         return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
     return DoctorRow("storage", "ok", f"{hide_credentials(read.storage)} opens; {len(tenants)} tenants")
@@ -370,12 +370,31 @@ def _is_there(url: str, data: DataFolder) -> bool:
     return not url.startswith("sqlite:") or (data.path / url.removeprefix("sqlite:")).exists()
 
 
-def _ask(url: str, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T:
+def check_tenant_databases(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
+    """Check each database that has the mail of some tenants; no rows if the first one cannot be used."""
+    tenant_map = read.tenant_map
+    if not tenant_map.databases:
+        return
+    found = _ask_if_there(read, data, lambda store: store.faults_of_tenants())
+    if found is None:
+        return
+    faults = {fault.split()[1]: fault for fault in found}
+    for name, url in tenant_map.databases.items():
+        count = sum(1 for place in tenant_map.tenants.values() if place == name)
+        if name in faults:
+            advice = f"mail of its {count} tenants is put off until it answers: see storage.databases"
+            yield DoctorRow(f"database {name}", "fail", faults[name], advice)
+        else:
+            shown = hide_credentials(url)
+            yield DoctorRow(f"database {name}", "ok", f"{shown} takes changes; it has the mail of {count} tenants")
+
+
+def _ask(read: ExaminedFiles, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T:
     """Return what storage answers; raises `StorageError`."""
     from gatepost.store import open_store
 
     async def run() -> T:
-        store = open_store(url, data.path)
+        store = open_store(read.storage, data.path, tenant_map=read.tenant_map)
         try:
             return await ask(store)
         finally:
@@ -384,12 +403,12 @@ def _ask(url: str, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> 
     return asyncio.run(run())
 
 
-def _ask_if_there(url: str, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T | None:
+def _ask_if_there(read: ExaminedFiles, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T | None:
     """Return what storage answers; None where it is not there or cannot be read, which the row of the storage says."""
     from gatepost.store.errors import StorageError
 
     with contextlib.suppress(StorageError):
-        return _ask(url, data, ask) if _is_there(url, data) else None
+        return _ask(read, data, ask) if _is_there(read.storage, data) else None
     return None
 
 
@@ -402,7 +421,7 @@ def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -
         yield DoctorRow("sender history", "ok", "off: senders and sites are not remembered")
         return
     today = int(now.timestamp()) // _DAY_SECONDS
-    counted = _ask_if_there(read.guard.storage.url, data, partial(_count_sightings, settings, today))
+    counted = _ask_if_there(read, data, partial(_count_sightings, settings, today))
     if counted:
         keys, ready, scopes = counted
         found = f"{keys:,} senders and sites remembered; enough to call one new in {ready} of {scopes} scopes"
@@ -432,7 +451,7 @@ def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> 
         limited = await store.flow_counts.limited_now(int(now.timestamp() * 1_000))
         return len(limited), await store.flow_counts.greylist_size(MAX_ENTRIES)
 
-    counted = _ask_if_there(read.guard.storage.url, data, count)
+    counted = _ask_if_there(read, data, count)
     if counted is None:
         return
     limited, entries = counted
@@ -449,7 +468,7 @@ def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     from gatepost.store.feeds import FeedState
 
     feeds = read.abby.feeds if read.abby else []
-    found = _ask_if_there(read.storage, data, lambda store: store.feeds.states()) if feeds else None
+    found = _ask_if_there(read, data, lambda store: store.feeds.states()) if feeds else None
     if found is None:
         return
     states = {state.name: state for state in found}
@@ -479,7 +498,7 @@ def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     async def load_nodes(store: "Store") -> "tuple[Rollout, tuple[NodeRecord, ...]]":
         return await store.publishing.rollout(), await store.publishing.nodes()
 
-    loaded = _ask_if_there(read.storage, data, load_nodes) if read.storage else None
+    loaded = _ask_if_there(read, data, load_nodes) if read.storage else None
     if loaded is None:
         return
     rollout, nodes = loaded
@@ -553,6 +572,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
         rows += [
             check_secret_files(read, config, data),
             check_storage(read, data),
+            *check_tenant_databases(read, data),
             *check_mail_path(read, data, now),
             *check_certificates(read, data, now),
         ]

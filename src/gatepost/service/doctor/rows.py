@@ -7,6 +7,7 @@ import msgspec
 
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.store.tenant_map import TenantMap
 
 DoctorState = Literal["ok", "warn", "fail"]
 
@@ -31,6 +32,12 @@ class ExaminedFiles(msgspec.Struct, frozen=True):
         """The storage URL of the service that runs here."""
         settings = self.abby or self.guard
         return settings.storage.url if settings else ""
+
+    @property
+    def tenant_map(self) -> TenantMap:
+        """Which tenants have their mail in other databases."""
+        settings = self.abby or self.guard
+        return TenantMap(settings.storage.databases, settings.storage.tenants) if settings else TenantMap()
 
 
 def read_files(folder: Path) -> ExaminedFiles:
