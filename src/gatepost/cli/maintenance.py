@@ -4,6 +4,7 @@ All of them work while the service runs.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -52,17 +53,19 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
 def run_upgrade(*, place: Deployment, output: Output) -> None:
     """Bring the database to this version now, instead of at the first start of the service.
 
-    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated.
+    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated. Where
+    tenants have their mail in several databases, all of them are upgraded, one after the other.
     """
     from gatepost.service.data_folder import StartError
     from gatepost.store import read_schema_state, upgrade_storage
 
-    url, data = place.find_storage(), place.data_folder
+    (url, tenant_map), data = place.find_storage_and_map(), place.data_folder
     before = read_schema_state(url, data.path)
     running = [service for service in ("guard", "abby") if data.is_locked(service)]
     if running and before.needs_upgrade and not before.is_additive:
         raise StartError(f"{' and '.join(running)} run on {data.path}: stop all services that use this database first.")
-    _show_progress("Upgrading", lambda progress: upgrade_storage(url, data.path, progress))
+    for each in (url, *(tenant_map.databases.values() if tenant_map else ())):
+        _show_progress("Upgrading", partial(upgrade_storage, each, data.path))
     after = read_schema_state(url, data.path).present
     text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")
     output.show({"before": before.present, "schema": after}, text)
