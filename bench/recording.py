@@ -28,9 +28,11 @@ from bench.corpus import NotPresentError, mail
 from bench.equal import judge
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope, Receipt
+from gatepost.report import PreparedRecord
 from gatepost.store import open_store
+from gatepost.store.evidence import index_evidence
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.record_packing import HEAD_BYTES, cut_header, pack_report
+from gatepost.store.record_packing import HEAD_BYTES, compress, cut_header, pack_report
 
 REAL = 400
 SECONDS = 10.0
@@ -73,7 +75,7 @@ def _read_real_mail() -> list[MessageRecord]:
     made = []
     for number, message in enumerate(mail(REAL)):
         envelope = Envelope(str(message.envelope["envelopeFrom"]), ("r@example.org",), "192.0.2.25", "mx.example")
-        header = cut_header(message.raw[:HEAD_BYTES])
+        header = compress(cut_header(message.raw[:HEAD_BYTES]))
         receipt = Receipt("node", "192.0.2.25", f"4Queue{number}", 0)
         made.append(
             MessageRecord(
@@ -128,7 +130,12 @@ def _server_cpu(cluster: Cluster) -> float:
 async def _store(url: str, folder: Path, under_way: int) -> None:
     """Store results for some seconds, when told to, and print what it took."""
     records: list[MessageRecord] = pickle.loads((folder / "records").read_bytes())
-    packed = [pack_report(_encode(record.report)) for record in records]
+    prepared = [
+        PreparedRecord(
+            pack_report(_encode(record.report)), record.header or b"", evidence=index_evidence(record.detail)
+        )
+        for record in records
+    ]
     store = open_store(url, folder)
     waits: list[float] = []
     place = 0
@@ -142,7 +149,7 @@ async def _store(url: str, folder: Path, under_way: int) -> None:
             record = msgspec.structs.replace(
                 records[place], ggrid=new_id(moment), created=completed - 9, completed=completed
             )
-            record.report.remember_packed(packed[place])
+            record.report.remember(prepared[place])
             begun = time.perf_counter()
             await store.messages.record(record, under_way - 1)
             waits.append((time.perf_counter() - begun) * 1000)

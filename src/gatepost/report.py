@@ -63,14 +63,24 @@ class FileSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     unread: str = ""
 
 
+class PreparedRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker prepares of the record of a message, as storage keeps it: the packed `report`, empty where packing
+    does not pay; the `header` section; the `queue_id` in the topmost Received field; the `evidence`, None where it is
+    too much (`store.evidence`). guard believes nothing of it: see `store.record_packing`."""
+
+    report: bytes = b""
+    header: bytes = b""
+    queue_id: str = ""
+    evidence: str | None = None
+
+
 class Report(msgspec.Struct, frozen=True, dict=True):
     """The whole account of one analysis: the result and the ledger that explains it. `signature` is the near-duplicate
     signature of the text, `sender_names` the display names of `senders`, cut, which are what most people see;
     `features` is the feature row, from which a report on the message teaches; `action` is what guard did with it over
     SMTP beside the decision.
 
-    A report can remember the bytes into which a worker has packed it, for storage (`store.record_packing`). A changed
-    copy of it does not have them."""
+    A report can remember what a worker has prepared of the record of its message. A changed copy of it does not."""
 
     verdict: Verdict
     decision: Decision
@@ -93,14 +103,13 @@ class Report(msgspec.Struct, frozen=True, dict=True):
     action: MessageAction | None = None
 
     @property
-    def packed(self) -> bytes:
-        """The report as a worker has packed it; empty where nobody has."""
-        found: bytes = self.__dict__.get("packed", b"")
-        return found
+    def prepared(self) -> PreparedRecord | None:
+        """What a worker has prepared; None where nobody has."""
+        return self.__dict__.get("prepared")
 
-    def remember_packed(self, packed: bytes) -> None:
-        """Keep the bytes into which this report was packed."""
-        self.__dict__["packed"] = packed
+    def remember(self, prepared: PreparedRecord) -> None:
+        """Keep what was prepared with this report."""
+        self.__dict__["prepared"] = prepared
 
 
 def undecided(reason: str, outcomes: Iterable[Outcome] = ()) -> Report:

@@ -17,7 +17,7 @@ from bench.ports import free_port, free_ports
 from tests.command_line import run_command
 
 from gatepost.store import open_store
-from gatepost.store.message_index import Evidence
+from gatepost.store.evidence import Evidence
 from gatepost.store.messages import MessageFilter
 
 pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")

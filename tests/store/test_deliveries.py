@@ -8,7 +8,7 @@ from gatepost.abby.messages import describe_timeline
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.store.audit import CLI, Actor
-from gatepost.store.message_index import Evidence
+from gatepost.store.evidence import Evidence
 from gatepost.store.message_records import MAX_REPLY, Delivery, MessageRecord
 from gatepost.store.messages import MessageFilter
 from gatepost.store.privacy import Person

@@ -11,9 +11,10 @@ from gatepost.lists.links import split_url
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
+from gatepost.store import evidence as store_evidence
 from gatepost.store import message_index
 from gatepost.store.engine import Write
-from gatepost.store.message_index import Evidence, index_evidence
+from gatepost.store.evidence import Evidence, index_evidence
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import HeldFilter
@@ -112,7 +113,8 @@ def test_messages_that_were_stored_before_there_were_digests(use: Use, new_recor
 def test_a_digest_that_two_values_share_finds_nothing_wrong(
     use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_index, "_digest", lambda _kind, _value: "same")
+    monkeypatch.setattr(store_evidence, "digest", lambda _kind, _value: "same")
+    monkeypatch.setattr(message_index, "digest", lambda _kind, _value: "same")
 
     async def scenario(store: Store) -> None:
         names = await store_four(store, new_record())
@@ -176,4 +178,4 @@ def test_digests_are_few_and_short(new_record: NewRecord) -> None:
 )
 def test_the_host_of_a_link_is_that_of_the_parser(url: str) -> None:
     parts = split_url(url)
-    assert message_index._find_host(url) == (parts[0] if parts else "")
+    assert store_evidence._find_host(url) == (parts[0] if parts else "")

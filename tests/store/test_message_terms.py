@@ -10,7 +10,8 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
 from gatepost.store import paging
-from gatepost.store.message_index import Evidence, parse_term
+from gatepost.store.evidence import Evidence
+from gatepost.store.message_index import parse_term
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import HeldFilter

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import Report
+from gatepost.report import PreparedRecord, Report
 from gatepost.store import record_packing
 from gatepost.store.messages import MessageFilter
 from gatepost.store.record_packing import (
@@ -51,7 +51,7 @@ def test_a_report_that_a_worker_has_packed_is_stored_in_the_same_form(recipients
     subject = "".join(chance.choices("abcdefgh äß", k=size))
     envelope = Envelope("ann@example.org", tuple(f"user{number}@example.com" for number in range(recipients)))
     report = _report(subject)
-    report.remember_packed(pack_report(msgspec.msgpack.encode(report)))
+    report.remember(PreparedRecord(pack_report(msgspec.msgpack.encode(report))))
     receipt = Receipt("node", "192.0.2.1", "4XyZ", 3)
     for detail in (Detail(envelope, report), Detail(envelope, report, "rest", receipt)):
         packed = pack(detail)
@@ -67,7 +67,7 @@ def test_a_worker_that_lies_spoils_its_own_record_alone(lie: bytes, use: Use, ne
     frame = frame[:-3] if lie == b"cut" else frame
     assert is_packed_report(frame, 1 << 20)
     spoilt, sound = new_record(subject="spoilt"), new_record(subject="sound")
-    spoilt.report.remember_packed(frame)
+    spoilt.report.remember(PreparedRecord(frame, evidence=""))
 
     async def scenario(store: Store) -> None:
         await store.messages.record(spoilt)

@@ -14,7 +14,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import AuditFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.record_packing import HEAD_BYTES, MAX_HEADER, cut_header
+from gatepost.store.record_packing import HEAD_BYTES, MAX_HEADER, compress, cut_header
 from gatepost.web.pages.messages import PASSWORD, zip_with_password
 
 
@@ -53,7 +53,7 @@ def test_a_zip_with_a_password_is_opened_with_it_alone(size: int) -> None:
 def test_the_header_section_of_delivered_mail(site: Any, tenant: str) -> None:
     header = "Subject: \u202egpj.exe\r\nX-Odd: \x1b[31m <script>alert(1)</script> ".encode() + b"\xe4\r\n"
     envelope = Envelope("ann@example.org", ("bob@example.com",), tenant=tenant)
-    record = MessageRecord(new_id(), 1, 2, envelope, 512, "ab" * 32, REPORT, header=header)
+    record = MessageRecord(new_id(), 1, 2, envelope, 512, "ab" * 32, REPORT, header=compress(header))
     site.run(site.store.messages.record(record))
     page = site.visitor("auditor", tenant).get(f"/messages/{record.ggrid}/source").text
     assert "Subject: \\u202egpj.exe" in page

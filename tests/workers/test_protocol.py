@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.kinds import TITLES
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.policy.rules import title_of_list
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import FileSeen, Line, Outcome, Report, undecided
-from gatepost.store.record_packing import Detail, pack, unpack
+from gatepost.report import FileSeen, Line, Outcome, PreparedRecord, Report, undecided
+from gatepost.store.evidence import add_queue_id, index_evidence
+from gatepost.store.record_packing import Detail, compress, pack, unpack, unpack_header
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     FROM_WORKER,
@@ -101,12 +102,52 @@ def test_deep_nesting_is_an_error() -> None:
 
 def test_a_report_comes_with_what_storage_keeps_of_it() -> None:
     long = msgspec.structs.replace(REPORT, subject="word " * 500)
-    body = protocol.encode_judged(msgspec.msgpack.encode(long))
-    found = protocol.read_report(body)
+    envelope = Envelope("a@b.example", remote_address="192.0.2.1")
+    header = b"Received: by x id 4XyZ; now\r\nSubject: y\r\n"
+    found = _judge(long, envelope, header + b"\r\nReceived: by y id Other;\r\n")
     assert found == long
-    assert unpack(pack(Detail(Envelope("a@b.example"), found, "smtp"))) == Detail(Envelope("a@b.example"), long, "smtp")
-    assert not protocol.read_report(protocol.encode_judged(msgspec.msgpack.encode(REPORT))).packed, "it is short"
-    assert not msgspec.structs.replace(found, decision="quarantine").packed, "a changed report is packed anew"
+    assert unpack(pack(Detail(envelope, found, "smtp"))) == Detail(envelope, long, "smtp")
+    prepared = found.prepared
+    assert prepared
+    assert unpack_header(prepared.header) == header
+    assert prepared.queue_id == "4XyZ"
+    assert prepared.evidence == index_evidence(Detail(envelope, long))
+    complete = index_evidence(Detail(envelope, long, "rest", Receipt(queue_id="4XyZ")))
+    assert sorted((add_queue_id(prepared.evidence, "4XyZ") or "").split()) == sorted((complete or "").split())
+    short = _judge(REPORT, envelope, b"\n\nbody").prepared
+    assert short
+    assert (short.report, unpack_header(short.header), short.queue_id) == (b"", b"", "")
+    assert msgspec.structs.replace(found, decision="quarantine").prepared is None, "a changed report is packed anew"
+
+
+def _judge(report: Report, envelope: Envelope, head: bytes) -> Report:
+    return protocol.read_report(protocol.encode_judged(msgspec.msgpack.encode(report), report, envelope, head))
+
+
+SOUND = PreparedRecord(header=compress(b"Subject: x\r\n"), evidence="AAAAAAAA BBBBBB+/")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"header": b""},
+        {"header": b"\x00" + b"x" * 600},
+        {"header": b"\x01x"},
+        {"header": b"\x02x"},
+        {"header": b"\x02" + zstandard.ZstdCompressor().compress(bytes(20_000))},
+        {"queue_id": "a b"},
+        {"queue_id": "x" * 101},
+        {"queue_id": "a\0"},
+        {"evidence": "AAAAAAAA "},
+        {"evidence": "AAAAAAA"},
+        {"evidence": "AAAAAAA\0"},
+        {"evidence": " ".join(["AAAAAAAA"] * 51)},
+    ],
+)
+def test_what_cannot_go_into_a_row_is_refused(change: dict[str, Any]) -> None:
+    assert protocol.read_report(msgspec.msgpack.encode(Judged(REPORT, SOUND))).prepared == SOUND
+    with pytest.raises(FrameError):
+        protocol.read_report(msgspec.msgpack.encode(Judged(REPORT, msgspec.structs.replace(SOUND, **change))))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +165,7 @@ def test_a_report_comes_with_what_storage_keeps_of_it() -> None:
 )
 def test_what_is_packed_in_another_way_is_refused(packed: bytes) -> None:
     with pytest.raises(FrameError):
-        protocol.read_report(msgspec.msgpack.encode(Judged(REPORT, packed)))
+        protocol.read_report(msgspec.msgpack.encode(Judged(REPORT, msgspec.structs.replace(SOUND, report=packed))))
 
 
 def packed_ask(step: int, count: int) -> bytes:

@@ -70,8 +70,8 @@ from gatepost.report import FileSeen, Line, Report
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.audit import AuditRecord
+from gatepost.store.evidence import Evidence
 from gatepost.store.feedback import NO_FEATURES, Correction, TextFeatures
-from gatepost.store.message_index import Evidence
 from gatepost.store.message_records import Delivery, MessageRecord, Release
 from gatepost.store.messages import DeliveryAttempt, MessageFilter, MessageSummary, MessageTimeline
 from gatepost.store.quarantine import HeldFilter, HeldMessage

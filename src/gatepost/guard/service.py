@@ -23,7 +23,7 @@ from gatepost.ids import id_order
 from gatepost.logs import Logger
 from gatepost.mail.message import Receipt
 from gatepost.periodic import PeriodicWork
-from gatepost.report import Report, undecided
+from gatepost.report import PreparedRecord, Report, undecided
 from gatepost.scanning.edits import Cut
 from gatepost.scanning.held_mail import HoldsMail, bytes_ahead
 from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
@@ -33,7 +33,7 @@ from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.record_packing import HEAD_BYTES, cut_header
+from gatepost.store.record_packing import HEAD_BYTES, compress, cut_header
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, QueueCounters, Slot
@@ -356,11 +356,13 @@ class Guard:
             return report
 
     async def _record(self, request: ScanRequest, body: MessageBody, report: Report, throttled: int) -> MessageRecord:
-        is_rest = request.source == "rest"
-        # The header section is looked for and not parsed.
-        header = cut_header(body.head(HEAD_BYTES)) if self._settings.history.headers or is_rest else None
         # The border MTA, which alone calls the scanning API, may have written its Received field already.
-        queue_id = first_received_id(header) if is_rest and header else request.queue_id
+        is_rest, prepared = request.source == "rest", report.prepared
+        if prepared is None:
+            # The header section is looked for and not parsed.
+            header = cut_header(body.head(HEAD_BYTES))
+            prepared = PreparedRecord(header=compress(header), queue_id=first_received_id(header))
+        queue_id = prepared.queue_id if is_rest else request.queue_id
         record = MessageRecord(
             ggrid=request.ggrid,
             created=request.created,
@@ -370,7 +372,7 @@ class Guard:
             sha256=body.sha256,
             report=report,
             source=request.source,
-            header=header if self._settings.history.headers else None,
+            header=prepared.header if self._settings.history.headers else None,
             receipt=Receipt(self._node, request.client, queue_id, throttled),
         )
         try:

@@ -5,13 +5,6 @@ filters ask for, folded and cut: a subject of 250 characters, 20 recipients and 
 addresses of all recipients have an index of their own, because "where is my mail?" is asked most. Messages that were
 stored by a version without a search are indexed afterwards, in small steps, from the newest on.
 
-Evidence is what investigations ask for: the sender as its reader sees it, sending host, link hosts, names and hashes of
-files, Message-ID, queue id at the border MTA. "Who else got a link to this host?" must not read every record of a
-month, so the narrow row has a digest of 48 bits for each value, and a search compares digests. What they find is
-compared once more with the record, so a digest that two values share finds nothing wrong. A message with more than
-`MAX_VALUES` values has no digests and is always compared with its record; so are messages that were stored before there
-were digests.
-
 A term is a text in the one search field, and what it can mean: an id of a message here, or of a queue before or behind,
 an address, a domain, a tag, a link, a file, or words. People paste whatever they have been told. So a text is taken for
 everything that it can be, and a message fits if one of the meanings does: `report.example` is a domain of senders,
@@ -19,12 +12,10 @@ recipients and links, and may be the name of a file.
 """
 
 import re
-from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from string import hexdigits
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import apsw
 import msgspec
@@ -32,17 +23,13 @@ import msgspec
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.entries import refang
 from gatepost.lists.links import split_url
-from gatepost.names import normal_address, normal_domain, org_domain
-from gatepost.report import Report
+from gatepost.names import normal_domain
 from gatepost.store import traffic
 from gatepost.store.engine import Read, Row, Work, Write, delete_many, insert_many, insert_rows, storable
+from gatepost.store.evidence import Evidence, EvidenceKind, digest, from_values, has_any_evidence
 from gatepost.store.paging import MAX_WORDS, SqlCondition
 from gatepost.store.record_packing import Detail
 
-MAX_VALUES = 50
-# Senders of one message, and words of a display name, that can be searched for.
-MAX_SENDERS = 2
-MAX_NAME_WORDS = 4
 # How much of a name or an id is compared.
 MAX_TEXT = 500
 MAX_TERM = 500
@@ -51,8 +38,6 @@ _HOST = re.compile(r"(?:[\w-]{1,63}\.)+[\w-]{2,63}\.?")
 _TAG = re.compile(r"[a-z][a-z0-9-]{1,30}:[a-z0-9][a-z0-9.-]{0,100}", re.ASCII)
 _QUEUE_ID = re.compile(r"[A-Za-z0-9][\w.+/=-]{4,99}", re.ASCII)
 _SCHEME = re.compile(r"(?:h(?:tt|xx)ps?|ftp)://", re.IGNORECASE)
-_PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[/?#]|$)", re.ASCII)
-_WORD = re.compile(r"[^\W_]{2,40}")
 MAX_SUBJECT = 250
 MAX_TAGS = 40
 MAX_TESTED_RECIPIENTS = 20
@@ -74,170 +59,6 @@ FROM messages WHERE id <= $1 ORDER BY id DESC LIMIT $2 FOR UPDATE"""
 _SET_UNINDEXED = "UPDATE unsearched SET upto = $1"
 _ALL_INDEXED = "DELETE FROM unsearched"
 _strings = msgspec.json.Decoder(tuple[str, ...])
-EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id", "from", "word", "queue"]
-_HASHING = {kind: blake2b(digest_size=6, person=kind.encode()) for kind in get_args(EvidenceKind)}
-
-
-class Evidence(msgspec.Struct, frozen=True):
-    """What a message must have; a field that is None does not matter.
-
-    `link_host` is the host of a link or a name above it, up to the domain that was registered. `file_name` is a whole
-    name, and `file_hash` a SHA-256 in hex; both hold for files inside of files too. `message_id` comes with or without
-    angle brackets. `header_from` is an address of the From field, its domain or a name above that, or a word of a
-    display name. `queue_id` is that of the border MTA.
-    """
-
-    remote_address: str | None = None
-    link_host: str | None = None
-    file_name: str | None = None
-    file_hash: str | None = None
-    message_id: str | None = None
-    header_from: str | None = None
-    queue_id: str | None = None
-
-    @property
-    def wanted(self) -> tuple[tuple[EvidenceKind, str], ...]:
-        """The kinds that matter, each with its value in normal form."""
-        stated: tuple[tuple[EvidenceKind, str | None, Callable[[str], str]], ...] = (
-            ("host", self.remote_address, _normalise_address),
-            ("link", self.link_host, normal_domain),
-            ("name", self.file_name, _fold),
-            ("hash", self.file_hash, _fold),
-            ("id", self.message_id, _normalise_id),
-            ("queue", self.queue_id, lambda text: text.strip()[:MAX_TEXT]),
-        )
-        found = [(kind, normalise(value)) for kind, value, normalise in stated if value is not None]
-        return (*found, *([] if self.header_from is None else from_values(self.header_from)))
-
-
-def index_evidence(detail: Detail) -> str | None:
-    """The digests of a message as its narrow row has them; None where it has too many."""
-    digests: dict[str, None] = {}
-    for kind, value in _list_values(detail):
-        digests[_digest(kind, value)] = None
-        if len(digests) > MAX_VALUES:
-            return None
-    return " ".join(digests)
-
-
-def match_digests(evidence: Evidence) -> SqlCondition | None:
-    """The condition on the narrow rows of messages; None where no evidence matters."""
-    digests = [_digest(kind, value) for kind, value in evidence.wanted]
-    if not digests:
-        return None
-    found = " AND ".join(["strpos(evidence, {}) > 0"] * len(digests))
-    return SqlCondition(f"(evidence IS NULL OR ({found}))", tuple(digests))
-
-
-def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> SqlCondition:
-    """The condition on narrow rows that have one of these values, or all words of the display name."""
-    words = [_digest(*each) for each in values if each[0] == "word"]
-    others = [_digest(*each) for each in values if each[0] != "word"]
-    parts = ["strpos(evidence, {}) > 0"] * len(others)
-    if words:
-        parts.append("(" + " AND ".join(["strpos(evidence, {}) > 0"] * len(words)) + ")")
-    return SqlCondition(f"({' OR '.join(parts)})", (*others, *words))
-
-
-def has_any_evidence(detail: Detail, values: Sequence[tuple[EvidenceKind, str]]) -> bool:
-    """Whether a message has one of these values, or all words of the display name."""
-    there = set(_list_values(detail))
-    words = {each for each in values if each[0] == "word"}
-    return bool(words and words <= there) or any(each in there for each in values if each[0] != "word")
-
-
-def has_evidence(detail: Detail, evidence: Evidence) -> bool:
-    """Whether a message has everything that matters."""
-    wanted = evidence.wanted
-    return not wanted or set(wanted) <= set(_list_values(detail))
-
-
-def from_values(text: str) -> list[tuple[EvidenceKind, str]]:
-    """What a text in a search means as a sender: an address, a domain, or words of a display name."""
-    plain = text.strip()[:MAX_TEXT].casefold().removeprefix("@")
-    if "@" in plain:
-        return [("from", normal_address(plain))]
-    if "." in plain and " " not in plain:
-        return [("from", normal_domain(plain))]
-    return [("word", word) for word in _WORD.findall(plain)[:MAX_NAME_WORDS]] or [("from", plain)]
-
-
-def _list_senders(report: Report) -> Iterator[tuple[EvidenceKind, str]]:
-    names: set[str] = set()
-    for address in report.senders[:MAX_SENDERS]:
-        yield "from", address.casefold()
-        for name in _list_names(address.rpartition("@")[2].casefold(), names):
-            yield "from", name
-    for shown in report.sender_names[:MAX_SENDERS]:
-        for word in _WORD.findall(shown.casefold())[:MAX_NAME_WORDS]:
-            yield "word", word
-
-
-def _list_values(detail: Detail) -> Iterator[tuple[EvidenceKind, str]]:
-    report = detail.report
-    yield from _list_senders(report)
-    if detail.queue_id:
-        yield "queue", detail.queue_id
-    for address in (detail.envelope.remote_address, report.authentication.host):
-        if address:
-            yield "host", _normalise_address(address)
-    if report.message_id:
-        yield "id", _normalise_id(report.message_id)
-    for file in report.files:
-        yield "hash", file.sha256
-        for name in file.names:
-            yield "name", _fold(name)
-    names = {""}
-    for subject in report.subjects:
-        if subject.role == "link" and (host := _find_host(subject.value)) not in names:
-            for name in _list_names(host, names):
-                yield "link", name
-
-
-def _find_host(url: str) -> str:
-    """The host of a link, "" where it has none. Most links need no parser: a name in lower case is in normal form."""
-    if plain := _PLAIN_HOST.match(url):
-        return plain[1]
-    parts = split_url(url)
-    return parts[0] if parts else ""
-
-
-def _list_names(host: str, known: set[str]) -> Iterator[str]:
-    """A host and the names above it, up to the domain that was registered; those that are known already are left out,
-    and so is all above them."""
-    registered = f".{org_domain(host)}"
-    while host not in known:
-        known.add(host)
-        yield host
-        if host.endswith(registered):
-            host = host.partition(".")[2]
-
-
-def _digest(kind: EvidenceKind, value: str) -> str:
-    """Eight characters for a value of one kind."""
-    hashing = _HASHING[kind].copy()  # faster than a new one
-    hashing.update(value.encode("utf-8", "surrogatepass"))
-    return b2a_base64(hashing.digest(), newline=False).decode()
-
-
-def _fold(text: str) -> str:
-    return text.strip()[:MAX_TEXT].casefold()
-
-
-def _normalise_id(text: str) -> str:
-    """A Message-ID without its angle brackets (RFC 5322 section 3.6.4)."""
-    return text.strip().removeprefix("<").removesuffix(">")[:MAX_TEXT]
-
-
-def _normalise_address(text: str) -> str:
-    """An IP address in its usual form; an IPv4 address that is written as IPv6 is the IPv4 address."""
-    if ":" not in text:
-        return text
-    try:
-        address = ip_address(text.strip().strip("[]"))
-    except ValueError:
-        return text[:MAX_TEXT]
-    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def fold(text: str) -> str:
@@ -254,6 +75,25 @@ def fold_address(address: str) -> str:
 def domain_of(address: str) -> str:
     """The domain of an address that is folded already; "" where there is none."""
     return address.rpartition("@")[2].rstrip(".") if "@" in address else ""
+
+
+def match_digests(evidence: Evidence) -> SqlCondition | None:
+    """The condition on the narrow rows of messages; None where no evidence matters."""
+    digests = [digest(kind, value) for kind, value in evidence.wanted]
+    if not digests:
+        return None
+    found = " AND ".join(["strpos(evidence, {}) > 0"] * len(digests))
+    return SqlCondition(f"(evidence IS NULL OR ({found}))", tuple(digests))
+
+
+def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> SqlCondition:
+    """The condition on narrow rows that have one of these values, or all words of the display name."""
+    words = [digest(*each) for each in values if each[0] == "word"]
+    others = [digest(*each) for each in values if each[0] != "word"]
+    parts = ["strpos(evidence, {}) > 0"] * len(others)
+    if words:
+        parts.append("(" + " AND ".join(["strpos(evidence, {}) > 0"] * len(words)) + ")")
+    return SqlCondition(f"({' OR '.join(parts)})", (*others, *words))
 
 
 class Term(msgspec.Struct, frozen=True):

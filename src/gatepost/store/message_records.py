@@ -23,9 +23,10 @@ from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import message_index, traffic
 from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, storable
+from gatepost.store.evidence import add_queue_id, index_evidence
 from gatepost.store.message_days import ALWAYS, by_keys, day_of, read_by_ggrid, read_by_ggrids
-from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_evidence, index_texts
-from gatepost.store.record_packing import Detail, compress, pack, unpack
+from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_texts
+from gatepost.store.record_packing import Detail, pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
 # What the columns for searching hold of hostile strings; the packed value has them whole.
@@ -99,7 +100,8 @@ class Release(msgspec.Struct, frozen=True):
 class MessageRecord(msgspec.Struct, frozen=True):
     """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
     changes. `source` is that of the scan request; "" where the record is older than this field, as `receipt` is None.
-    `header` is the raw header section of a new record; records that are read come without it (`Messages.header`)."""
+    `header` is the header section of a new record as it is stored (`record_packing.compress`); records that are read
+    come without it (`Messages.header`)."""
 
     ggrid: str
     created: int
@@ -298,7 +300,8 @@ def _index_message(uid: int, row: RecordRow) -> IndexedMessage:
 
 def _texts(record: MessageRecord) -> IndexedTexts:
     envelope, report = record.envelope, record.report
-    evidence = index_evidence(record.detail)
+    prepared, detail = report.prepared, record.detail
+    evidence = add_queue_id(prepared.evidence, detail.queue_id) if prepared else index_evidence(detail)
     # The mark of a trial is in the index alone: `trial` finds it like a tag, and is none of the report's.
     tags = (TRIAL_TAG, *report.tags) if record.is_trial else report.tags
     return index_texts(envelope.sender, envelope.recipients, report.subject, tags, evidence)
@@ -329,7 +332,7 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         record.size,
         record.sha256,
         pack(record.detail),
-        None if record.header is None else compress(record.header),
+        record.header,
     )
 
 

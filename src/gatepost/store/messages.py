@@ -39,16 +39,15 @@ from gatepost.store.engine import (
     query,
     storable,
 )
+from gatepost.store.evidence import Evidence, has_evidence
 from gatepost.store.message_days import by_keys, read_by_ggrid, read_by_ggrids
 from gatepost.store.message_index import (
     TESTED,
-    Evidence,
     Term,
     domain_of,
     fits_record,
     fold,
     fold_address,
-    has_evidence,
     match_digests,
     match_rows,
     parse_term,
@@ -84,7 +83,7 @@ from gatepost.store.paging import (
     parse_time_cursor,
 )
 from gatepost.store.quarantine import HeldMessage, find_held
-from gatepost.store.record_packing import Detail, decompress, read_packed, unpack
+from gatepost.store.record_packing import Detail, read_packed, unpack, unpack_header
 
 PURGE_BATCH = 500
 STREAM_BATCH = 100
@@ -283,9 +282,9 @@ class Messages(Operations):
 
     @query
     def header(self, ggrid: str) -> Work[bytes | None]:
-        """The raw header section of a message; None where it was not kept."""
+        """The raw header section of a message; None where it was not kept, or cannot be read."""
         rows = yield from read_by_ggrid(_SELECT_HEADER, storable(ggrid.lower()))
-        return decompress(rows[0][0]) if rows and rows[0][0] is not None else None
+        return unpack_header(rows[0][0]) if rows and rows[0][0] is not None else None
 
     @large_query
     def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[Page[MessageSummary]]:

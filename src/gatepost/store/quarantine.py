@@ -45,8 +45,9 @@ from gatepost.store.engine import (
     query,
     storable,
 )
+from gatepost.store.evidence import Evidence, has_evidence
 from gatepost.store.learning import digest_of, teach_record
-from gatepost.store.message_index import Evidence, Term, domain_of, fits_record, fold, has_evidence, parse_term
+from gatepost.store.message_index import Term, domain_of, fits_record, fold, parse_term
 from gatepost.store.message_records import (
     Delivery,
     MessageRecord,

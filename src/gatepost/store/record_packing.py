@@ -9,11 +9,11 @@ kept as the sender wrote it, cut and compressed. It is a column of its own besid
 records by the thousand does not read it. Nothing is parsed: the section ends at the first empty line (RFC 5322 section
 2.1).
 
-To compress a report takes longer than to write it, so workers do it (`pack_report`). Envelope, source and receipt are
-put before it, as one more block of the same Zstandard frame: what is stored has the same form whoever compressed it.
-Workers are not trusted. guard looks at the head of their frame alone (`is_packed_report`), so the rest may be anything,
-and what cannot be read is read as an empty record (`read_packed`): a worker that lies spoils the records of its own
-messages and nothing else.
+To compress a report takes longer than to write it, so workers do it (`pack_report`), and they prepare the header and
+the evidence as well (`PreparedRecord`). Envelope, source and receipt are put before a packed report, as one more block
+of the same Zstandard frame: what is stored has the same form whoever compressed it. Workers are not trusted. guard
+looks at the heads of their frames alone (`is_packed_report`), so the rest may be anything, and what cannot be read is
+read as an empty record (`read_packed`): a worker that lies spoils the records of its own messages and nothing else.
 """
 
 import threading
@@ -81,11 +81,12 @@ _DAMAGED = "The record of this message cannot be read."
 
 def pack(detail: Detail) -> bytes:
     """Envelope, report, source and receipt as they are stored in a row."""
-    if packed := detail.report.packed:
+    prepared = detail.report.prepared
+    if prepared is not None and prepared.report:
         beside = _encoder.encode(_Beside(detail.envelope, detail.source, detail.receipt))
         if len(beside) <= MAX_BESIDE:
             # A map of so few keys has their number in the low bits of its first byte.
-            return ZSTANDARD + _put_before(bytes((beside[0] + 1,)) + beside[1:] + _REPORT_KEY, packed)
+            return ZSTANDARD + _put_before(bytes((beside[0] + 1,)) + beside[1:] + _REPORT_KEY, prepared.report)
     return compress(_encoder.encode(detail))
 
 
@@ -155,6 +156,21 @@ def cut_header(head: bytes) -> bytes:
         return b""
     ends = [at + 1 for at in (head.find(b"\n\r\n"), head.find(b"\n\n")) if at >= 0]
     return head[: min((*ends, MAX_HEADER))]
+
+
+def is_packed_header(packed: bytes) -> bool:
+    """Whether bytes begin as what `compress` makes of a header section."""
+    if packed[:1] == PLAIN:
+        return len(packed) <= COMPRESS_FROM
+    return packed[:1] == ZSTANDARD and len(packed) <= 2 * MAX_HEADER and is_packed_report(packed[1:], MAX_HEADER)
+
+
+def unpack_header(packed: bytes) -> bytes | None:
+    """The header section of a row; None where it cannot be read."""
+    try:
+        return decompress(packed)
+    except UNREADABLE:
+        return None
 
 
 def is_cut(header: bytes) -> bool:

@@ -20,7 +20,7 @@ from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
 from gatepost.ids import LEAST_DIGITS, canonical, id_prefix
 from gatepost.policy.rules import VERDICTS
 from gatepost.report import shown_sender
-from gatepost.store.message_index import Evidence
+from gatepost.store.evidence import Evidence
 from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.web.context import WebContext, find_scopes

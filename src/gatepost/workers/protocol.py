@@ -24,9 +24,11 @@ from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
-from gatepost.report import Line, Outcome, Report, undecided
+from gatepost.report import Line, Outcome, PreparedRecord, Report, undecided
 from gatepost.scanning.edits import Cuts
-from gatepost.store.record_packing import is_packed_report, pack_report
+from gatepost.scanning.request import first_received_id, is_queue_id
+from gatepost.store.evidence import are_digests, index_evidence
+from gatepost.store.record_packing import Detail, compress, cut_header, is_packed_header, is_packed_report, pack_report
 from gatepost.view.values import MAX_NAME, NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
@@ -144,10 +146,10 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Judged(msgspec.Struct, frozen=True, array_like=True):
-    """A report, and the same as storage keeps it (`record_packing.pack_report`), of which guard believes nothing."""
+    """A report, and what the worker has prepared of the record."""
 
     report: Report
-    packed: bytes = b""
+    prepared: PreparedRecord | None = None
 
 
 # Tags that are no kind of finding: the list that decided, by the name that its owner gave it (`lists.catalogue`), and
@@ -209,11 +211,13 @@ def read_ask(body: bytes) -> Ask:
     return _decode(_ask, body)
 
 
-def encode_judged(report: bytes) -> bytes:
-    """Return the body of a DONE frame of a job that judges, from a report in MessagePack."""
-    packed = pack_report(report)
-    body = _encoder.encode((msgspec.Raw(report), packed))
-    return body if len(body) <= MAX_REPORT else _encoder.encode((msgspec.Raw(report),))
+def encode_judged(encoded: bytes, report: Report, envelope: Envelope, head: bytes) -> bytes:
+    """Return the body of a DONE frame of a job that judges, from a report, which is also there in MessagePack, and the
+    first bytes of the message."""
+    header, evidence = cut_header(head), index_evidence(Detail(envelope, report))
+    prepared = PreparedRecord(pack_report(encoded), compress(header), first_received_id(header), evidence)
+    body = _encoder.encode((msgspec.Raw(encoded), prepared))
+    return body if len(body) <= MAX_REPORT else _encoder.encode((msgspec.Raw(encoded),))
 
 
 def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
@@ -225,10 +229,9 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     """
     judged = _decode(_judged, body)
     result = judged.report
-    if judged.packed:
-        if not is_packed_report(judged.packed, MAX_REPORT):
-            raise FrameError("a report that is packed in another way")
-        result.remember_packed(judged.packed)
+    if (prepared := judged.prepared) is not None:
+        _check_prepared(prepared)
+        result.remember(prepared)
     if result.decision == "undecided" or result.action is not None:
         raise FrameError("a worker left its message undecided, or chose an action")
     for tag in result.tags:
@@ -246,6 +249,18 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
         if not -_MAX_NUMBER < number < _MAX_NUMBER:
             raise FrameError("a number out of bounds")
     return result
+
+
+def _check_prepared(prepared: PreparedRecord) -> None:
+    """Refuse what cannot go into a row; whatever else a worker prepares spoils the record of its own message alone."""
+    if prepared.report and not is_packed_report(prepared.report, MAX_REPORT):
+        raise FrameError("a report that is packed in another way")
+    if not is_packed_header(prepared.header):
+        raise FrameError("a header section that is packed in another way")
+    if prepared.queue_id and not is_queue_id(prepared.queue_id):
+        raise FrameError("a queue id that is none")
+    if prepared.evidence is not None and not are_digests(prepared.evidence):
+        raise FrameError("evidence that has no such digests")
 
 
 def _is_named_tag(tag: str) -> bool:

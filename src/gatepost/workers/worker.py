@@ -22,6 +22,7 @@ from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.findings import Check
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
+from gatepost.mail.message import Envelope
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
@@ -30,6 +31,7 @@ from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
 from gatepost.scanning.edits import MAX_CUTS, Cut, Cuts
 from gatepost.stages import Context
+from gatepost.store.record_packing import HEAD_BYTES
 from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_learnt_models
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
@@ -72,9 +74,11 @@ class WorkerData(msgspec.Struct, frozen=True):
 class _Run:
     """One analysis in this worker."""
 
-    def __init__(self, number: int, size: int, known: dict[Question, Answer]) -> None:
+    def __init__(self, number: int, raw: bytes, envelope: Envelope, known: dict[Question, Answer]) -> None:
         self.number = number
-        self.size = size
+        self.size, self.envelope = len(raw), envelope
+        # Of the message itself the analysis lets go as soon as it ends.
+        self.head = bytes(raw[:HEAD_BYTES])
         self.known = known
         self.stage = RECEIVE
         self.step = 0
@@ -129,7 +133,7 @@ class Worker:
         job = protocol.read_job(body)
         length, _kind, _number = HEADER.unpack(self._receive(HEADER.size))
         raw = self._receive(length)
-        run = _Run(number, length, dict(job.known))
+        run = _Run(number, raw, job.envelope, dict(job.known))
         policy = self._policies.get(job.policy)
         if policy is None:  # guard sends it before the job, and drops what it takes for kept in the same order
             raise KeyError(job.policy)
@@ -228,7 +232,7 @@ class Worker:
         except UnicodeEncodeError:
             body = msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(report, builtin_types=(bytes,))))
         if isinstance(report, Report):
-            body = protocol.encode_judged(body)
+            body = protocol.encode_judged(body, report, run.envelope, run.head)
         if len(body) > MAX_REPORT:
             return self._encode_failure(run, "its report is too long")
         return protocol.raw_frame(Frame.DONE, run.number, body)
