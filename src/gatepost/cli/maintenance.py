@@ -62,7 +62,7 @@ def run_upgrade(*, place: Deployment, output: Output) -> None:
     running = [service for service in ("guard", "abby") if data.is_locked(service)]
     if running and before.needs_upgrade and not before.is_additive:
         raise StartError(f"{' and '.join(running)} run on {data.path}: stop all services that use this database first.")
-    _show_progress("Upgrading", lambda progress: upgrade_storage(url, data.path, progress))
+    show_progress("Upgrading", lambda progress: upgrade_storage(url, data.path, progress))
     after = read_schema_state(url, data.path).present
     text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")
     output.show({"before": before.present, "schema": after}, text)
@@ -91,7 +91,7 @@ def copy_storage(
     from gatepost.store.copy import copy
 
     folder = Deployment(data=data).data_folder.path
-    rows = _show_progress("Copying", lambda progress: asyncio.run(copy(source, target, folder, progress, force=force)))
+    rows = show_progress("Copying", lambda progress: asyncio.run(copy(source, target, folder, progress, force=force)))
     text = f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart."
     output.show({"rows": rows}, text)
 
@@ -109,7 +109,7 @@ def backup(
 
     url, folder = place.find_storage(), place.data_folder.path
     goal = file.expanduser().absolute()
-    _show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
+    show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
     text = f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it."
     if (folder / KEY_FILE).exists():
         text += (
@@ -131,7 +131,7 @@ def restore(
 
     url, folder = place.find_storage(), place.data_folder.path
     taken = file.expanduser().absolute()
-    _show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
+    show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
     count = place.with_store(lambda store: store.second_factors.encrypt_totp_secrets())
     text = f"Restored from {taken}."
     if count:
@@ -139,7 +139,7 @@ def restore(
     output.show({"file": str(taken), "secondFactorsEncrypted": count}, text)
 
 
-def _show_progress(title: str, work: Callable[["Progress"], T]) -> T:
+def show_progress(title: str, work: Callable[["Progress"], T]) -> T:
     """Do some work with a progress bar on the terminal."""
     with progress_bar() as bar:
         task = bar.add_task(title, total=None)

@@ -36,7 +36,7 @@ from gatepost.store.engine import (
     Work,
     cancel_read,
 )
-from gatepost.store.errors import StorageError, StorageUnreachableError
+from gatepost.store.errors import StorageError, StorageUnreachableError, TenantMovesError
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
 A = TypeVar("A")
@@ -126,7 +126,8 @@ class PostgresEngine(Engine):
             results = await self._change_with_retries(partial(work, arguments), has_transaction=False)
         except Exception as fault:  # noqa: BLE001  it is the fault of one of them, and returned as such
             self._failures += 1
-            if isinstance(fault, StorageError) or len(arguments) == 1:
+            is_for_all = isinstance(fault, StorageError) and not isinstance(fault, TenantMovesError)
+            if is_for_all or len(arguments) == 1:
                 return [fault] * len(arguments)
             # Which of them it was, the server does not say.
             return [(await self.change_together(all_at_once, work, [argument]))[0] for argument in arguments]
@@ -352,6 +353,8 @@ def explain_errors(url: str) -> Iterator[None]:
         raise StorageError(f"{public_url(url)} refuses the user or the password in its address.") from None
     except asyncpg.InvalidCatalogNameError:
         raise StorageError(f"{public_url(url)} does not exist; create the database first.") from None
+    except asyncpg.ObjectInUseError as fault:
+        raise TenantMovesError(f"{public_url(url)}: {fault}.") from None
     except asyncpg.InsufficientPrivilegeError as fault:
         raise StorageError(f"{public_url(url)}: the user in its address may not do this ({fault}).") from None
     except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as fault:
