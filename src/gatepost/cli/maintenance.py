@@ -4,6 +4,7 @@ All of them work while the service runs.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -50,19 +51,22 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
 
 @upgrade.command("run")
 def run_upgrade(*, place: Deployment, output: Output) -> None:
-    """Bring the database to this version now, instead of at the first start of the service.
+    """Bring the database, or all databases, to this version now, instead of at the first start of the service.
 
     Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated.
     """
     from gatepost.service.data_folder import StartError
     from gatepost.store import read_schema_state, upgrade_storage
 
-    url, data = place.find_storage(), place.data_folder
-    before = read_schema_state(url, data.path)
+    (url, tenant_map), data = place.find_storage_and_map(), place.data_folder
+    urls = (url, *(tenant_map.databases.values() if tenant_map else ()))
+    states = [read_schema_state(each, data.path) for each in urls]
+    before = states[0]
     running = [service for service in ("guard", "abby") if data.is_locked(service)]
-    if running and before.needs_upgrade and not before.is_additive:
+    if running and any(state.needs_upgrade and not state.is_additive for state in states):
         raise StartError(f"{' and '.join(running)} run on {data.path}: stop all services that use this database first.")
-    show_progress("Upgrading", lambda progress: upgrade_storage(url, data.path, progress))
+    for each in urls:
+        show_progress("Upgrading", partial(upgrade_storage, each, data.path))
     after = read_schema_state(url, data.path).present
     text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")
     output.show({"before": before.present, "schema": after}, text)
@@ -107,7 +111,7 @@ def backup(
     from gatepost.store import copy
     from gatepost.store.second_factors import KEY_FILE
 
-    url, folder = place.find_storage(), place.data_folder.path
+    url, folder = _find_only_storage(place), place.data_folder.path
     goal = file.expanduser().absolute()
     show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
     text = f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it."
@@ -129,7 +133,7 @@ def restore(
     """Replace all data of the database by a backup; the service may keep running."""
     from gatepost.store import copy
 
-    url, folder = place.find_storage(), place.data_folder.path
+    url, folder = _find_only_storage(place), place.data_folder.path
     taken = file.expanduser().absolute()
     show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
     count = place.with_store(lambda store: store.second_factors.encrypt_totp_secrets())
@@ -137,6 +141,19 @@ def restore(
     if count:
         text += f"\n{count} second factors of an older version are encrypted now."
     output.show({"file": str(taken), "secondFactorsEncrypted": count}, text)
+
+
+def _find_only_storage(place: Deployment) -> str:
+    """Return the address of storage where it is one database; raises `StartError` where it is several."""
+    from gatepost.service.data_folder import StartError
+
+    url, tenant_map = place.find_storage_and_map()
+    if tenant_map:
+        raise StartError(
+            "storage.databases: the mail of some tenants is in other databases, and a file has one. Back up and restore"
+            " each with the means of PostgreSQL, see docs/scaling.md."
+        )
+    return url
 
 
 def show_progress(title: str, work: Callable[["Progress"], T]) -> T:

@@ -37,6 +37,7 @@ from gatepost.store.engine import (
     cancel_read,
 )
 from gatepost.store.errors import StorageError, StorageUnreachableError, TenantMovesError
+from gatepost.store.pgbouncer import PinnedConnection, Pooler, set_for_role, split_pooler
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
 A = TypeVar("A")
@@ -52,14 +53,15 @@ LOCK = 0x47707374
 CONNECT_SECONDS = 10
 # Our statements are short, many, and all made for an index. Planning them anew each time costs more than running them,
 # and a plan that was made while a table was small must not scan it when it has ten million rows.
-_SETTINGS = {
-    "application_name": "gatepost",
+_PLANNING = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
+_NAME = {"application_name": "gatepost"}
+_SETTINGS = {**_NAME, **_PLANNING}
 # A process that was stopped in the middle of a change, as on a machine that hangs, must not keep its rows from others.
 _SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
 
@@ -180,6 +182,8 @@ class PostgresEngine(Engine):
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
         self._check_open()
+        if split_pooler(self._url)[1] == "transaction":
+            return
         async with connect(self._url) as connection:
             ended = asyncio.Event()
             connection.add_termination_listener(lambda _connection: ended.set())
@@ -302,17 +306,23 @@ class _PooledConnection(asyncpg.Connection):
         return ""
 
 
+class _PinnedPooledConnection(PinnedConnection, _PooledConnection):
+    """The same through PgBouncer in transaction mode."""
+
+
 async def _open_pool(url: str, size: int) -> Any:
     """Connections for short transactions."""
     with _explain_bad_address(url):
-        return await asyncpg.create_pool(
-            url,
-            min_size=1,
-            max_size=size,
-            timeout=CONNECT_SECONDS,
-            server_settings=_SHORT,
-            connection_class=_PooledConnection,
-        )
+        address, pooler = split_pooler(url)
+        more = _pooler_arguments(pooler, _SHORT, _PooledConnection, _PinnedPooledConnection)
+        return await asyncpg.create_pool(address, min_size=1, max_size=size, timeout=CONNECT_SECONDS, **more)
+
+
+def _pooler_arguments(pooler: Pooler, settings: dict[str, str], plain: type[Any], pinned: type[Any]) -> dict[str, Any]:
+    """How a connection is opened with a pooler, or without one."""
+    if pooler == "transaction":
+        return {"server_settings": _NAME, "connection_class": pinned, "statement_cache_size": 0}
+    return {"server_settings": _NAME if pooler else settings, "connection_class": plain}
 
 
 @asynccontextmanager
@@ -320,7 +330,9 @@ async def connect(url: str) -> AsyncIterator[Any]:
     """A connection outside the pool, for as long as the caller needs it."""
     with explain_errors(url):
         with _explain_bad_address(url):
-            connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=_SETTINGS)
+            address, pooler = split_pooler(url)
+            more = _pooler_arguments(pooler, _SETTINGS, asyncpg.Connection, PinnedConnection)
+            connection = await asyncpg.connect(address, timeout=CONNECT_SECONDS, **more)
         try:
             yield connection
         except BaseException:
@@ -388,6 +400,8 @@ async def _upgrade_locked(url: str, progress: Progress | None) -> None:
             raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            if split_pooler(url)[1]:
+                await set_for_role(connection, _PLANNING)
             is_empty = await _is_empty(connection, url)
             await _run_work(connection, upgrade("postgres", public_url(url), is_empty=is_empty))
 
