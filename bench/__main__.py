@@ -21,6 +21,7 @@ BENCHMARKS = (
     "dkim",
     "lists",
     "listapi",
+    "recording",
     "sender_history",
     "reputation",
     "startup",

@@ -243,8 +243,7 @@ class Engine(ABC):
 
     def state_number(self, table: str) -> int | None:  # noqa: ARG002  for engines that can tell
         """A number that is another one after each commit that changed a table, whoever made it. What is read after this
-        is of that state or of a later one. None where only a statement can tell: nodes that share a PostgreSQL learn of
-        each other's changes after they were acknowledged, if they do not ask."""
+        is of that state or of a later one. None where only a statement can tell, which may be so for a while."""
         return None
 
     @abstractmethod

@@ -38,6 +38,7 @@ from gatepost.store.engine import (
 )
 from gatepost.store.errors import StorageError, StorageUnreachableError, TenantMovesError
 from gatepost.store.pgbouncer import PinnedConnection, Pooler, set_for_role, split_pooler
+from gatepost.store.table_watch import Notices, TableWatch, is_watched
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
 A = TypeVar("A")
@@ -85,6 +86,8 @@ class PostgresEngine(Engine):
         self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
         self._changes = self._commits = self._failures = 0
+        self._watches: dict[str, TableWatch] = {}
+        self._notices = Notices(partial(connect, url))
 
     @property
     def url(self) -> str:
@@ -94,6 +97,9 @@ class PostgresEngine(Engine):
     async def close(self) -> None:
         """Finish what is under way and close the connections."""
         self._closed = True
+        for watch in self._watches.values():
+            await watch.close()
+        await self._notices.close()
         if self._pool:
             try:
                 await self._pool.close()
@@ -179,6 +185,15 @@ class PostgresEngine(Engine):
         finally:
             self._streams -= 1
 
+    def state_number(self, table: str) -> int | None:
+        """The number of the state that a table is in, while it is watched (`table_watch`)."""
+        if split_pooler(self._url)[1] == "transaction":
+            return None  # notices do not come through
+        watch = self._watches.get(table)
+        if watch is None and not self._closed:
+            watch = self._watches[table] = TableWatch(partial(connect, self._url), table)
+        return watch.number() if watch else None
+
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
         self._check_open()
@@ -202,7 +217,7 @@ class PostgresEngine(Engine):
             async with self.connection() as connection:
                 try:
                     async with connection.transaction() if has_transaction else nullcontext():
-                        return await _run_work(connection, work())
+                        return await _run_work(connection, work(), self._notices)
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
@@ -227,11 +242,13 @@ class PostgresEngine(Engine):
                 yield connection
 
 
-async def _run_work(connection: Any, work: Work[T]) -> T:
-    """Do a piece of work on a connection."""
+async def _run_work(connection: Any, work: Work[T], notices: Notices | None = None) -> T:
+    """Do a piece of work on a connection; those who watch what it changes are told before."""
     try:
         step = next(work)
         while True:
+            if notices and is_watched(step):
+                await notices.send()
             step = work.send(await run_step(connection, step))
     except StopIteration as stop:
         result: T = stop.value

@@ -1,8 +1,9 @@
 """Lists as guard serves them to analyses: look-ups, snapshots by version, and counters of what was hit.
 
 A change of a list holds for the next message, on every node. So each message needs the version of its tenant's unkeyed
-lists as it is in storage now. Where storage numbers the states of lists in memory (`state_number`), a number that is
-the last one says so; else storage is asked. The lists are fetched only when the version is another than the last one.
+lists as it is in storage now. Where storage numbers the states of lists (`state_number`: SQLite in shared memory,
+PostgreSQL while it is watched), a number that is the last one says so; else storage is asked. The lists are fetched
+only when the version is another than the last one.
 """
 
 import asyncio
