@@ -39,9 +39,9 @@ class PinnedConnection(asyncpg.Connection):
     async def _execute(self, *args: Any, **kwargs: Any) -> Any:
         """Run a prepared statement; `fetch`, `fetchval` and `execute` with parameters all end here."""
         if self.is_in_transaction():
-            return await super()._execute(*args, **kwargs)
+            return await super()._execute(*args, **kwargs)  # type: ignore[misc]
         async with self.transaction():
-            return await super()._execute(*args, **kwargs)
+            return await super()._execute(*args, **kwargs)  # type: ignore[misc]
 
     def _get_unique_id(self, prefix: str) -> str:
         """A name that no other client of the pooler gives: theirs stay on its servers."""

@@ -81,6 +81,7 @@ class PostgresEngine(Engine):
     def __init__(self, url: str) -> None:
         self._url = url
         upgrade_schema(url)
+        _, self._pooler = split_pooler(url)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
         self._searching = asyncio.Semaphore(SEARCHES)
@@ -187,7 +188,7 @@ class PostgresEngine(Engine):
 
     def state_number(self, table: str) -> int | None:
         """The number of the state that a table is in, while it is watched (`table_watch`)."""
-        if split_pooler(self._url)[1] == "transaction":
+        if self._pooler == "transaction":
             return None  # notices do not come through
         watch = self._watches.get(table)
         if watch is None and not self._closed:
@@ -197,7 +198,7 @@ class PostgresEngine(Engine):
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
         self._check_open()
-        if split_pooler(self._url)[1] == "transaction":
+        if self._pooler == "transaction":
             return
         async with connect(self._url) as connection:
             ended = asyncio.Event()
