@@ -51,9 +51,10 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
 
 @upgrade.command("run")
 def run_upgrade(*, place: Deployment, output: Output) -> None:
-    """Bring the database, or all databases, to this version now, instead of at the first start of the service.
+    """Bring the database to this version now, instead of at the first start of the service.
 
-    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated.
+    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated. Where
+    tenants have their mail in several databases, all of them are upgraded, one after the other.
     """
     from gatepost.service.data_folder import StartError
     from gatepost.store import read_schema_state, upgrade_storage
