@@ -140,8 +140,11 @@ def pass_through(port: int, next_hop: int) -> None:
         def has_slot(self) -> bool:
             return True
 
-        async def scan(self, request: ScanRequest) -> ScanResult:
+        async def scan(self, request: ScanRequest, *_: object) -> ScanResult:
             return ScanResult(request.ggrid, request.created, request.created, Report("clean", "deliver", (), 0, ""))
+
+        async def forget(self, _ggrid: str) -> None:
+            pass
 
         async def tenant_of(self, _domain: str) -> str | None:
             return None

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import httpx
 import pytest
 import uvicorn
+from tests.smtp.conftest import StrawHolding
 
 from gatepost.abby import cores as abby_cores
 from gatepost.abby.app import create_app, create_services
@@ -82,10 +83,9 @@ class Gate:
         self.client: httpx.AsyncClient
 
     def intake(self) -> Intake:
-        holding: Any = None
         services = Services(
             guard=self.guard,
-            handler=MessageHandler(self.guard, holding),
+            handler=MessageHandler(self.guard, StrawHolding()),
             routing=None,
             tenancy=Tenancy({}, self.store.tenants.of_domain),
             spool=self.spool,

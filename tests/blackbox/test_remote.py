@@ -1,6 +1,9 @@
 """A core over real HTTPS: guard's own source, with a guard behind it that a test steers."""
 
 import asyncio
+import contextlib
+import http.client
+import re
 import ssl
 import threading
 import time
@@ -8,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import uvicorn
 from tests.idle_guard import IdleGuard
@@ -17,13 +21,15 @@ from gatepost.abby.cores import Down
 from gatepost.abby.remote_core import RemoteCore
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
+from gatepost.guard import http_source
 from gatepost.guard.http_source import build_rest_app
 from gatepost.mail.message import Envelope
 from gatepost.report import undecided
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import CONTENT_TYPE, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 
 GGRID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
+REFERENCE = re.compile("[0-9a-f]{8}-[0-9a-f-]{27}")
 ENVELOPE = Envelope("ä@b.example", ("c@d.example",), "192.0.2.1", "mx", GGRID)
 
 
@@ -166,3 +172,60 @@ def test_nobody_there(far: Far) -> None:
     assert isinstance(load, Down)
     assert isinstance(result, Down)
     assert not result.begun
+
+
+def frame(head: bytes, content: bytes = b"mail") -> bytes:
+    return len(head).to_bytes(4, "big") + head + content
+
+
+SOUND = frame(msgspec.json.encode(ScanRequest(GGRID, 5, ENVELOPE, "rest")))
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "state", "status", "direct"),
+    [
+        (SOUND, {}, {}, 200, True),
+        (SOUND, {}, {"full": Full(Load(2, 2, 2), overloaded=True)}, 503, True),
+        (SOUND, {}, {"broken": True}, 500, True),
+        (SOUND, {"Authorization": "Bearer wrong"}, {}, 401, False),
+        (SOUND, {"Content-Type": "text/plain"}, {}, 415, False),
+        (frame(b"{}"), {}, {}, 400, False),
+        (frame(b"no json"), {}, {}, 400, False),
+        (SOUND[:20], {}, {}, 400, False),
+        (b"xy", {}, {}, 400, False),
+        (SOUND[:-4], {}, {}, 400, False),
+    ],
+)
+def test_an_ordinary_scan_needs_no_asgi_and_is_answered_as_with_it(
+    far: Far,
+    monkeypatch: pytest.MonkeyPatch,
+    body: bytes,
+    headers: dict[str, str],
+    state: dict[str, Any],
+    status: int,
+    direct: bool,
+) -> None:
+    over_asgi: list[object] = []
+    take = http_source._Source._take
+
+    def count_and_take(source: Any, request: Any, work: Any) -> Any:
+        over_asgi.append(request)
+        return take(source, request, work)
+
+    monkeypatch.setattr(http_source._Source, "_take", count_and_take)
+    for name, value in state.items():
+        setattr(far.guard, name, value)
+    given = {"Authorization": "Bearer secret", "Content-Type": CONTENT_TYPE} | headers
+    answers = []
+    for content in (body, iter([body])):  # the second one goes in chunks, which is not ordinary
+        with contextlib.closing(
+            http.client.HTTPSConnection("127.0.0.1", far.port, context=ssl._create_unverified_context())
+        ) as connection:
+            connection.request("POST", "/scan", content, given, encode_chunked=not isinstance(content, bytes))
+            got = connection.getresponse()
+            kept = [(name, value) for name, value in got.getheaders() if name != "date"]
+            answers.append((got.status, kept, REFERENCE.sub("…", got.read().decode())))
+    # How long a text is does not depend on its reference.
+    assert answers[0] == answers[1]
+    assert answers[0][0] == status
+    assert len(over_asgi) == (1 if direct else 2)

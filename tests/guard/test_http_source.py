@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -195,8 +196,11 @@ def over_https(folder: Path, core: Core, test: Callable[[RemoteCore, httpx.Async
     async def run() -> None:
         async with served(core, folder) as (address, ca):
             remote = RemoteCore(address, SECRET, ca)
+            context = ssl.create_default_context(cafile=ca)
+            headers = {"Authorization": f"Bearer {SECRET}"}
             try:
-                await test(remote, remote._client)
+                async with httpx.AsyncClient(base_url=address, headers=headers, verify=context, timeout=60) as client:
+                    await test(remote, client)
             finally:
                 await remote.close()
 

@@ -1,7 +1,7 @@
 """A slot, an analysis, a record, an answer: in that order, and the slot comes back whatever happens."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -70,8 +70,8 @@ class Pool(WorkerPool):
 class Names(Resolver):
     closed = False
 
-    def known(self, question: Dns) -> DnsAnswer | None:
-        return None
+    def recall(self, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
+        return {}
 
     def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
         answer = asyncio.get_running_loop().create_future()

@@ -57,7 +57,9 @@ class StrawGuard:
     def has_slot(self) -> bool:
         return not self.full_at_mail
 
-    async def scan(self, request: ScanRequest, body: MessageBody) -> ScanResult | Full:
+    async def scan(
+        self, request: ScanRequest, body: MessageBody, judged: Callable[[Report], None]
+    ) -> ScanResult | Full:
         if self.full_at_dot:
             return Full(Load(1, 1, 1))
         self.scanned.append(request)
@@ -66,6 +68,7 @@ class StrawGuard:
         if self.fault:
             raise self.fault
         report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why", senders=self.senders, action=self.action)  # type: ignore[arg-type]
+        judged(report)
         return ScanResult(request.ggrid, request.created, request.created, report, edits=self.edits)
 
 
@@ -77,6 +80,14 @@ class StrawHolding:
         self.broken = False
         self.digests: list[str] = []
         self.taken_back: list[str] = []
+        # Of which the bytes were begun, and neither kept nor forgotten.
+        self.begun: set[str] = set()
+
+    def begin(self, ggrid: str, raw: MessageBody) -> None:
+        self.begun.add(ggrid)
+
+    async def forget(self, ggrid: str) -> None:
+        self.begun.discard(ggrid)
 
     async def take_back(self, ggrid: str) -> None:
         self.taken_back.append(ggrid)
@@ -84,6 +95,7 @@ class StrawHolding:
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         if self.broken:
             raise StorageError("no disk, secret detail")
+        self.begun.discard(request.ggrid)
         self.kept.append((request, raw.read()))
 
     async def undecided_before(self, digest: str) -> int:

@@ -68,6 +68,7 @@ def test_what_cannot_be_kept_stays_with_the_sender(deployment: Any, hop: Any, ru
             assert (await sent(gate)).startswith("451 4.3.0")
             gate.guard.decision, gate.guard.fault = "drop", StorageError("full disk")
             assert (await sent(gate)).startswith("451 4.3.0")
+            assert not gate.holding.begun
 
     run(test())
 

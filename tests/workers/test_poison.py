@@ -49,7 +49,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         memory.remember(job(b"%d" % number), None)
         memory.blame_snapshot(("lists:", str(number)))
-    assert (len(memory._messages), len(memory._deaths)) == (10, 10)
+    assert (len(memory._messages.values), len(memory._deaths.values)) == (10, 10)
     assert memory.recall(job(b"19")) is None
     assert memory.recall(job(b"20")) is not None
     assert MAX_REMEMBERED == 10_000

@@ -240,7 +240,7 @@ class Authenticator:
             return presented
         caller = self._tokens.find(presented)
         host = client_host(request)
-        address = _guessing_address(host)
+        address = guessing_address(host)
         delay = self._guesses.delay(address, caller)
         if delay:
             await asyncio.sleep(delay)
@@ -254,7 +254,7 @@ class Authenticator:
         """Return the caller, for a request that has to wait for nothing; None for one that is refused or delayed."""
         presented = parse_authorization(headers, "Bearer", "ACCESS_TOKEN")
         caller = None if isinstance(presented, Failure) else self._tokens.find(presented)
-        address = _guessing_address(host)
+        address = guessing_address(host)
         if caller is None or not self._guesses.is_free(address, caller):
             return None
         self._guesses.trust(address, caller)
@@ -297,10 +297,10 @@ def client_host(request: Request) -> str:
 
 def address_of(request: Request) -> str:
     """Return what the guesses of a client are counted for."""
-    return _guessing_address(client_host(request))
+    return guessing_address(client_host(request))
 
 
-def _guessing_address(host: str) -> str:
+def guessing_address(host: str) -> str:
     """An IPv4 address as it is; of an IPv6 address the /64 that a host can choose addresses from."""
     if ":" not in host:
         return host

@@ -7,13 +7,12 @@ proxies of the environment are followed. Orders on held mail go as `scanning.hel
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TypeVar, cast
 
-import httpx
 import msgspec
 
+from gatepost.abby.core_connections import ConnectError, CoreConnections, ExchangeError
 from gatepost.abby.cores import Down
 from gatepost.api.http import ConnectedClient
 from gatepost.api.scanning import MAX_BODY
@@ -33,8 +32,6 @@ from gatepost.workers.protocol import Extracted
 
 R = TypeVar("R")
 
-CONNECT_SECONDS = 3.0
-WRITE_SECONDS = 60.0
 MAX_ANSWER = 32 << 20
 # A core gives one message as long as an analysis may take; then it says that it could not be shown.
 ORDER_SECONDS = 60.0
@@ -56,24 +53,15 @@ class RemoteCore:
     enabled = True
 
     def __init__(self, address: str, secret: str, ca: Path | ssl.SSLContext | None) -> None:
-        self.name, self._secret = address, secret
-        self._client = self._new_client(_tls_context(ca))
+        self.name = address
+        self._headers = {"Authorization": f"Bearer {secret}"}
+        self._connections = CoreConnections(address, _tls_context(ca), self._headers)
         self._former: set[asyncio.Task[None]] = set()
-
-    def _new_client(self, context: ssl.SSLContext) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            base_url=self.name,
-            headers={"Authorization": f"Bearer {self._secret}"},
-            verify=context,
-            trust_env=False,
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, write=WRITE_SECONDS),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),
-        )
 
     def trust(self, ca: Path) -> None:
         """Verify connections from now on with this file, which has changed; raises `OSError` if it cannot be read.
         Connections that stand are used for what is under way, and closed."""
-        former, self._client = self._client, self._new_client(_tls_context(ca))
+        former, self._connections = self._connections, CoreConnections(self.name, _tls_context(ca), self._headers)
         task = asyncio.create_task(_close_later(former))
         self._former.add(task)
         task.add_done_callback(self._former.discard)
@@ -89,17 +77,13 @@ class RemoteCore:
         for task in self._former:
             task.cancel()
         await asyncio.gather(*self._former, return_exceptions=True)
-        await self._client.aclose()
+        await self._connections.close()
 
     async def ask_load(self) -> Load | Down:
         try:
-            response = await self._client.get("/load")
-            return (
-                _LOAD.decode(response.content)
-                if response.status_code == 200
-                else _describe_refusal(response.status_code)
-            )
-        except (httpx.HTTPError, ValueError) as fault:
+            got = await self._connections.get("/load", MAX_ANSWER)
+            return _LOAD.decode(got.body) if got.status == 200 else _describe_refusal(got.status)
+        except (ConnectError, ExchangeError, ValueError) as fault:
             return Down(f"no load ({_name_fault(fault)})", begun=False, refused=_is_refused(fault))
 
     async def scan(self, request: ScanRequest, body: MessageBody, _client: ConnectedClient) -> ScanResult | Full | Down:
@@ -117,18 +101,16 @@ class RemoteCore:
         self, path: str, request: ScanRequest, body: MessageBody, decoder: msgspec.json.Decoder[R]
     ) -> R | Full | Down:
         size, pieces = frame_request(request, body)
-        headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(size)}
         try:
-            async with self._client.stream("POST", path, content=_stream(pieces), headers=headers) as got:
-                content = await _read_bounded(got)
-                if got.status_code == 503:
-                    return _FULL.decode(content)
-                if got.status_code == STORAGE_FAILED:
-                    return Down("its storage failed", answered=True, storage=True)
-                return decoder.decode(content) if got.status_code == 200 else _describe_refusal(got.status_code)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            got = await self._connections.post(path, CONTENT_TYPE, size, pieces, MAX_ANSWER)
+            if got.status == 503:
+                return _FULL.decode(got.body)
+            if got.status == STORAGE_FAILED:
+                return Down("its storage failed", answered=True, storage=True)
+            return decoder.decode(got.body) if got.status == 200 else _describe_refusal(got.status)
+        except ConnectError as fault:
             return Down(f"no connection ({_name_fault(fault)})", begun=False)
-        except (httpx.HTTPError, ValueError) as fault:
+        except (ExchangeError, ValueError) as fault:
             return Down(f"no result ({type(fault).__name__})")
 
     async def carry_out(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
@@ -155,44 +137,28 @@ class RemoteCore:
     async def _send_order(self, order: HeldMailOrder[R]) -> R | NotHeld | Down:
         content = msgspec.json.encode(order)
         seconds = None if isinstance(order, ReleaseOrder) else ORDER_SECONDS
-        timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS, write=WRITE_SECONDS)
+        most = MAX_BODY if isinstance(order, ExportOrder) else MAX_ANSWER
         try:
-            async with self._client.stream("POST", order.path, content=content, timeout=timeout) as got:
-                if got.status_code != 200:
-                    return _describe_refusal(got.status_code)
-                if isinstance(order, ExportOrder) and got.headers.get("content-type") == MESSAGE:
-                    return cast("R", await _read_bounded(got, MAX_BODY))
-                return read_answer(order, await _read_bounded(got))
-        except (httpx.HTTPError, ValueError) as fault:
+            async with asyncio.timeout(seconds):
+                got = await self._connections.post(order.path, "application/json", len(content), (content,), most)
+            if got.status != 200:
+                return _describe_refusal(got.status)
+            if isinstance(order, ExportOrder) and got.media_type == MESSAGE:
+                return cast("R", got.body)
+            return read_answer(order, got.body)
+        except (ConnectError, ExchangeError, TimeoutError, ValueError) as fault:
             return Down(f"no answer to {order.path} ({type(fault).__name__})")
 
 
-async def _close_later(client: httpx.AsyncClient) -> None:
+async def _close_later(connections: CoreConnections) -> None:
     try:
         await asyncio.sleep(FORMER_SECONDS)
     finally:
-        await client.aclose()
+        await connections.close()
 
 
 def _tls_context(ca: Path | ssl.SSLContext | None) -> ssl.SSLContext:
-    if isinstance(ca, ssl.SSLContext):
-        return ca
-    return client_context(ca)
-
-
-async def _stream(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
-
-
-async def _read_bounded(response: httpx.Response, most: int = MAX_ANSWER) -> bytes:
-    pieces, size = [], 0
-    async for piece in response.aiter_bytes():
-        size += len(piece)
-        if size > most:
-            raise ValueError("the answer is too long")
-        pieces.append(piece)
-    return b"".join(pieces)
+    return ca if isinstance(ca, ssl.SSLContext) else client_context(ca)
 
 
 def _is_refused(fault: BaseException | None) -> bool:

@@ -47,36 +47,27 @@ _DECODER = msgspec.json.Decoder(MessageAnalysisRequest)
 def read_parameters(data: bytes) -> Envelope | Failure:
     """Return the envelope that `parameters` states, or everything that is wrong with it."""
     try:
-        request = _DECODER.decode(data)
-    except (ValueError, RecursionError):
-        return _faults(data)
-    try:
-        sound = _is_sound(request) and not find_repeated_key(data)
-    except (ValueError, RecursionError):  # in a field that is not known, and was skipped
-        sound = False
-    return _envelope(request) if sound else _faults(data)
+        envelope = _envelope(_DECODER.decode(data))
+        if envelope is not None and not find_repeated_key(data):
+            return envelope
+    except (ValueError, RecursionError):  # the second also in a field that is not known, and was skipped
+        pass
+    return _faults(data)
 
 
-def _is_sound(request: MessageAnalysisRequest) -> bool:
-    border = request.border_mta_data
-    return (
-        _is_text("\t".join(border.envelope_recipients))
-        and _is_text(border.envelope_from)
-        and _is_text(border.sender_helo or "")
-        and (border.remote_address is None or _normalize_address(border.remote_address) is not None)
-        and (request.tenant_uid is None or canonical(request.tenant_uid) is not None)
-    )
-
-
-def _envelope(request: MessageAnalysisRequest) -> Envelope:
-    border = request.border_mta_data
-    return Envelope(
-        sender=_strip_brackets(border.envelope_from),
-        recipients=tuple(_strip_brackets(recipient) for recipient in border.envelope_recipients),
-        remote_address=border.remote_address and _normalize_address(border.remote_address),
-        helo=border.sender_helo,
-        tenant=request.tenant_uid and canonical(request.tenant_uid),
-    )
+def _envelope(request: MessageAnalysisRequest) -> Envelope | None:
+    """Return the envelope, or None if one of its values cannot be."""
+    border, tenant = request.border_mta_data, request.tenant_uid
+    address = None if border.remote_address is None else _normalize_address(border.remote_address)
+    texts = "\t".join((border.envelope_from, border.sender_helo or "", *border.envelope_recipients))
+    if not _is_text(texts) or (address is None and border.remote_address is not None):
+        return None
+    if tenant is not None and (tenant := canonical(tenant)) is None:
+        return None
+    sender, recipients = border.envelope_from, tuple(border.envelope_recipients)
+    if "<" in texts:
+        sender, recipients = _strip_brackets(sender), tuple(map(_strip_brackets, recipients))
+    return Envelope(sender, recipients, address, border.sender_helo, tenant)
 
 
 def _strip_brackets(address: str) -> str:

@@ -23,8 +23,20 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> None:
         raise _RepeatedKey(next(key for key, following in pairwise(names) if key == following))
 
 
+_MAX_OPENED = 100
+
 # Numbers are not converted: an integer of thousands of digits is no reason to stop here.
 _KEYS = json.JSONDecoder(object_pairs_hook=_refuse_repeats, parse_int=len, parse_float=len)
+
+
+def _has_plain_strings_once(text: str) -> bool:
+    """Whether no string of a JSON text, be it a key or a value, stands there twice: as in most calls, and found out in
+    a fifth of the time that decoding takes. Only for texts that are nested no deeper than calls are, and in which a
+    string is what stands between two quotes."""
+    if "\\" in text or not text.isascii() or not text.isprintable() or text.count("{") + text.count("[") > _MAX_OPENED:
+        return False
+    strings = text.split('"')[1::2]
+    return len(set(strings)) == len(strings)
 
 
 def find_repeated_key(data: bytes | bytearray) -> str:
@@ -34,8 +46,10 @@ def find_repeated_key(data: bytes | bytearray) -> str:
     tenant's call could be a global one here. For JSON that msgspec has decoded; raises `RecursionError` where it is
     nested too deeply.
     """
+    text = data.decode("utf-8-sig")
     try:
-        _KEYS.decode(data.decode("utf-8-sig"))
+        if not _has_plain_strings_once(text):
+            _KEYS.decode(text)
     except _RepeatedKey as found:
         return found.key
     return ""

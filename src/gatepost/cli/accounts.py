@@ -117,6 +117,26 @@ def delete_tenant(
     output.show(_describe_tenant(tenant), f"Deleted {tenant.name}.")
 
 
+@tenants.command("move")
+def move_tenant(
+    uid: UidArgument,
+    database: Annotated[str, Argument(metavar="DATABASE", help="A name of storage.databases, or first.")],
+    *,
+    place: Deployment,
+    output: Output,
+) -> None:
+    """Move the mail of a tenant to another database; the services may keep running.
+
+    Called twice. The first call copies everything and has the tenant's mail put off; it can be started again if it was
+    interrupted. Then storage.tenants of every node has to name the new database. The second call deletes what is left.
+    """
+    from gatepost.cli.tenant_move import move
+
+    tenant = _find_tenant(uid, place)
+    done, text = move(place, tenant.uid, database)
+    output.show({"uid": tenant.uid, "database": database, **done}, text)
+
+
 @tenants.command("domains")
 def set_domains(
     uid: UidArgument,

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gatepost.api.direct import DirectCall, DirectExchange, RawHeaders
 from gatepost.api.errors import (
     FORBIDDEN,
     MALFORMED_REQUEST,
@@ -30,13 +31,31 @@ from gatepost.api.errors import (
     Error,
     Failure,
 )
-from gatepost.api.http import ClientLeft, ConnectedClient, Endpoint, HttpErrors, JsonResponse, is_from_this_machine
+from gatepost.api.http import (
+    ClientLeft,
+    ConnectedClient,
+    Endpoint,
+    HttpErrors,
+    JsonResponse,
+    is_from_this_machine,
+    json_failure,
+    note_fault,
+)
 from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.service import Guard
 from gatepost.logs import Logger
 from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, NotHeld, read_order
-from gatepost.scanning.request import CONTENT_TYPE, MAX_HEAD, STORAGE_FAILED, Full, Load, ScanRequest, ScanUpload
+from gatepost.scanning.request import (
+    CONTENT_TYPE,
+    MAX_HEAD,
+    STORAGE_FAILED,
+    Full,
+    Load,
+    ScanRequest,
+    ScanUpload,
+    split_upload,
+)
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.store.errors import StorageError
 
@@ -64,6 +83,10 @@ class SlowsGuesses(Protocol):
         """Return when this attempt, which was right or wrong, may be answered."""
         ...
 
+    def enter_at_once(self, host: str) -> bool:
+        """Whether a right attempt from this address waits for nothing; it is counted then."""
+        ...
+
 
 def build_rest_app(
     guard: Guard,
@@ -84,7 +107,7 @@ def build_rest_app(
         Route("/healthz", Endpoint(source.health), methods=["GET"]),
         Route("/metrics", Endpoint(source.metrics), methods=["GET"]),
     ]
-    app = _RestApp(guard, routes=routes)
+    app = _RestApp(source, guard, routes=routes)
     app.router.redirect_slashes = False
     return app
 
@@ -125,11 +148,50 @@ class _Source:
             scan = fault or upload.finish()
             if isinstance(scan, Failure):
                 return scan
-            try:
-                result = await work(scan, body, ConnectedClient(request.receive))
-            except StorageError as fault:
-                log.error("storage failed", ggrid=scan.ggrid, reason=str(fault))
-                return _json(Error(STORAGE_UNAVAILABLE.code, "the result could not be kept"), STORAGE_FAILED)
+            return await self._work(work, scan, body, ConnectedClient(request.receive))
+
+    def begin_scan(self, headers: RawHeaders, host: str) -> DirectCall | None:
+        """Take a message whose header section has come without an ASGI exchange (`api.direct`); None gives it back, as
+        does False after its body: what is refused, or has to wait for its answer, is the business of `scan`."""
+        given = dict(headers)
+        right = hmac.compare_digest(_hash(given.get(b"authorization", b"")), self._credential)
+        if not right or given.get(b"content-type") != CONTENT_TYPE.encode() or len(given) < len(headers):
+            return None
+        if self._guesses and not self._guesses.enter_at_once(host):
+            return None
+
+        def take(whole: bytes, exchange: DirectExchange) -> bool:
+            parts = split_upload(whole)
+            if parts is None:
+                return False
+            exchange.start(self._answer(*parts, exchange))
+            return True
+
+        return take
+
+    async def _answer(self, scan: ScanRequest, message: bytes, exchange: DirectExchange) -> None:
+        answer: JsonResponse | None
+        try:
+            with self._spool.hold(message) as body:
+                client = ConnectedClient(exchange.receive)
+                answer = await self._work(self._guard.scan_in_turn, scan, body, client)
+        except Exception as fault:  # noqa: BLE001  it becomes the answer, as `HttpErrors` has it
+            answer = json_failure(note_fault(fault, "/scan"))
+        exchange.headers = ((b"gatepost-load", _load_header(self._guard.load())),)
+        exchange.answer(answer)
+
+    async def _work(
+        self,
+        work: Callable[[ScanRequest, MessageBody, ConnectedClient], Awaitable[msgspec.Struct]],
+        scan: ScanRequest,
+        body: MessageBody,
+        client: ConnectedClient,
+    ) -> JsonResponse | None:
+        try:
+            result = await work(scan, body, client)
+        except StorageError as fault:
+            log.error("storage failed", ggrid=scan.ggrid, reason=str(fault))
+            return _json(Error(STORAGE_UNAVAILABLE.code, "the result could not be kept"), STORAGE_FAILED)
         if isinstance(result, Full):
             text = "the messages that wait hold too much" if result.overloaded else "no message is taken now"
             return _json(FullAnswer(result.load, result.overloaded, f"{text}; nothing was done"), 503)
@@ -176,9 +238,13 @@ class _Source:
 class _RestApp(Starlette):
     """Starlette without its own middleware: between server and routes are only two wrappers."""
 
-    def __init__(self, guard: Guard, **options: Any) -> None:
+    def __init__(self, source: _Source, guard: Guard, **options: Any) -> None:
         super().__init__(**options)
-        self._guard = guard
+        self._source, self._guard = source, guard
+
+    def find_direct(self, method: bytes, path: bytes, headers: RawHeaders, client: str) -> DirectCall | None:
+        """Return what takes the body of a request without ASGI; None for all but ordinary scans."""
+        return self._source.begin_scan(headers, client) if (method, path) == (b"POST", b"/scan") else None
 
     def build_middleware_stack(self) -> ASGIApp:
         return _LoadHeader(HttpErrors(self.router), self._guard)
@@ -223,7 +289,7 @@ def _check_headers(request: Request) -> Failure | None:
     return None
 
 
-def _json(value: object, status: int = 200) -> Response:
+def _json(value: object, status: int = 200) -> JsonResponse:
     return JsonResponse(msgspec.json.encode(value), status)
 
 

@@ -25,7 +25,7 @@ from gatepost.mail.message import Receipt
 from gatepost.periodic import PeriodicWork
 from gatepost.report import Report, undecided
 from gatepost.scanning.edits import Cut
-from gatepost.scanning.held_mail import HoldsMail
+from gatepost.scanning.held_mail import HoldsMail, bytes_ahead
 from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
@@ -49,6 +49,12 @@ STOP_GRACE_SECONDS = 10.0
 log = Logger("gatepost.guard")
 
 ScanObserver = Callable[[MessageRecord, float], None]
+# Is told the report on a message before it is put on record.
+ReportObserver = Callable[[Report], None]
+
+
+def ignore_report(_report: Report) -> None:
+    """The observer of a source that waits for the record."""
 
 
 def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
@@ -161,10 +167,12 @@ class Guard:
         if self._learnt:
             await self._learnt.stop()
 
-    async def scan(self, request: ScanRequest, body: MessageBody) -> ScanResult | Full:
+    async def scan(
+        self, request: ScanRequest, body: MessageBody, judged: ReportObserver = ignore_report
+    ) -> ScanResult | Full:
         """Analyse one message if there is a slot. Raises `StorageError` where the result cannot be put on record."""
         slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
-        return Full(self.load()) if slot is None else await self._scan_in(slot, request, body)
+        return Full(self.load()) if slot is None else await self._scan_in(slot, request, body, judged=judged)
 
     async def scan_in_turn(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
@@ -176,9 +184,13 @@ class Guard:
         slot = await self._wait_for_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
-        result = await self._scan_in(slot, request, body, lists)
-        if self._quarantine and result.report.decision == "quarantine" and not request.is_trial:
-            await self._quarantine.keep(request, result, body)
+        quarantine = None if request.is_trial else self._quarantine
+        if quarantine is None:
+            return await self._scan_in(slot, request, body, lists)
+        async with bytes_ahead(quarantine, request.ggrid, body) as judged:
+            result = await self._scan_in(slot, request, body, lists, judged)
+            if result.report.decision == "quarantine":
+                await quarantine.keep(request, result, body)
         return result
 
     async def read_features(
@@ -259,7 +271,12 @@ class Guard:
             return None
 
     async def _scan_in(
-        self, slot: Slot, request: ScanRequest, body: MessageBody, lists: Snapshot | None = None
+        self,
+        slot: Slot,
+        request: ScanRequest,
+        body: MessageBody,
+        lists: Snapshot | None = None,
+        judged: ReportObserver = ignore_report,
     ) -> ScanResult:
         started = time.perf_counter()
         self._begin()
@@ -268,6 +285,7 @@ class Guard:
                 await slot.delay_start()
             report = await self._analyse(request, body, lists or await self._read_lists(request))
             planned = await self._plan(request, body, report)
+            judged(planned.report)
             record = await self._record(request, body, planned.report, round(slot.delay * 1_000))
         finally:
             self._end(slot)

@@ -419,6 +419,15 @@ class MilterOutcome:
             await self.keep(self._request, result, self._body)
         return replies.OK
 
+    def begin(self, ggrid: str, raw: MessageBody) -> None:
+        """Begin to hold it, where it is held here."""
+        if not self._in_queue:
+            self._quarantine.begin(ggrid, raw)
+
+    async def forget(self, ggrid: str) -> None:
+        """End what was begun."""
+        await self._quarantine.forget(ggrid)
+
     async def take_back(self, ggrid: str) -> None:
         """Hold it no longer."""
         await self._quarantine.take_back(ggrid)

@@ -8,11 +8,14 @@ where nothing is held; an exported message is answered as it is, as `message/rfc
 they are: during an upgrade abby and the cores are of different versions.
 """
 
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from gatepost.api.errors import MALFORMED_REQUEST, Failure
+from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.store.audit import Actor
@@ -171,6 +174,15 @@ class CarriesOutOrders(Protocol):
 class HoldsMail(Protocol):
     """The quarantine, for the source of a message that must not go on."""
 
+    def begin(self, ggrid: str, raw: MessageBody) -> None:
+        """Begin to write the bytes of a message that is going to be held, while its result is put on record. `keep` or
+        `forget` must follow before the body is closed."""
+        ...
+
+    async def forget(self, ggrid: str) -> None:
+        """End what `begin` began for a message that is not held after all; where nothing was begun, do nothing."""
+        ...
+
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message. Returns when bytes and record survive a power cut; else raises `StorageError`."""
         ...
@@ -185,3 +197,18 @@ class HoldsMail(Protocol):
         This time is put on record, so the calls for one message that stays undecided answer 0, 1, 2.
         """
         ...
+
+
+@contextlib.asynccontextmanager
+async def bytes_ahead(quarantine: HoldsMail, ggrid: str, raw: MessageBody) -> AsyncIterator[Callable[[Report], None]]:
+    """Give what is to be told the report on a message, so that the bytes of one that will be held are written while its
+    record is: each takes a wait for the disk. What was not held when the block ends is not kept."""
+
+    def observe(report: Report) -> None:
+        if report.decision == "quarantine" and (report.action is None or report.action.failed):
+            quarantine.begin(ggrid, raw)
+
+    try:
+        yield observe
+    finally:
+        await quarantine.forget(ggrid)

@@ -163,6 +163,15 @@ _LENGTH = 4
 _decoder = msgspec.json.Decoder(ScanRequest)
 
 
+def split_upload(data: bytes) -> tuple[ScanRequest, bytes] | None:
+    """Return request and message of a whole body in memory; None where something is wrong, which `ScanUpload` names."""
+    end = _LENGTH + int.from_bytes(data[:_LENGTH])
+    if not _LENGTH < end <= MAX_HEAD or end >= len(data):
+        return None
+    request = _read_head(data[_LENGTH:end])
+    return None if isinstance(request, Failure) else (request, data[end:])
+
+
 class ScanUpload:
     """Takes the pieces of one request body. The spooled body is the caller's to close."""
 

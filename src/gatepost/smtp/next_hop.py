@@ -63,6 +63,7 @@ class NextHop(asyncio.Protocol):
         self._expected: deque[tuple[asyncio.Future[SmtpReply], float]] = deque()
         self._unsent: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._loop = asyncio.get_running_loop()
         self._drained = asyncio.Event()
         self._drained.set()
@@ -133,8 +134,10 @@ class NextHop(asyncio.Protocol):
         """Send a command; the future has its reply, or `NextHopError`."""
         promise = self._promise(self._timeouts.command if seconds is None else seconds)
         if self._fault is None:
+            if not self._unsent:
+                # Commands that the client has pipelined go out together.
+                self._loop.call_soon(self._send)
             self._unsent.append(line + b"\r\n")
-            self._send()
         return promise
 
     async def greet(self, hostname: str) -> None:
@@ -243,23 +246,34 @@ class NextHop(asyncio.Protocol):
 
     def _send(self) -> None:
         """Send what may be sent now: all of it to a server that has PIPELINING, else one command at a time."""
-        assert self._transport is not None
+        if self._transport is None or not self._unsent:
+            return
         if "PIPELINING" in self.features:
             self._transport.write(b"".join(self._unsent))
             self._unsent.clear()
-        elif self._unsent and len(self._expected) == len(self._unsent):
+        elif len(self._expected) == len(self._unsent):
             self._transport.write(self._unsent.popleft())
 
     def _continue(self) -> None:
-        self._stop_timer()
         if self._expected:
             self._start_timer()
         if self._unsent:
             self._send()
 
     def _start_timer(self) -> None:
-        self._stop_timer()
-        self._timer = self._loop.call_later(self._expected[0][1], self.fail, "did not answer in time")
+        """The reply that is due next has its time from now on. A timer that runs out sooner looks again then: setting
+        one for each of five replies of a message would cost more than the replies."""
+        self._due = self._loop.time() + self._expected[0][1]
+        if self._timer is None or self._timer.when() > self._due:
+            self._stop_timer()
+            self._timer = self._loop.call_at(self._due, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        self._timer = None
+        if self._expected and self._loop.time() >= self._due:
+            self.fail("did not answer in time")
+        elif self._expected:
+            self._timer = self._loop.call_at(self._due, self._look_at_time)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from gatepost.logs import Logger
-from gatepost.scanning.held_mail import HoldsMail
+from gatepost.report import Report
+from gatepost.scanning.held_mail import HoldsMail, bytes_ahead
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.smtp import replies
@@ -44,7 +45,11 @@ class SmtpCore(Protocol):
 
     def has_slot(self) -> bool: ...
 
-    async def scan(self, request: ScanRequest, body: MessageBody) -> ScanResult | Full: ...
+    async def scan(
+        self, request: ScanRequest, body: MessageBody, judged: Callable[[Report], None]
+    ) -> ScanResult | Full:
+        """Analyse a message; `judged` is told the report before the result is put on record."""
+        ...
 
 
 class MessageHandler:
@@ -64,10 +69,11 @@ class MessageHandler:
         """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
         request that is `unfit` is not `deliver`. A source that cannot `redirect` holds what it should redirect."""
         try:
-            result = await self._guard.scan(request, body)
-            if isinstance(result, Full):
-                return replies.FULL
-            return await self._carry_out(request, body, result, digest, deliver, redirect)
+            async with bytes_ahead(self._quarantine, request.ggrid, body) as judged:
+                result = await self._guard.scan(request, body, judged)
+                if isinstance(result, Full):
+                    return replies.FULL
+                return await self._carry_out(request, body, result, digest, deliver, redirect)
         except StorageError as fault:
             log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER

@@ -201,6 +201,11 @@ class Engine(ABC):
         reported."""
         return self._apply(work) if self._observer is None else self._apply_observed(work, self._observer)
 
+    async def change_for_mail(self, work: Callable[[], Work[T]]) -> T:
+        """Do a change that a message makes, as `change` does: its commit is shared with the records of messages, and
+        waits for no other change. What it announces is not reported."""
+        return await self._apply(work)
+
     async def _apply_observed(self, work: Callable[[], Work[T]], observer: ChangeObserver) -> T:
         outcome = await self._apply(partial(_collect_news, work))
         # Work that was rolled back has its own result, and announces nothing.
@@ -320,6 +325,16 @@ def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S
     @wraps(work)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return self._engine.change(partial(work, self, *args, **kwargs))
+
+    return run
+
+
+def mail_change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """An operation that a message waits for, in one transaction; it returns when the change is durable."""
+
+    @wraps(work)
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._engine.change_for_mail(partial(work, self, *args, **kwargs))
 
     return run
 

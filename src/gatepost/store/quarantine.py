@@ -39,6 +39,7 @@ from gatepost.store.engine import (
     change,
     insert_many,
     large_query,
+    mail_change,
     normalize_scope,
     now,
     query,
@@ -236,7 +237,7 @@ class QuarantineFlow(msgspec.Struct, frozen=True):
 class QuarantineRecords(Operations):
     """Held mail: its records, its search, and its figures. `tenant` None means any; the bytes are in the raw store."""
 
-    @change
+    @mail_change
     def hold(self, record: MessageRecord, core: str = "") -> Work[bool]:
         """Add a message to those that are held; False where its ggrid is known already, held or released. `core` is the
         one in whose folder the bytes lie, if they do not lie where all cores can read them."""

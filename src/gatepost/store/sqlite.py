@@ -244,7 +244,7 @@ class WritesChanges(ABC):
     """What applies changes, each in a commit that is on disk when the caller is answered."""
 
     @abstractmethod
-    async def apply(self, change: Change[A, R], argument: A) -> R:
+    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
         """Apply a change; returns when it is on disk."""
 
     @abstractmethod
@@ -340,8 +340,8 @@ class Writer(WritesChanges):
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
-    async def apply(self, change: Change[A, R], argument: A) -> R:
-        pending = _Pending(change, argument)
+    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
+        pending = _Pending(change, argument, light)
         await self._write([pending])
         if pending.fault is not None:
             raise pending.fault
@@ -495,6 +495,10 @@ class SqliteEngine(Engine):
         except Rollback as outcome:
             result: T = outcome.result
             return result
+
+    async def change_for_mail(self, work: Callable[[], Work[T]]) -> T:
+        """Do work in the writer thread, in a commit with the records of messages."""
+        return await self._writer.apply(run_all, work, light=True)
 
     async def change_together(
         self,

@@ -15,6 +15,7 @@ from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     DAY_MILLISECONDS,
+    Engine,
     Many,
     Operations,
     Read,
@@ -32,6 +33,8 @@ from gatepost.store.engine import (
 from gatepost.store.errors import NameTaken, NotFound
 
 BATCH = 2_000
+# Domains of recipients, of which most are asked for again and again.
+MAX_OWNERS = 10_000
 
 _HIDDEN_LIST = "SELECT id FROM lists WHERE scope = '-' ORDER BY id LIMIT 1 FOR UPDATE"
 _DELETE_ENTRIES = """DELETE FROM entries WHERE list_id = $1
@@ -151,6 +154,12 @@ class Tenant(msgspec.Struct, frozen=True):
 class Tenants(Operations):
     """Tenants and the domains whose mail is theirs."""
 
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        # Whose domains are, in the state of their table that has this number.
+        self._owners: dict[str, str | None] = {}
+        self._owners_state: int | None = None
+
     @change
     def create(self, name: str, by: Actor = CLI) -> Work[Tenant | NameTaken]:
         """A new tenant, unless another has the name."""
@@ -236,9 +245,25 @@ class Tenants(Operations):
         days = {uid: history if kind == "history" else quarantine for uid, history, quarantine in rows}
         return {uid: moment - count * DAY_MILLISECONDS for uid, count in days.items() if count}
 
+    async def of_domain(self, domain: str) -> str | None:
+        """The uid of the tenant that has this domain (its normal form). Every recipient of every message asks for one,
+        so what is known is remembered until the table changes, where the engine can tell that."""
+        state = self._engine.state_number("tenant_domains")
+        if state is None:
+            return await self._find_owner(domain)
+        if state != self._owners_state:
+            # Another one: what is being read now may be older than this state.
+            self._owners, self._owners_state = {}, state
+        owners = self._owners
+        if domain in owners:
+            return owners[domain]
+        owner = await self._find_owner(domain)
+        if len(owners) < MAX_OWNERS:
+            owners[domain] = owner
+        return owner
+
     @query
-    def of_domain(self, domain: str) -> Work[str | None]:
-        """The uid of the tenant that has this domain (its normal form)."""
+    def _find_owner(self, domain: str) -> Work[str | None]:
         rows = yield Read(_OWNER, (storable(domain),))
         return rows[0][0] if rows else None
 

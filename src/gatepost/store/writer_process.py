@@ -46,7 +46,7 @@ R = TypeVar("R")
 
 # Length of what follows, number of the request, flags. A request has only the flag that it has the rows of records.
 _HEAD = struct.Struct("<IIB")
-_SAME, _FAULT, _COMMIT, _ROWS = 1, 2, 4, 8
+_SAME, _FAULT, _COMMIT, _ROWS, _LIGHT = 1, 2, 4, 8, 16
 _READ_BYTES = 256 << 10
 _ENDED = "The process that writes the storage has ended; it is being started again."
 
@@ -115,9 +115,9 @@ class RemoteWriter(WritesChanges):
         self._closed = False
         self._changes = self._commits = self._failures = 0
 
-    async def apply(self, change: Change[A, R], argument: A) -> R:
+    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
         """Have a change applied by the process that writes."""
-        flags, result = await self._ask(0, _dump((change, argument)))
+        flags, result = await self._ask(_LIGHT if light else 0, _dump((change, argument)))
         if flags & _FAULT:
             self._failures += 1
             raise result
@@ -310,7 +310,7 @@ def _read_request(client: _Client, number: int, flags: int, body: bytes) -> list
             changes = [_RequestedChange(insert_all, row, True, request=request) for row in _read_rows.decode(body)]
         else:
             change, argument = _load(body)
-            changes = [_RequestedChange(change, argument, request=request)]
+            changes = [_RequestedChange(change, argument, bool(flags & _LIGHT), request=request)]
     except Exception as fault:  # noqa: BLE001  a request that cannot be read fails alone, like a change that fails
         request.together = False
         changes = [_RequestedChange(_refuse_unreadable, str(fault), request=request)]

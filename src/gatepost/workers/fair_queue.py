@@ -122,10 +122,12 @@ class TenantQueue(Generic[T]):
 
     def first(self, may_go: Callable[[Tenant], bool] | None = None) -> T | None:
         """Return the one whose turn it is; tenants that may not go are passed over."""
+        if not self.count:
+            return None
         if self._again:
             return self._again[0]
-        if len(self._by_tenant) == 1:
-            tenant, waiting = next(iter(self._by_tenant.items()))
+        if not self._heap:
+            ((tenant, waiting),) = self._by_tenant.items()
             return waiting[0] if may_go is None or may_go(tenant) else None
         passed: list[tuple[Place, str]] = []
         found: T | None = None
@@ -153,29 +155,30 @@ class TenantQueue(Generic[T]):
 
     def discard(self, one: T) -> bool:
         """Take one out, wherever it stands; False if it is not here."""
+        if not self.count:
+            return False
         if self._again and one in self._again:
             self._again.remove(one)
             self.count -= 1
             return True
-        waiting = self._by_tenant.get(one.tenant)
+        tenant = one.tenant
+        waiting = self._by_tenant.get(tenant)
         if waiting is None:
             return False
-        at = 0 if waiting[0] is one else bisect_left(waiting, one.order, key=_order)
-        while at < len(waiting) and waiting[at] is not one and waiting[at].order == one.order:
-            at += 1
-        if at == len(waiting) or waiting[at] is not one:
+        if waiting[0] is one:  # as a rule
+            del waiting[0]
+        elif not _delete(waiting, one):
             return False
-        del waiting[at]
         self.count -= 1
-        self.turns.leave(one.tenant)
+        self.turns.leave(tenant)
         if not waiting:
-            del self._by_tenant[one.tenant]
-            self._places.pop(one.tenant or "", None)
-        if len(self._by_tenant) < 2:  # one alone has no need of a place
+            del self._by_tenant[tenant]
+            self._places.pop(tenant or "", None)
+        if self._heap and len(self._by_tenant) < 2:  # one alone has no need of a place
             self._places.clear()
             self._heap.clear()
-        elif waiting:
-            self._note_place(one.tenant)
+        elif waiting and self._heap:
+            self._note_place(tenant)
         return True
 
     def _note_place(self, tenant: Tenant) -> None:
@@ -183,6 +186,17 @@ class TenantQueue(Generic[T]):
         if self._places.get(name) != place:
             self._places[name] = place
             heappush(self._heap, (place, name))
+
+
+def _delete(waiting: list[T], one: T) -> bool:
+    """Delete one of those that wait, which stand by their arrival; False if it is not among them."""
+    at = bisect_left(waiting, one.order, key=_order)
+    while at < len(waiting) and waiting[at] is not one and waiting[at].order == one.order:
+        at += 1
+    if at == len(waiting) or waiting[at] is not one:
+        return False
+    del waiting[at]
+    return True
 
 
 class QueueCounters(msgspec.Struct, frozen=True):
@@ -320,7 +334,9 @@ class FairQueue:
     def enter_at_once(self, tenant: Tenant) -> Slot | None:
         """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
         self._note(tenant)
-        if self._counts.others_wait or not self._may_have_slot(tenant) or self._waiters.first(self._may_have_slot):
+        if self._counts.others_wait or not self._may_have_slot(tenant):
+            return None
+        if self._waiters.count and self._waiters.first(self._may_have_slot):
             return None
         return self._take(tenant)
 
@@ -374,8 +390,8 @@ class FairQueue:
     def _note(self, tenant: Tenant) -> None:
         self._counts.tenants.note(tenant)
         background.note_mail()
-        self._sent[tenant] += 1
-        if self._sent[tenant] > self._sent[self._sends_most]:
+        sent = self._sent[tenant] = self._sent.get(tenant, 0) + 1
+        if tenant != self._sends_most and sent > self._sent[self._sends_most]:
             self._sends_most = tenant
         self._counted += 1
         if self._counted >= MAX_COUNTED:
@@ -524,26 +540,29 @@ class ReadyJobs(Generic[J]):
     def goes_before(self, tenant: Tenant) -> bool:
         """Whether a new job of small mail has its turn before the next turn of this tenant."""
         first = self._shared.first() if self._shared.count else None
-        return first is not None and self.turns.start_of(first.tenant) < self.turns.start_of(tenant)
+        if first is None or first.tenant == tenant:
+            return False
+        return self.turns.start_of(first.tenant) < self.turns.start_of(tenant)
 
     def next(self, workers: Collection[W]) -> tuple[J, W] | None:
         """Take out the next job that can start now; return it with its worker."""
-        if not (self._shared.count or self._alone.count or self._patient.count):
+        for worker in workers:
+            if worker.free:
+                break
+        else:
             return None  # as after most frames
-        if not any(worker.free for worker in workers):
-            return None
         reserved = None
-        alone = self._alone.first() if self._alone.count else None
+        alone = self._alone.first()
         if alone is not None and _may_be_alone(workers, alone):
             reserved = min((worker for worker in workers if not worker.taken_alone), key=_load, default=None)
             if reserved is not None and reserved.free and not reserved.suspended:
                 return self._alone.take(alone), reserved
-        patient = self._patient.first() if self._patient.count else None
-        if patient is not None and (not self._shared.count or self._passed >= PATIENCE):
-            worker = _find_room(workers, patient.size, reserved)
-            if worker is not None:
+        if self._patient.count and (not self._shared.count or self._passed >= PATIENCE):
+            patient = self._patient.first()
+            room = _find_room(workers, patient.size, reserved) if patient is not None else None
+            if patient is not None and room is not None:
                 self._passed = 0
-                return self._patient.take(patient), worker
+                return self._patient.take(patient), room
         found = self._find_shared(workers, reserved)
         if found is not None:
             self._passed += bool(self._patient.count)
@@ -553,7 +572,7 @@ class ReadyJobs(Generic[J]):
     def _find_shared(self, workers: Collection[W], reserved: W | None) -> tuple[J, W] | None:
         """The first job of small mail that has a worker: that of the tenant whose turn it is, or of one after it, where
         that tenant has jobs in all the workers that it may use."""
-        first = self._shared.first() if self._shared.count else None
+        first = self._shared.first()
         if first is None:
             return None
         if len(workers) == 1 or not self._tenants.are_several:
@@ -591,9 +610,10 @@ def _find_room(workers: Collection[W], size: int, reserved: W | None) -> W | Non
     for worker in workers:
         if not worker.free or worker is reserved:
             continue
-        room = worker.suspended < fewest and worker.suspended_bytes + size <= MAX_SUSPENDED_BYTES
+        suspended = worker.suspended
+        if not suspended:
+            return worker
+        room = suspended < fewest and worker.suspended_bytes + size <= MAX_SUSPENDED_BYTES
         if room and not worker.taken_alone:
-            best, fewest = worker, worker.suspended
-            if not fewest:
-                break
+            best, fewest = worker, suspended
     return best

@@ -180,25 +180,22 @@ class _Expiring(Generic[K, T]):
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds, self._clock = seconds, clock
-        self._values: dict[K, tuple[float, T]] = {}
-
-    def __len__(self) -> int:
-        return len(self._values)
+        self.values: dict[K, tuple[float, T]] = {}
 
     def get(self, key: K) -> T | None:
-        found = self._values.get(key)
+        found = self.values.get(key)
         if found is None:
             return None
         if found[0] <= self._clock():
-            del self._values[key]
+            del self.values[key]
             return None
         return found[1]
 
     def put(self, key: K, value: T) -> None:
-        self._values.pop(key, None)
-        self._values[key] = (self._clock() + self._seconds, value)
-        if len(self._values) > MAX_REMEMBERED:
-            del self._values[next(iter(self._values))]
+        self.values.pop(key, None)
+        self.values[key] = (self._clock() + self._seconds, value)
+        if len(self.values) > MAX_REMEMBERED:
+            del self.values[next(iter(self.values))]
 
 
 class PoisonMemory:
@@ -210,9 +207,9 @@ class PoisonMemory:
         self.recalled = 0
 
     @property
-    def has_snapshots(self) -> bool:
-        """Whether any snapshot was blamed lately."""
-        return bool(self._deaths)
+    def is_empty(self) -> bool:
+        """Whether nothing has broken workers lately, as a rule."""
+        return not (self._messages.values or self._deaths.values)
 
     def remember(self, job: Job[T], result: T | None) -> None:
         """A message broke a worker in the stages that it skips from now on; `result` is how it ended, if it has."""
@@ -220,8 +217,6 @@ class PoisonMemory:
 
     def recall(self, job: Job[Any]) -> BrokenStages | None:
         """Return what a copy of this message did, if one broke a worker lately."""
-        if not self._messages:
-            return None
         found = self._messages.get(_key(job))
         self.recalled += found is not None
         return found

@@ -166,6 +166,7 @@ class WorkerPool:
         # Showing messages to people never takes the last worker, where there are several.
         self._views = asyncio.Semaphore(max(1, min(MAX_VIEWS, settings.processes - 1)))
         self._supervisor: Supervisor | None = None
+        self._workers: Collection[WorkerProcess] = ()
         self._timer: asyncio.TimerHandle | None = None
         self._look_timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -185,6 +186,7 @@ class WorkerPool:
             slots=settings.slots,
             turns=self._queue.turns,
         )
+        self._workers = supervisor.workers.values()
         try:
             await supervisor.start(settings.processes)
             if supervisor.leaks and not settings.unsealed:
@@ -207,11 +209,13 @@ class WorkerPool:
         self._jobs[job] = None
         self._queue.put(job, patient=patient)
         self._dispatch()
-        self._watch_soon()
+        if self._timer is None:
+            self._watch_soon()
         try:
             return await job.result
         finally:
-            self._drop(job)
+            if job in self._jobs:
+                self._drop(job)
 
     async def show(self, job: Job[T]) -> T:
         """Return what a person may see of a message, or a picture in it: few at a time, and mail goes first."""
@@ -223,6 +227,8 @@ class WorkerPool:
 
     def _recall(self, job: Job[T]) -> T | None:
         """Return the report on a message whose copy, or whose snapshots, broke workers; None if it is tried."""
+        if self._poison.is_empty:
+            return None
         broken = self._poison.recall(job)
         if broken is not None:
             job.skip.update(broken.skip)
@@ -232,7 +238,7 @@ class WorkerPool:
         return self._refuse_snapshots(job)
 
     def _refuse_snapshots(self, job: Job[T]) -> T | None:
-        if self._poison.has_snapshots and self._poison.refuses(self._frames.snapshots_of(job)):
+        if self._poison.refuses(self._frames.snapshots_of(job)):
             return job.end("the lists or the policy of its tenant broke the workers that loaded them")
         return None
 
@@ -274,18 +280,12 @@ class WorkerPool:
         )
 
     @property
-    def _workers(self) -> Collection[WorkerProcess]:
-        return self._supervisor.workers.values() if self._supervisor else ()
-
-    @property
     def _running(self) -> Supervisor:
         assert self._supervisor
         return self._supervisor
 
     def _dispatch(self) -> None:
-        if not len(self._queue):
-            return
-        while found := self._queue.next(self._workers):
+        while len(self._queue) and (found := self._queue.next(self._workers)):
             job, worker = found
             # What it would break may have broken while it waited.
             if not job.skip and (known := self._recall(job)) is not None:
@@ -343,13 +343,11 @@ class WorkerPool:
         """Resume suspended jobs that have their answers, unless a new job of another tenant has its turn before them:
         that gets the worker as soon as nothing executes in it."""
         answered = worker.next_answered
-        if answered is None:
-            self._dispatch()
-            return
-        if not self._queue.goes_before(answered.tenant):
+        if answered is not None and not self._queue.goes_before(answered.tenant):
             worker.resume(self._loop.time())
+            answered = None
         self._dispatch()
-        if not worker.turns:
+        if answered is not None and not worker.turns:
             worker.resume(self._loop.time())
 
     def _handle_ask(self, job: Job[Any], worker: WorkerProcess, ask: protocol.Ask) -> None:
@@ -402,7 +400,8 @@ class WorkerPool:
         self._settle(job, result)
         if worker.served >= RETIRE_AFTER or self._has_grown(job, worker):
             self._running.retire(worker)
-        self._running.end_if_retired(worker)
+        if worker.retiring:
+            self._running.end_if_retired(worker)
 
     def _has_grown(self, job: Job[Any], worker: WorkerProcess) -> bool:
         if worker.jobs or (job.size <= LARGE and worker.served % _MEASURE_EVERY):

@@ -82,7 +82,7 @@ class WorkerProcess:
     @property
     def free(self) -> bool:
         """Whether a new job may come in."""
-        return not self.turns and self.reported and not self.retiring and self.kill_reason is None and self._pidfd >= 0
+        return not (self.turns or self.retiring or self.kill_reason or self._pidfd < 0) and self.reported
 
     @property
     def busy(self) -> bool:
@@ -157,7 +157,7 @@ class WorkerProcess:
 
     def resume(self, now: float) -> None:
         """Send answers that wait, as long as there is room for another turn."""
-        while len(self.turns) < MAX_TURNS and (job := self.next_answered) is not None:
+        while self._answered.count and len(self.turns) < MAX_TURNS and (job := self._answered.first()) is not None:
             self._answered.take(job)
             self.begin_turn(job, now)
             self.channel.send(job.answers)
@@ -276,7 +276,7 @@ class Channel:
         self._on_frame = on_frame
         self._on_end = on_end
         self._reader = FrameReader()
-        self._waiting: deque[memoryview] = deque()
+        self._waiting: deque[bytes | memoryview] = deque()
         self._open = True
         sock.setblocking(False)
         loop.add_reader(sock.fileno(), self._read)
@@ -291,9 +291,9 @@ class Channel:
         if not self._open:
             return
         idle = not self._waiting
-        if sum(map(len, buffers)) <= _MAX_JOINED:
+        if len(buffers) > 1 and sum(map(len, buffers)) <= _MAX_JOINED:
             buffers = (b"".join(buffers),)
-        self._waiting.extend(memoryview(buffer) for buffer in buffers if buffer)
+        self._waiting.extend(filter(None, buffers))
         if idle:
             self._write()
             if self._waiting:
@@ -321,7 +321,7 @@ class Channel:
                 first = self._waiting[0]
                 sent = self._sock.send(first)
                 if sent < len(first):
-                    self._waiting[0] = first[sent:]
+                    self._waiting[0] = memoryview(first)[sent:]
                     return
                 self._waiting.popleft()
         except BlockingIOError:

@@ -43,7 +43,9 @@ class Turns:
 
     def take(self, tenant: Tenant) -> None:
         """Give this tenant a turn."""
-        self._now = self.start_of(tenant)
+        end = self._ends.get(tenant, 0)
+        if end > self._now:
+            self._now = end
         self._ends[tenant] = self._now + 1
         if len(self._ends) > self._most_ends:
             self._ends = {each: end for each, end in self._ends.items() if end > self._now}

@@ -1,7 +1,7 @@
 """ClamAV through its daemon: what it says, what goes over the wire, and what happens when it does not answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -129,8 +129,8 @@ def test_ping_over_tcp() -> None:
 class Names(Resolver):
     """Nobody."""
 
-    def known(self, _question: Dns) -> DnsAnswer | None:
-        return None
+    def recall(self, _questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
+        return {}
 
     def start(self, _question: Dns) -> asyncio.Future[DnsAnswer]:
         raise AssertionError("nothing is asked")

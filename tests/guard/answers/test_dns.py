@@ -254,7 +254,7 @@ def test_identical_questions_are_asked_once() -> None:
             answers = await asyncio.gather(*asking[1:])
             assert {answer.records for answer in answers} == {("192.0.2.1", "192.0.2.2")}
             assert await resolver.ask(Dns("Host.TEST", "A")) == answers[0]
-            assert resolver.known(Dns("host.test", "A")) == answers[0]
+            assert resolver.recall([Dns("host.test", "A")]) == {Dns("host.test", "A"): answers[0]}
             assert sum(server.asked.values()) == 1
             counters = resolver.counters()
             assert (counters.queries, counters.hits, counters.failures) == (1, 21, 0)
@@ -280,9 +280,9 @@ def test_an_answer_holds_as_long_as_it_says_within_bounds(name: str, ttl: int, l
             question = Dns(name, "A")
             await resolver.ask(question)
             now[0] += life - 0.01
-            assert resolver.known(question)
+            assert resolver.recall([question])
             now[0] += 0.02
-            assert resolver.known(question) is None
+            assert not resolver.recall([question])
             await resolver.ask(question)
             assert resolver.counters().queries == 2
 
@@ -313,10 +313,10 @@ def test_the_cache_is_bounded_in_bytes_and_forgets_the_least_used() -> None:
     first, second, third, fourth = (Dns(name, "A") for name in "abcd")
     for question in (first, second, third):
         cache.put(question, DnsAnswer("found", ("x" * 10,)), 60)
-    assert cache.get(first)
+    assert cache.get(first, 0.0)
     cache.put(fourth, DnsAnswer("found", ("x" * 10,)), 60)
-    assert cache.get(second) is None, "the one not used for longest"
-    assert all(map(cache.get, (first, third, fourth)))
+    assert cache.get(second, 0.0) is None, "the one not used for longest"
+    assert all(cache.get(question, 0.0) for question in (first, third, fourth))
     for _ in range(100):
         cache.put(first, DnsAnswer("found", ("x" * 10,)), 60)
     assert len(cache) == 3, "an update is not counted twice"

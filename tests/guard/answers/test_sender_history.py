@@ -1,7 +1,7 @@
 """guard's memory: asked once a day, learned from what is delivered, apart for each tenant, and bounded."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -342,8 +342,8 @@ MAIL = (
 class Silent(Resolver):
     """No name exists."""
 
-    def known(self, _question: Dns) -> DnsAnswer | None:
-        return DnsAnswer("no-name")
+    def recall(self, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
+        return dict.fromkeys(questions, DnsAnswer("no-name"))
 
     def start(self, _question: Dns) -> asyncio.Future[DnsAnswer]:
         raise AssertionError("every answer is known")

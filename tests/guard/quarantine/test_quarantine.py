@@ -695,3 +695,46 @@ def test_an_outcome_survives_the_wire() -> None:
     outcomes: list[ReleaseOutcome] = [Released("g", 1, "cli", ("a",)), NotHeld(), NotSent("why"), Busy()]
     for outcome in outcomes:
         assert msgspec.json.decode(msgspec.json.encode(outcome), type=ReleaseOutcome) == outcome
+
+
+def test_bytes_that_were_written_ahead_are_written_once_or_go(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        put, written = deployment.raw.put, []
+
+        async def count(ggrid: str, raw: Any) -> None:
+            written.append(ggrid)
+            await put(ggrid, raw)
+
+        monkeypatch.setattr(deployment.raw, "put", count)
+        asked, other = request(), request()
+        for each in (asked, other):
+            deployment.quarantine.begin(each.ggrid, BytesBody(RAW))
+        await deployment.quarantine.keep(asked, result(asked), BytesBody(RAW))
+        await deployment.quarantine.forget(asked.ggrid)
+        await deployment.quarantine.forget(other.ggrid)
+        assert written == [asked.ggrid, other.ggrid]
+        assert await deployment.raw.get(asked.ggrid) == RAW
+        assert await deployment.raw.get(other.ggrid) is None
+        assert [await deployment.state(each.ggrid) for each in (asked, other)] == ["held", "none"]
+
+    use(scenario)
+
+
+def test_a_held_scan_whose_record_fails_leaves_no_bytes(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        guard, _ = keeping_guard(deployment, REPORT)
+        asked = request()
+
+        async def fail(*_: object) -> None:
+            async with asyncio.timeout(60):
+                while await deployment.raw.get(asked.ggrid) is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            raise StorageError("full")
+
+        monkeypatch.setattr(deployment.store.messages, "record", fail)
+        with pytest.raises(StorageError):
+            await guard.scan_in_turn(asked, BytesBody(RAW), WaitingClient())
+        assert await deployment.raw.get(asked.ggrid) is None
+        assert await deployment.state(asked.ggrid) == "none"
+
+    use(scenario)

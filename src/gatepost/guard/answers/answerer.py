@@ -87,9 +87,9 @@ class QuestionBudget:
         self._given: str | None = None
         self._asked: dict[type[Question], int] = {}
 
-    def note(self, answer: Answer) -> None:
+    def note(self, answer: DnsAnswer) -> None:
         """Take an answer into account: a later question may ask for what it names."""
-        if isinstance(answer, DnsAnswer) and answer.records and len(self._answers) < 2 * MAX_NAMES:
+        if len(self._answers) < 2 * MAX_NAMES:
             self._answers.append(answer)
             self._given = None
 
@@ -213,13 +213,11 @@ class Answerer:
         usual case, else in a future that may be cancelled."""
         step = _Step(job, questions, self._budget(job.ggrid))
         unknown: list[AskAntivirus | AskReputation | AskSightings | Lookup] = []
+        names: list[Dns] = []
         for question in dict.fromkeys(questions):
             # Most questions are about names.
             if isinstance(question, Dns):
-                if known := self._resolver.known(question):
-                    step.found[question] = known
-                else:
-                    step.names.append(question)
+                names.append(question)
             elif not step.budget.can_ask(question):
                 step.found[question] = self._refuse(job, question)
             elif (answer := self._recall(step, question)) is not None:
@@ -227,6 +225,10 @@ class Answerer:
             elif question not in step.inquiries:
                 # All but names and campaigns may have to be waited for.
                 unknown.append(cast("AskAntivirus | AskReputation | AskSightings | Lookup", question))
+        if names:
+            known = self._resolver.recall(names)
+            step.found.update(known.items())
+            step.names = [name for name in names if name not in known] if len(known) < len(names) else []
         if unknown:
             return asyncio.get_running_loop().create_task(self._answer_later(step, unknown))
         return self._resolve(step)
@@ -277,7 +279,7 @@ class Answerer:
         if not step.names and not step.inquiries:
             return self._conclude(step, {})
         zone_names = [inquiry.question for asked in step.inquiries.values() for inquiry in asked]
-        resolved = {question: known for question in zone_names if (known := self._resolver.known(question))}
+        resolved = self._resolver.recall(zone_names) if zone_names else {}
         left = self._max_seconds - step.budget.seconds
         asked = self._choose_names(step, [name for name in zone_names if name not in resolved]) if left > 0 else ()
         if not asked:
@@ -338,7 +340,8 @@ class Answerer:
         for name in step.names:
             found[name] = resolved.get(name, FAILED)
         for answer in found.values():
-            step.budget.note(answer)
+            if isinstance(answer, DnsAnswer) and answer.records:
+                step.budget.note(answer)
         for question, asked in step.inquiries.items():
             found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()
         return tuple([found[question] for question in step.questions])

@@ -62,9 +62,11 @@ class _HashIndex(Generic[V]):
     def add(self, value: V) -> None:
         for each in value.signature:
             known = self._by_hash.setdefault(each, value)
+            if known is value:
+                continue
             if isinstance(known, dict):
                 known[value] = None
-            elif known is not value:
+            else:
                 self._by_hash[each] = {known: None, value: None}
 
     def remove(self, value: V) -> None:
@@ -78,8 +80,8 @@ class _HashIndex(Generic[V]):
     def find_near(self, signature: Signature) -> list[V]:
         """Return the values whose signature is a near-duplicate of this one."""
         by_hash = self._by_hash
-        if not by_hash:
-            return []
+        if by_hash.keys().isdisjoint(signature):
+            return []  # as for most messages
         found: dict[V, None] = {}
         for each in signature:
             known = by_hash.get(each)

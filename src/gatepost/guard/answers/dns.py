@@ -27,7 +27,7 @@ import socket
 import struct
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -327,6 +327,8 @@ class DnsTransport:
 
     def _choose_port(self, server: int, chance: int) -> _UdpPort:
         ports = self._ports[server]
+        if len(ports) == PORTS and (port := ports[chance % PORTS]).uses < QUERIES_PER_PORT:
+            return port
         fresh = [port for port in ports if port.uses < QUERIES_PER_PORT]
         if len(fresh) < PORTS:
             port = _UdpPort(self._servers[server])
@@ -493,11 +495,11 @@ class AnswerCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, question: Dns) -> DnsAnswer | None:
+    def get(self, question: Dns, now: float) -> DnsAnswer | None:
         entry = self._entries.get(question)
         if entry is None:
             return None
-        if entry[0] <= self._clock():
+        if entry[0] <= now:
             self._drop(question)
             return None
         self._entries.move_to_end(question)
@@ -541,7 +543,7 @@ class Resolver:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._nameservers, self._timeout = tuple(nameservers), timeout
+        self._nameservers, self._timeout, self._clock = tuple(nameservers), timeout, clock
         self._cache = AnswerCache(MAX_CACHED_BYTES, clock)
         self._under_way: dict[Dns, _UnderWay] = {}
         self._waiting: deque[Dns] = deque()
@@ -550,19 +552,23 @@ class Resolver:
         self._transport: DnsTransport | None = None
         self._queries = self._hits = self._failures = 0
 
-    def known(self, question: Dns) -> DnsAnswer | None:
-        """The answer, if it takes no waiting."""
-        # What the cache has is in normal form.
-        answer = self._cache.get(question)
-        if answer is None:
-            normal = _normalise(question)
-            if normal is None:
-                return NO_NAME
-            if normal is question:
-                return None
-            answer = self._cache.get(normal)
-        self._hits += answer is not None
-        return answer
+    def recall(self, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
+        """The answers that take no waiting."""
+        found: dict[Dns, DnsAnswer] = {}
+        now, get = self._clock(), self._cache.get
+        for question in questions:
+            # What the cache has is in normal form.
+            answer = get(question, now)
+            if answer is None:
+                normal = _normalise(question)
+                if normal is None:
+                    found[question] = NO_NAME
+                    continue
+                answer = None if normal is question else get(normal, now)
+            if answer is not None:
+                self._hits += 1
+                found[question] = answer
+        return found
 
     def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
         """Ask one question, or share the answer of one that is under way. The future is shared: nobody cancels it."""
@@ -586,7 +592,7 @@ class Resolver:
 
     async def ask(self, question: Dns) -> DnsAnswer:
         """The answer to one question; never raises but for cancellation, which does not disturb others who ask it."""
-        known = self.known(question)
+        known = self.recall((question,)).get(question)
         return await asyncio.shield(self.start(question)) if known is None else known
 
     async def close(self) -> None:

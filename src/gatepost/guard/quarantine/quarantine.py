@@ -10,6 +10,7 @@ is not shown, and that is a value like any other.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -430,6 +431,8 @@ class Quarantine:
         )
         self._size = 0
         self._summed: float | None = None
+        # Bytes that are being written of messages that are not held yet.
+        self._begun: dict[str, asyncio.Task[None]] = {}
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
             ReleaseOrder: self._release,
             RecipientReleaseOrder: self._release,
@@ -438,6 +441,22 @@ class Quarantine:
             ExportOrder: self._export,
             DeleteOrder: self._delete,
         }
+
+    def begin(self, ggrid: str, raw: MessageBody) -> None:
+        """Begin to write the bytes of a message; a kill before it is held leaves bytes that are cleaned up."""
+        if ggrid not in self._begun:
+            self._begun[ggrid] = asyncio.get_running_loop().create_task(self._put(ggrid, raw))
+
+    async def forget(self, ggrid: str) -> None:
+        """Delete what was written of a message that is not held after all."""
+        if (begun := self._begun.pop(ggrid, None)) is not None:
+            with contextlib.suppress(StorageError):
+                await begun
+                await self._raw.delete(ggrid)
+
+    async def _put(self, ggrid: str, raw: MessageBody) -> None:
+        await self._check_size(raw.size)
+        await self._raw.put(ggrid, raw)
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message; durable when it returns. The same one again changes nothing."""
@@ -448,8 +467,8 @@ class Quarantine:
             raise
 
     async def _keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
-        await self._check_size(raw.size)
-        await self._raw.put(request.ggrid, raw)
+        begun = self._begun.pop(request.ggrid, None)
+        await (self._put(request.ggrid, raw) if begun is None else begun)
         record = MessageRecord(
             ggrid=result.ggrid,
             created=result.created,
