@@ -88,7 +88,7 @@ class PostgresEngine(Engine):
         self._streams = 0
         self._changes = self._commits = self._failures = 0
         self._watches: dict[str, TableWatch] = {}
-        self._notices = Notices(partial(connect, url))
+        self.notices = Notices(partial(connect, url))
 
     @property
     def url(self) -> str:
@@ -100,7 +100,7 @@ class PostgresEngine(Engine):
         self._closed = True
         for watch in self._watches.values():
             await watch.close()
-        await self._notices.close()
+        await self.notices.close()
         if self._pool:
             try:
                 await self._pool.close()
@@ -218,7 +218,7 @@ class PostgresEngine(Engine):
             async with self.connection() as connection:
                 try:
                     async with connection.transaction() if has_transaction else nullcontext():
-                        return await _run_work(connection, work(), self._notices)
+                        return await _run_work(connection, work(), self.notices)
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
