@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from tests.command_line import run_command
 
 
@@ -16,6 +15,7 @@ def test_a_tenant_moves_in_two_calls(postgres_url: str, other_postgres_url: str,
     def write(*tenants: str) -> None:
         named = "".join(f"    {tenant}: other\n" for tenant in tenants)
         file.write_text(
+            "serviceProviders: {core: {hosts: ['https://127.0.0.1:9']}}\n"
             f"storage:\n  url: '{postgres_url}'\n  databases: {{other: '{other_postgres_url}'}}\n"
             + (f"  tenants:\n{named}" if named else "")
         )
@@ -25,7 +25,9 @@ def test_a_tenant_moves_in_two_calls(postgres_url: str, other_postgres_url: str,
         return code, out or err
 
     write()
-    uid = run("tenant", "create", "mine")[1].strip()
+    code, uid = run("tenant", "create", "mine")
+    assert code == 0, uid
+    uid = uid.strip()
     code, said = run("tenant", "move", uid, "nowhere")
     assert code != 0
     assert "There is no database nowhere: storage.databases has first, other." in said
