@@ -27,6 +27,7 @@ BENCHMARKS = (
     "startup",
     "fronts",
     "steady",
+    "memory",
     "growth",
     "catch",
     "smtp",

@@ -23,10 +23,13 @@ class Application:
 
     def __init__(self) -> None:
         self.release = threading.Event()
+        self.called, self.begun = threading.Event(), threading.Event()
         self.gone = threading.Event()
         self.ended = threading.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            self.called.set()
         await echo(scope, receive, send)
 
     def find_direct(self, method: bytes, path: bytes, headers: RawHeaders, _client: str) -> DirectCall | None:
@@ -43,6 +46,7 @@ class Application:
         return take
 
     async def _answer(self, body: bytes, exchange: DirectExchange) -> None:
+        self.begun.set()
         if body == b"slow":
             await asyncio.to_thread(self.release.wait, 60)
         elif body == b"break":
@@ -132,7 +136,7 @@ def test_a_slow_body_goes_to_the_application(served: Served) -> None:
     with served.connect() as client:
         request = upload("hello")
         client.sendall(request[:-2])
-        threading.Event().wait(0.5)
+        assert served.application.called.wait(60)
         client.sendall(request[-2:])
         assert read_answer(client.makefile("rb"))[1][:3] == ["POST", "/direct", "hello"]
         client.sendall(upload("again"))
@@ -162,7 +166,7 @@ def test_headers_of_an_answer(served: Served) -> None:
 def test_a_client_that_leaves_is_noticed(served: Served) -> None:
     with served.connect() as client:
         client.sendall(upload("leave"))
-        threading.Event().wait(0.2)
+        assert served.application.begun.wait(60)
         assert not served.application.gone.is_set()
     assert served.application.gone.wait(30)
 
@@ -178,7 +182,7 @@ def test_a_stop_waits_for_the_answer() -> None:
     served = Served()
     with served.connect() as client:
         client.sendall(upload("slow"))
-        threading.Event().wait(0.3)
+        assert served.application.begun.wait(60)
         stopping = threading.Thread(target=served.stop)
         stopping.start()
         threading.Event().wait(0.3)

@@ -289,7 +289,7 @@ def busiest(*cores: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         return sum(worker.num_ctx_switches().voluntary for worker in workers)
 
     before = [switches(core) for core in cores]
-    for _ in range(100):
+    for _ in range(1_500):
         time.sleep(0.02)
         for core, was in zip(cores, before, strict=True):
             if switches(core) > was:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
+from tests.own_names import replace_in
 
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
@@ -16,6 +17,7 @@ from gatepost.questions import Asking, Dns, DnsAnswer, Question
 from gatepost.report import Report
 from gatepost.stages import INDISPENSABLE, STAGES, Context
 from gatepost.workers import protocol, worker
+from gatepost.workers.fair_queue import LARGE
 from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, JobHeader, StepAnswers
 from gatepost.workers.status_page import IDLE, StageNames, StatusPage, WorkerState, new_status_page
 
@@ -116,6 +118,25 @@ def test_jobs_wait_for_their_answers_side_by_side(monkeypatch: pytest.MonkeyPatc
         guard.give(2, 2, FOUND)
         assert guard.hear_report(1) == "one found found/no-name/no-name"
         assert guard.hear_report(2) == "two no-name no-name/found/found"
+
+
+def test_free_memory_is_given_back_every_so_often_and_after_large_mail(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(worker, "GIVE_BACK_EVERY", 2)
+    monkeypatch.setattr(worker, "COLLECT_ALL_EVERY", 4)
+    monkeypatch.setattr(worker, "give_back_memory", lambda: done.append("given"))
+    replace_in(monkeypatch, worker, "gc", collect=lambda: done.append("collected"))
+
+    def report(_raw: bytes, _envelope: Envelope, _context: Context) -> Asking[Report]:
+        yield ()
+        return reported("done")
+
+    with running(monkeypatch, report) as guard:
+        for number, raw in enumerate([b"raw"] * 4 + [bytes(LARGE + 1), b"raw"], 1):
+            guard.job(number, raw)
+            guard.hear_report(number)
+    # The worker has ended with the socket, so that the last of them counts too.
+    assert (done.count("given"), done.count("collected")) == (4, 2), "each second, each fourth, and the large one"
 
 
 def test_known_answers_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,12 +60,14 @@ def run_upgrade(*, place: Deployment, output: Output) -> None:
     from gatepost.store import read_schema_state, upgrade_storage
 
     (url, tenant_map), data = place.find_storage_and_map(), place.data_folder
-    before = read_schema_state(url, data.path)
+    urls = (url, *(tenant_map.databases.values() if tenant_map else ()))
+    states = [read_schema_state(each, data.path) for each in urls]
+    before = states[0]
     running = [service for service in ("guard", "abby") if data.is_locked(service)]
-    if running and before.needs_upgrade and not before.is_additive:
+    if running and any(state.needs_upgrade and not state.is_additive for state in states):
         raise StartError(f"{' and '.join(running)} run on {data.path}: stop all services that use this database first.")
-    for each in (url, *(tenant_map.databases.values() if tenant_map else ())):
-        _show_progress("Upgrading", partial(upgrade_storage, each, data.path))
+    for each in urls:
+        show_progress("Upgrading", partial(upgrade_storage, each, data.path))
     after = read_schema_state(url, data.path).present
     text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")
     output.show({"before": before.present, "schema": after}, text)
@@ -94,7 +96,7 @@ def copy_storage(
     from gatepost.store.copy import copy
 
     folder = Deployment(data=data).data_folder.path
-    rows = _show_progress("Copying", lambda progress: asyncio.run(copy(source, target, folder, progress, force=force)))
+    rows = show_progress("Copying", lambda progress: asyncio.run(copy(source, target, folder, progress, force=force)))
     text = f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart."
     output.show({"rows": rows}, text)
 
@@ -110,9 +112,9 @@ def backup(
     from gatepost.store import copy
     from gatepost.store.second_factors import KEY_FILE
 
-    url, folder = place.find_storage(), place.data_folder.path
+    url, folder = _find_only_storage(place), place.data_folder.path
     goal = file.expanduser().absolute()
-    _show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
+    show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
     text = f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it."
     if (folder / KEY_FILE).exists():
         text += (
@@ -132,9 +134,9 @@ def restore(
     """Replace all data of the database by a backup; the service may keep running."""
     from gatepost.store import copy
 
-    url, folder = place.find_storage(), place.data_folder.path
+    url, folder = _find_only_storage(place), place.data_folder.path
     taken = file.expanduser().absolute()
-    _show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
+    show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
     count = place.with_store(lambda store: store.second_factors.encrypt_totp_secrets())
     text = f"Restored from {taken}."
     if count:
@@ -142,7 +144,20 @@ def restore(
     output.show({"file": str(taken), "secondFactorsEncrypted": count}, text)
 
 
-def _show_progress(title: str, work: Callable[["Progress"], T]) -> T:
+def _find_only_storage(place: Deployment) -> str:
+    """Return the address of storage where it is one database; raises `StartError` where it is several."""
+    from gatepost.service.data_folder import StartError
+
+    url, tenant_map = place.find_storage_and_map()
+    if tenant_map:
+        raise StartError(
+            "storage.databases: the mail of some tenants is in other databases, and a file has one. Back up and restore"
+            " each with the means of PostgreSQL, see docs/scaling.md."
+        )
+    return url
+
+
+def show_progress(title: str, work: Callable[["Progress"], T]) -> T:
     """Do some work with a progress bar on the terminal."""
     with progress_bar() as bar:
         task = bar.add_task(title, total=None)

@@ -39,6 +39,7 @@ from typing import TypeAlias
 import msgspec
 
 from gatepost.logs import Logger
+from gatepost.names import preload_suffixes
 from gatepost.service import systemd
 from gatepost.service.certificates import load_certificates
 from gatepost.service.data_folder import StartError
@@ -53,6 +54,7 @@ from gatepost.store import sqlite_file_of
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 from gatepost.store.writer_process import WriterServer, WriterSocket
+from gatepost.workers.sandbox import give_back_memory
 
 # What a child says on its control socket: that it serves, or why it ends.
 READY, FAILED = b"ready", b"failed "
@@ -379,8 +381,14 @@ def _load_services(plan: Plan) -> None:
         import_module("gatepost.service.core")
     if plan.abby:
         import_module("gatepost.service.api_service")
+        import_module("gatepost.web.registry").prepare_pages()
+    # Each front would load these as soon as it serves.
+    import_module("anyio._backends._asyncio")
+    import_module("uvicorn.lifespan.on")
+    preload_suffixes()
     gc.collect()
     gc.freeze()
+    give_back_memory()
 
 
 def _max_connections(plan: Plan) -> int:

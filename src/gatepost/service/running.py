@@ -34,7 +34,7 @@ from gatepost.service.certificates import CertificateWatch
 from gatepost.service.data_folder import StartError
 from gatepost.service.event_stream import WebAlerts, open_service_events
 from gatepost.service.generation import Generations
-from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch
+from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch, SlotWatch
 from gatepost.service.heap import build_trimming
 from gatepost.service.listeners import Listeners, Serves
 from gatepost.service.metrics import build_registry
@@ -42,7 +42,6 @@ from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
 from gatepost.service.reloading import ReloadOutcome, read_again, report_outcome
 from gatepost.service.rollout import Follower, NodeControl
-from gatepost.service.slot_watch import SlotWatch
 from gatepost.service.watchdogs import watch_loop
 from gatepost.settings.faults import ConfigError
 from gatepost.store import open_store

@@ -26,7 +26,7 @@ from gatepost.metrics import counter, gauge
 from gatepost.names import preload_suffixes
 from gatepost.node_memory import NodeMemory
 from gatepost.periodic import PeriodicWork
-from gatepost.workers.sandbox import syscall
+from gatepost.workers.sandbox import give_back_memory, syscall
 
 LIMIT_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
@@ -178,6 +178,7 @@ def watch_loop(registry: CollectorRegistry) -> LoopWatchdog:
     import_module("anyio._backends._asyncio")  # Starlette asks for it within a request
     gc.collect()
     gc.freeze()
+    give_back_memory()  # of what a start has needed for a moment
     gc.set_threshold(*COLLECT_EVERY)
     watchdog = LoopWatchdog()
     registry.register(watchdog)

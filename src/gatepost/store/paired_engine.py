@@ -20,6 +20,7 @@ from gatepost.background_work import background
 from gatepost.store.engine import Bulk, Engine, Read, Rollback, Row, Script, Step, StoreCounters, Work
 from gatepost.store.errors import StorageError
 from gatepost.store.postgres import ATTEMPTS, POOL, SEARCHES, PostgresEngine, advance, explain_errors, run_step
+from gatepost.store.table_watch import is_watched
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -175,6 +176,8 @@ class _Sides:
                     transaction = connection.transaction(**self._transaction)
                     await transaction.start()
                     self._open[is_mail] = transaction
+            if is_watched(step):
+                await engine.notices.send()
             return await run_step(connection, step)
 
     async def commit(self) -> None:

@@ -36,7 +36,8 @@ from gatepost.store.engine import (
     Work,
     cancel_read,
 )
-from gatepost.store.errors import StorageError, StorageUnreachableError
+from gatepost.store.errors import StorageError, StorageUnreachableError, TenantMovesError
+from gatepost.store.pgbouncer import PinnedConnection, Pooler, set_for_role, split_pooler
 from gatepost.store.table_watch import Notices, TableWatch, is_watched
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
@@ -53,14 +54,15 @@ LOCK = 0x47707374
 CONNECT_SECONDS = 10
 # Our statements are short, many, and all made for an index. Planning them anew each time costs more than running them,
 # and a plan that was made while a table was small must not scan it when it has ten million rows.
-_SETTINGS = {
-    "application_name": "gatepost",
+_PLANNING = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
+_NAME = {"application_name": "gatepost"}
+_SETTINGS = {**_NAME, **_PLANNING}
 # A process that was stopped in the middle of a change, as on a machine that hangs, must not keep its rows from others.
 _SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
 
@@ -79,13 +81,14 @@ class PostgresEngine(Engine):
     def __init__(self, url: str) -> None:
         self._url = url
         upgrade_schema(url)
+        _, self._pooler = split_pooler(url)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
         self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
         self._changes = self._commits = self._failures = 0
         self._watches: dict[str, TableWatch] = {}
-        self._notices = Notices(partial(connect, url))
+        self.notices = Notices(partial(connect, url))
 
     @property
     def url(self) -> str:
@@ -97,7 +100,7 @@ class PostgresEngine(Engine):
         self._closed = True
         for watch in self._watches.values():
             await watch.close()
-        await self._notices.close()
+        await self.notices.close()
         if self._pool:
             try:
                 await self._pool.close()
@@ -132,7 +135,8 @@ class PostgresEngine(Engine):
             results = await self._change_with_retries(partial(work, arguments), has_transaction=False)
         except Exception as fault:  # noqa: BLE001  it is the fault of one of them, and returned as such
             self._failures += 1
-            if isinstance(fault, StorageError) or len(arguments) == 1:
+            is_for_all = isinstance(fault, StorageError) and not isinstance(fault, TenantMovesError)
+            if is_for_all or len(arguments) == 1:
                 return [fault] * len(arguments)
             # Which of them it was, the server does not say.
             return [(await self.change_together(all_at_once, work, [argument]))[0] for argument in arguments]
@@ -184,6 +188,8 @@ class PostgresEngine(Engine):
 
     def state_number(self, table: str) -> int | None:
         """The number of the state that a table is in, while it is watched (`table_watch`)."""
+        if self._pooler == "transaction":
+            return None  # notices do not come through
         watch = self._watches.get(table)
         if watch is None and not self._closed:
             watch = self._watches[table] = TableWatch(partial(connect, self._url), table)
@@ -192,6 +198,8 @@ class PostgresEngine(Engine):
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
         self._check_open()
+        if self._pooler == "transaction":
+            return
         async with connect(self._url) as connection:
             ended = asyncio.Event()
             connection.add_termination_listener(lambda _connection: ended.set())
@@ -210,7 +218,7 @@ class PostgresEngine(Engine):
             async with self.connection() as connection:
                 try:
                     async with connection.transaction() if has_transaction else nullcontext():
-                        return await _run_work(connection, work(), self._notices)
+                        return await _run_work(connection, work(), self.notices)
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
@@ -316,17 +324,23 @@ class _PooledConnection(asyncpg.Connection):
         return ""
 
 
+class _PinnedPooledConnection(PinnedConnection, _PooledConnection):
+    """The same through PgBouncer in transaction mode."""
+
+
 async def _open_pool(url: str, size: int) -> Any:
     """Connections for short transactions."""
     with _explain_bad_address(url):
-        return await asyncpg.create_pool(
-            url,
-            min_size=1,
-            max_size=size,
-            timeout=CONNECT_SECONDS,
-            server_settings=_SHORT,
-            connection_class=_PooledConnection,
-        )
+        address, pooler = split_pooler(url)
+        more = _pooler_arguments(pooler, _SHORT, _PooledConnection, _PinnedPooledConnection)
+        return await asyncpg.create_pool(address, min_size=1, max_size=size, timeout=CONNECT_SECONDS, **more)
+
+
+def _pooler_arguments(pooler: Pooler, settings: dict[str, str], plain: type[Any], pinned: type[Any]) -> dict[str, Any]:
+    """How a connection is opened with a pooler, or without one."""
+    if pooler == "transaction":
+        return {"server_settings": _NAME, "connection_class": pinned, "statement_cache_size": 0}
+    return {"server_settings": _NAME if pooler else settings, "connection_class": plain}
 
 
 @asynccontextmanager
@@ -334,7 +348,9 @@ async def connect(url: str) -> AsyncIterator[Any]:
     """A connection outside the pool, for as long as the caller needs it."""
     with explain_errors(url):
         with _explain_bad_address(url):
-            connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=_SETTINGS)
+            address, pooler = split_pooler(url)
+            more = _pooler_arguments(pooler, _SETTINGS, asyncpg.Connection, PinnedConnection)
+            connection = await asyncpg.connect(address, timeout=CONNECT_SECONDS, **more)
         try:
             yield connection
         except BaseException:
@@ -367,6 +383,8 @@ def explain_errors(url: str) -> Iterator[None]:
         raise StorageError(f"{public_url(url)} refuses the user or the password in its address.") from None
     except asyncpg.InvalidCatalogNameError:
         raise StorageError(f"{public_url(url)} does not exist; create the database first.") from None
+    except asyncpg.ObjectInUseError as fault:
+        raise TenantMovesError(f"{public_url(url)}: {fault}.") from None
     except asyncpg.InsufficientPrivilegeError as fault:
         raise StorageError(f"{public_url(url)}: the user in its address may not do this ({fault}).") from None
     except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as fault:
@@ -400,6 +418,8 @@ async def _upgrade_locked(url: str, progress: Progress | None) -> None:
             raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            if split_pooler(url)[1]:
+                await set_for_role(connection, _PLANNING)
             is_empty = await _is_empty(connection, url)
             await _run_work(connection, upgrade("postgres", public_url(url), is_empty=is_empty))
 

@@ -16,7 +16,7 @@ A database that does not answer is opened later: mail of its tenants is put off 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -217,15 +217,20 @@ async def check_places(first_url: str, tenant_map: TenantMap) -> None:
             )
         every = [row[0] for row in await first.fetch("SELECT uid FROM tenants")]
     wanted = {uid: tenant_map.tenants.get(uid, FIRST) for uid in {*uids, *every}}
+    found: dict[str, tuple[set[str], dict[str, TenantMove]]] = {}
     for name, url in urls.items():
         try:
-            present, moves = await _read_places(url, list(wanted))
+            found[name] = await _read_places(url, list(wanted))
         except StorageUnreachableError:
             continue
+    for name, (present, moves) in found.items():
         for uid in sorted(present):
-            move = moves.get(uid)
-            if wanted[uid] != name and not (move and move.is_copied and move.to == wanted[uid]):
-                raise StorageError(_explain_place(uid, name, wanted[uid], move))
+            place, leaving = wanted[uid], moves.get(uid)
+            coming = found[place][1].get(uid) if place in found else TenantMove(name)
+            is_copied = leaving is not None and leaving.is_copied and leaving.to == place
+            is_copy = coming is not None and coming.to == name
+            if place != name and not is_copied and not is_copy:
+                raise StorageError(_explain_place(uid, name, place, leaving))
 
 
 def _explain_place(uid: str, name: str, wanted: str, move: TenantMove | None) -> str:
@@ -259,3 +264,13 @@ async def note_move(connection: Any, uid: str, move: TenantMove | None) -> None:
         await connection.execute("DELETE FROM meta WHERE key = $1", f"{_MOVE}.{uid}")
     else:
         await connection.execute(_SET_META, f"{_MOVE}.{uid}", msgspec.json.encode(move).decode())
+
+
+async def find_moved_from(urls: Mapping[str, str], to: str, uid: str) -> str | None:
+    """The database that still has what a tenant left there when it moved to another one."""
+    for name, url in urls.items():
+        async with connect(url) as connection:
+            move = (await read_moves(connection)).get(uid)
+            if move and move.to == to and move.is_copied:
+                return name
+    return None

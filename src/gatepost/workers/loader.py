@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, WorkerStarted
-from gatepost.workers.sandbox import die_with_parent, ignore_signals
+from gatepost.workers.sandbox import die_with_parent, give_back_memory, ignore_signals
 from gatepost.workers.status_page import StageNames, StatusPage
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def main() -> None:
         data, stages = _load_faults(faults, data, stages)
     gc.collect()
     gc.freeze()
+    give_back_memory()
     try:
         Loader(control, data, stages).serve()
     except ConnectionError:

@@ -56,6 +56,9 @@ from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_MODELS, LOAD_POL
 
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
 _COLLECT_EVERY = 20_000
+# After so many messages a worker gives back what is free of its heap, which takes a third of a millisecond; and after
+# so many it looks for cycles among all of its objects, since those that live long are seldom looked at.
+GIVE_BACK_EVERY, COLLECT_ALL_EVERY = 100, 1_000
 
 _POLICY = "policy"
 _LEARNT = "learnt:"
@@ -94,6 +97,7 @@ class Worker:
         self._status_page = status_page
         self._data = data or WorkerData()
         self._runs: dict[int, _Run] = {}
+        self._ended = 0
         self._policies: RecentSnapshots[Policy] = RecentSnapshots()
         self._lists: RecentSnapshots[CompiledLists] = RecentSnapshots()
         self._learnt: RecentSnapshots[LearntModels] = RecentSnapshots()
@@ -222,8 +226,10 @@ class Worker:
         del self._runs[run.number]
         self._status_page.enter(0, IDLE)
         self._sock.sendall(body)
-        if run.size > LARGE:
+        self._ended += 1
+        if run.size > LARGE or self._ended % COLLECT_ALL_EVERY == 0:
             gc.collect()
+        if run.size > LARGE or self._ended % GIVE_BACK_EVERY == 0:
             give_back_memory()
 
     def _encode_result(self, run: _Run, report: msgspec.Struct) -> bytes:

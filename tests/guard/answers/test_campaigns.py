@@ -80,6 +80,14 @@ def test_memory_is_bounded() -> None:
     assert len(seen._seen._by_hash) <= 80
 
 
+def test_copies_have_one_signature_in_memory() -> None:
+    seen = Campaigns(clock=Clock())
+    for name in ("ann", "bob", "cid"):
+        seen.answer(to(name), AskCampaign(tuple(number << 40 for number in range(1, 9))))
+    seen.answer(to("dan"), OTHER)
+    assert len({id(each.signature) for each in seen._order}) == 2
+
+
 def test_a_text_without_a_signature_is_not_remembered() -> None:
     seen = Campaigns(clock=Clock())
     seen.answer(to("ann"), AskCampaign(()))

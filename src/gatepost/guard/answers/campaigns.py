@@ -158,7 +158,9 @@ class Campaigns:
             others.update(each.recipients)
         others -= recipients
         if mine and is_mail:
-            self._remember(_Sighting(self._clock(), mine, tuple(recipients)))
+            # Copies have the hashes of one of them: those of each would be a third of the memory of a campaign.
+            known = next((each.signature for each in near if each.signature == mine), mine)
+            self._remember(_Sighting(self._clock(), known, tuple(recipients)))
         if near and is_mail and self._store:
             self._count(near[-1].signature, len(near) + 1, len(others | recipients))
         elsewhere = self._of_others.find_near(mine)

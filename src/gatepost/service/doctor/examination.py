@@ -629,8 +629,20 @@ def examine_upgrade(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     if state.present and not state.is_newer:
         rows.append(_check_room(state, files.storage, data))
         rows.append(_advise_backup(state))
+    rows += _check_schemas_of_tenants(files, data)
     rows.append(_check_running(data))
     return tuple(rows)
+
+
+def _check_schemas_of_tenants(files: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
+    """Check the databases that have the mail of some tenants."""
+    for name, url in files.tenant_map.databases.items():
+        try:
+            row = _check_schema(read_schema_state(url, data.path), url)
+        except StorageError as fault:
+            advice = "correct storage.databases, or make the database available"
+            row = DoctorRow("database", "fail", str(fault), advice)
+        yield msgspec.structs.replace(row, what=f"database {name}")
 
 
 def _describe_version() -> DoctorRow:
