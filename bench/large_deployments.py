@@ -1,0 +1,39 @@
+"""A model of large deployments, calculated from measured parts: nodes, processors, memory, rows and bytes.
+
+`python -m bench.large_deployments` prints the table of `docs/scaling.md`. The parts are figures of `RESULTS.md` and of
+that page; put your own in their place.
+"""
+
+# Measured: CPU of a message on a node (`bench scanning`), memory of a node with two processors, bytes of a result on
+# PostgreSQL with its indexes (`bench history`).
+CPU_SECONDS = 0.00475
+NODE_MB = 316
+BYTES = 4_648
+# Counted: rows of a result with one recipient, with its search row, its recipient and the reply of one next hop.
+ROWS = 4
+# Assumed: processors of a node and how much of them is used, the busiest minute against the mean of a day, how long
+# results are kept, what one primary takes in a second (the aim of the project for a machine of its own), connections.
+PROCESSORS, USED, PEAK, DAYS, PRIMARY, CONNECTIONS = 2, 0.7, 5, 30, 1_000, 30
+NODES = (1, 10, 100, 1_000)
+
+
+def run() -> str:
+    """The table."""
+    lines = [
+        "| Nodes | messages a second | a day | memory, GB | rows kept | bytes kept | databases | connections |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for nodes in NODES:
+        rate = nodes * PROCESSORS * USED / CPU_SECONDS
+        day = rate * 86_400 / PEAK
+        databases = max(1, -(-int(rate) // PRIMARY))
+        lines.append(
+            f"| {nodes:,} | {rate:,.0f} | {day / 1e6:,.1f} million | {nodes * NODE_MB / 1_000:,.1f} |"
+            f" {day * DAYS * ROWS / 1e9:,.1f} billion | {day * DAYS * BYTES / 1e12:,.1f} TB | {databases:,} |"
+            f" {nodes * CONNECTIONS:,} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(run())
