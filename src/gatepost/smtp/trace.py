@@ -13,7 +13,7 @@ inside of it where another encoded word follows.
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from email.utils import formatdate
 
 import msgspec
@@ -35,12 +35,6 @@ WIDTH = 76
 PIECE = 256 << 10
 # A field, with its name; a line that is none; or what is left without a line end.
 _HEADER_PART = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n|[^\r\n]*+\r\n|[\s\S]++")
-# The lines up to a field that `read_header` wants to see, or that field. A line that continues one begins with a blank.
-_WANTED = rb"(?i:received|subject|authentication-results|x-gatepost-[!-9;-~]*+)[ \t]*+:"
-_RELEVANT = re.compile(
-    rb"(?:[^\r\nRrSsAaXx][^\r\n]*+\r\n|(?!" + _WANTED + rb")[^\r\n]++\r\n)++"
-    rb"|([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n"
-)
 _ODD = re.compile(r"[^!-~]|[()\\;<>\[\]\"]")
 
 
@@ -107,7 +101,7 @@ def read_header(raw: bytes, hostname: str) -> Header:
     subjects: list[tuple[int, bytes]] = []
     hops = results = position = 0
     queue_id = ""
-    for part in _split_relevant(start):
+    for part in split_header(start, MAX_FIELDS):
         position = part.end()
         if part[1] is None:
             continue
@@ -115,23 +109,13 @@ def read_header(raw: bytes, hostname: str) -> Header:
         if name == b"received":
             queue_id = queue_id if hops else received_id(part[0])
             hops += 1
+        results += name == AUTHENTICATION
+        if is_claim(name, part[0], results, hostname):
+            claims.append(Edit(*part.span()))
         elif name == b"subject":
             subjects.append((part.start(), part[0]))
-        else:
-            results += name == AUTHENTICATION
-            if is_claim(name, part[0], results, hostname):
-                claims.append(Edit(*part.span()))
     is_whole = start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
     return Header(tuple(claims), hops, is_whole, queue_id, tuple(subjects))
-
-
-def _split_relevant(head: bytes) -> Iterable[re.Match[bytes]]:
-    """Yield the parts of a header section; those of one that ends soon are stretches of lines without a relevant field,
-    and relevant fields, of which there are few."""
-    end = head.find(b"\r\n\r\n") + 2
-    if end < 2 or head.count(b"\n", 0, end) > MAX_FIELDS or head.startswith(b"\r\n"):
-        return split_header(head, MAX_FIELDS)
-    return _RELEVANT.finditer(head, 0, end)
 
 
 def split_header(head: bytes, most: int) -> Iterator[re.Match[bytes]]:
