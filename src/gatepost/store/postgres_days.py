@@ -30,7 +30,7 @@ LEFT JOIN pg_inherits ON inhrelid = leaf.oid"""
 _IS_NEEDED = """SELECT EXISTS (SELECT FROM "{}" AS s LEFT JOIN unnest($1::text[], $2::bigint[]) AS own (tenant, since)
 ON own.tenant = s.tenant WHERE completed >= coalesce(own.since, $3::bigint))"""
 # "Partition key of the failing row contains (completed) = (1763337600000).", in the language of the server.
-_REFUSED_TIME = re.compile(r"\(completed\)\D*\((-?\d+)\)")
+_REFUSED_TIME = re.compile(r"\(completed\)\D{0,40}\((-?\d{1,20})\)")
 # What another process that drops the same day leads to, and a reader that keeps a day for too long.
 _BUSY = (
     asyncpg.ObjectNotInPrerequisiteStateError,
