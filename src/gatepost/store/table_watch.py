@@ -29,7 +29,7 @@ from gatepost.logs import Logger
 from gatepost.store.engine import Step, Write
 from gatepost.store.errors import StorageError
 
-CHANNEL = "gatepost_lists"
+CHANNEL = "changed_lists"
 BEAT_SECONDS = 0.5
 LEASE_SECONDS = 2.0
 IDLE_SECONDS = 3
