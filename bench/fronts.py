@@ -72,7 +72,7 @@ class Service:
             command = [sys.executable, "-m", "bench.unanalysed", str(folder), str(folder / "data")]
             self.process = subprocess.Popen(command, stdout=sink, stderr=sink)
         # A weak token is warned of once everything serves.
-        await_output(self.process, output, '"configuration"')
+        await_output(self.process, output, '"configuration warning"')
         self._request = _request()
 
     def measure(self, connections: int, messages: int) -> tuple[float, float]:

@@ -4,16 +4,18 @@
 that page; put your own in their place.
 """
 
-# Measured: CPU of a message on a node (`bench scanning`), memory of a node with two processors, bytes of a result on
-# PostgreSQL with its indexes (`bench history`).
-CPU_SECONDS = 0.00475
-NODE_MB = 316
-BYTES = 4_648
+# Measured: CPU of a message on a node and the memory of a node with two processors (`bench scanning`); bytes of a result
+# on PostgreSQL with its indexes, and results a second that a primary takes from four processes which share its two
+# processors (`bench recording`).
+CPU_SECONDS = 0.00448
+NODE_MB = 249
+BYTES = 4_602
+PRIMARY = 6_486
 # Counted: rows of a result with one recipient, with its search row, its recipient and the reply of one next hop.
 ROWS = 4
 # Assumed: processors of a node and how much of them is used, the busiest minute against the mean of a day, how long
-# results are kept, what one primary takes in a second (the aim of the project for a machine of its own), connections.
-PROCESSORS, USED, PEAK, DAYS, PRIMARY, CONNECTIONS = 2, 0.7, 5, 30, 1_000, 30
+# results are kept, connections.
+PROCESSORS, USED, PEAK, DAYS, CONNECTIONS = 2, 0.7, 5, 30, 30
 NODES = (1, 10, 100, 1_000)
 
 
