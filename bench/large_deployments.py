@@ -4,8 +4,8 @@
 that page; put your own in their place.
 """
 
-# Measured: CPU of a message on a node and the memory of a node with two processors (`bench scanning`); bytes of a result
-# on PostgreSQL with its indexes, and results a second that a primary takes from four processes which share its two
+# Measured: CPU of a message on a node and memory of a node with two processors (`bench scanning`); bytes of a result on
+# PostgreSQL with its indexes, and results a second that a primary takes from four processes which share its two
 # processors (`bench recording`).
 CPU_SECONDS = 0.00448
 NODE_MB = 249
