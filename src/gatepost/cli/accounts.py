@@ -117,7 +117,7 @@ def delete_tenant(
 
     Asks for confirmation on a terminal unless --yes is given.
     """
-    wanted = parse_tenant_uid(uid) or ""
+    wanted = parse_tenant_uid(uid, "UID") or ""
     if not yes and sys.stdin.isatty():
         confirm(f"Delete tenant {wanted} with its lists, keys, domains and results?")
     tenant = require_found(place.with_store(lambda store: store.tenants.delete(wanted)), wanted)
@@ -154,7 +154,9 @@ def _move(place: Deployment, uid: str, goal: str) -> "tuple[MoveOutcome, str]":
     url, tenant_map = place.find_storage_and_map()
     urls = {FIRST: url, **(tenant_map.databases if tenant_map else {})}
     if goal not in urls:
-        raise StartError(f"There is no database {goal}: storage.databases has {', '.join(urls)}.")
+        raise StartError(
+            f"There is no database {goal}; choose one of {', '.join(urls)}, or add it to storage.databases."
+        )
     present = (tenant_map.tenants if tenant_map else {}).get(uid, FIRST)
     if present != goal:
         here, there = urls[present], urls[goal]
@@ -188,7 +190,7 @@ def set_domains(
 
 
 def _find_tenant(uid: str, place: Deployment) -> "Tenant":
-    wanted = parse_tenant_uid(uid) or ""
+    wanted = parse_tenant_uid(uid, "UID") or ""
     return require_found(place.with_store(lambda store: store.tenants.find(wanted)) or NotFound("tenant"), wanted)
 
 

@@ -307,13 +307,13 @@ def find_actor() -> "Actor":
         return Actor("cli")
 
 
-def parse_tenant_uid(text: str | None) -> str | None:
-    """Return a tenant uid in its stored form, from upper or lower case."""
+def parse_tenant_uid(text: str | None, name: str = "--tenant") -> str | None:
+    """Return a tenant uid in its stored form, from upper or lower case; `name` is that of the option or argument."""
     if text is None:
         return None
     uid = canonical(text)
     if uid is None:
-        raise BadParameter("must be the uid of a tenant, as gatepost tenant list prints it", "--tenant")
+        raise BadParameter("must be the uid of a tenant, as gatepost tenant list prints it", name)
     return uid
 
 

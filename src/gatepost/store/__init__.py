@@ -42,10 +42,10 @@ def open_store(
     from gatepost.store.store import Store
 
     if tenant_map and tenant_map.databases:
-        from gatepost.store.spread_store import SpreadStore
+        from gatepost.store.sharded_store import ShardedStore
         from gatepost.store.tenant_databases import TenantDatabases
 
-        return SpreadStore(TenantDatabases(check_postgres(url), tenant_map), data_folder, at_once=at_once)
+        return ShardedStore(TenantDatabases(check_postgres(url), tenant_map), data_folder, at_once=at_once)
 
     if (file := sqlite_file_of(url, data_folder)) is None:
         from gatepost.store.postgres import PostgresEngine

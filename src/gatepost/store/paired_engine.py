@@ -80,14 +80,16 @@ class PairedEngine(Engine):
 
     async def _change_with_retries(self, work: Callable[[], Work[T]]) -> T:
         for attempt in range(ATTEMPTS):
-            try:
-                async with self._limits.others, self._open({}) as sides:
+            async with self._limits.others, self._open({}) as sides:
+                try:
                     result = await _run(work(), sides)
+                except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+                    if attempt == ATTEMPTS - 1:
+                        raise
+                else:
+                    # Not tried again here: where the second commit fails, the first one stands.
                     await sides.commit()
                     return result
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
-                if attempt == ATTEMPTS - 1:
-                    raise
             await asyncio.sleep(0.01 * 2**attempt)
         raise AssertionError("not reached")
 

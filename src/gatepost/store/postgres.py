@@ -38,7 +38,7 @@ from gatepost.store.engine import (
 )
 from gatepost.store.errors import StorageError, StorageUnreachableError, TenantMovesError
 from gatepost.store.pgbouncer import PinnedConnection, Pooler, set_for_role, split_pooler
-from gatepost.store.table_watch import Notices, TableWatch, is_watched
+from gatepost.store.table_watch import WATCHED, Notices, TableWatch, is_watched
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
 A = TypeVar("A")
@@ -188,8 +188,8 @@ class PostgresEngine(Engine):
 
     def state_number(self, table: str) -> int | None:
         """The number of the state that a table is in, while it is watched (`table_watch`)."""
-        if self._pooler == "transaction":
-            return None  # notices do not come through
+        if self._pooler == "transaction" or table not in WATCHED:
+            return None  # notices do not come through, or nobody sends them
         watch = self._watches.get(table)
         if watch is None and not self._closed:
             watch = self._watches[table] = TableWatch(partial(connect, self._url), table)

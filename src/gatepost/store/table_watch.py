@@ -39,7 +39,9 @@ QUIET_SECONDS = 0.2
 PROOF_SECONDS = 2.0
 RETRY_SECONDS = 5.0
 
-_WRITES_WATCHED = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM) scopes\b")
+# Tables whose changes are announced. A change of another one would wait for a lease of each node that watched it.
+WATCHED = frozenset({"scopes"})
+_WRITES_WATCHED = re.compile(rf"\s*(?:INSERT INTO|UPDATE|DELETE FROM) (?:{'|'.join(WATCHED)})\b")
 _WAITERS = """SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = $1::text::regclass
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""
 # A notice is worth nothing after a crash: nobody waits for the disk.

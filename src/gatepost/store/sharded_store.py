@@ -17,19 +17,19 @@ from gatepost.store.tenant_databases import TenantDatabase, TenantDatabases
 PROVE_SECONDS = 4.0
 # The classes of the subjects that have to do with mail.
 SPREAD = {
-    "messages": "gatepost.store.spread_messages.SpreadMessages",
-    "traffic": "gatepost.store.spread_messages.SpreadTraffic",
-    "sightings": "gatepost.store.spread_messages.SpreadSightings",
-    "quarantine": "gatepost.store.spread_quarantine.SpreadQuarantine",
-    "feedback": "gatepost.store.spread_quarantine.SpreadFeedback",
-    "digests": "gatepost.store.spread_quarantine.SpreadDigests",
-    "look_backs": "gatepost.store.spread_quarantine.SpreadLookBacks",
-    "privacy": "gatepost.store.spread_quarantine.SpreadPrivacy",
-    "tenants": "gatepost.store.spread_quarantine.SpreadTenants",
+    "messages": "gatepost.store.sharded_messages.ShardedMessages",
+    "traffic": "gatepost.store.sharded_messages.ShardedTraffic",
+    "sightings": "gatepost.store.sharded_messages.ShardedSightings",
+    "quarantine": "gatepost.store.sharded_quarantine.ShardedQuarantine",
+    "feedback": "gatepost.store.sharded_quarantine.ShardedFeedback",
+    "digests": "gatepost.store.sharded_quarantine.ShardedDigests",
+    "look_backs": "gatepost.store.sharded_quarantine.ShardedLookBacks",
+    "privacy": "gatepost.store.sharded_quarantine.ShardedPrivacy",
+    "tenants": "gatepost.store.sharded_quarantine.ShardedTenants",
 }
 
 
-class SpreadStore(Store):
+class ShardedStore(Store):
     """All that is stored, in several databases."""
 
     def __init__(self, databases: TenantDatabases, data_folder: Path, *, at_once: bool = True) -> None:

@@ -1,6 +1,6 @@
 """Held mail, and what is done with messages of tenants, where tenants have their mail in several databases.
 
-As in `spread_messages`: a tenant's in its database, all tenants' in every one, and a held message that only its id
+As in `sharded_messages`: a tenant's in its database, all tenants' in every one, and a held message that only its id
 names where it is found.
 """
 
@@ -27,14 +27,14 @@ from gatepost.store.quarantine import (
     count_period,
     describe_period,
 )
-from gatepost.store.spread_messages import Position, SpreadMessages, choose, find_everywhere, merge_pages, sum_counts
+from gatepost.store.sharded_messages import Position, ShardedMessages, choose, find_everywhere, merge_pages, sum_counts
 from gatepost.store.tenant_databases import TenantDatabases, gather_all
 from gatepost.store.tenants import Tenant, Tenants, delete_some_mail
 
 _RELEASES = "recipient_releases"
 
 
-class SpreadQuarantine(QuarantineRecords):
+class ShardedQuarantine(QuarantineRecords):
     """Held mail in several databases."""
 
     def __init__(self, databases: TenantDatabases) -> None:
@@ -176,7 +176,7 @@ class SpreadQuarantine(QuarantineRecords):
         return self._parts[(places or [number for number, _ in found] or [0])[0]]
 
 
-class SpreadFeedback(FeedbackReports):
+class ShardedFeedback(FeedbackReports):
     """Reports of wrong decisions about mail in several databases; the reports themselves are in the first."""
 
     def __init__(self, databases: TenantDatabases) -> None:
@@ -201,7 +201,7 @@ class SpreadFeedback(FeedbackReports):
         return (places or [number for number, _ in owners] or [0])[0]
 
 
-class SpreadDigests(Digests):
+class ShardedDigests(Digests):
     """Digests of held mail in several databases; the digests themselves are in the first."""
 
     def __init__(self, databases: TenantDatabases) -> None:
@@ -217,18 +217,18 @@ class SpreadDigests(Digests):
         return await self._parts[self._databases.place_of(digest.scope)].messages(digest, limit)
 
 
-class SpreadLookBacks(LookBacks):
+class ShardedLookBacks(LookBacks):
     """Looks back at mail in several databases; the looks back themselves are in the first."""
 
     def __init__(self, databases: TenantDatabases) -> None:
         super().__init__(databases.first)
-        self._messages = SpreadMessages(databases)
+        self._messages = ShardedMessages(databases)
 
     async def _find_lines(self, ggrids: Sequence[str]) -> Sequence[MessageLine]:
         return await self._messages.lines(ggrids[:MAX_ANNOUNCED])
 
 
-class SpreadPrivacy(Privacy):
+class ShardedPrivacy(Privacy):
     """What is stored about a person, in all databases."""
 
     def __init__(self, databases: TenantDatabases) -> None:
@@ -283,7 +283,7 @@ class SpreadPrivacy(Privacy):
         return sum([await part.erase_recipient_data(person) for part in self._parts])
 
 
-class SpreadTenants(Tenants):
+class ShardedTenants(Tenants):
     """Tenants, whose mail is in several databases."""
 
     def __init__(self, databases: TenantDatabases) -> None:

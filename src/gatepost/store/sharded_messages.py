@@ -54,7 +54,7 @@ WHERE EXISTS (SELECT 1 FROM audit WHERE scope = gone AND action = 'tenant.delete
 AND NOT EXISTS (SELECT 1 FROM tenants WHERE uid = gone)"""
 
 
-class SpreadMessages(Messages):
+class ShardedMessages(Messages):
     """Results and ledgers in several databases."""
 
     def __init__(self, databases: TenantDatabases) -> None:
@@ -192,7 +192,7 @@ class SpreadMessages(Messages):
             await part._repeat(partial(delete_some_mail, tenant))  # noqa: SLF001
 
 
-class SpreadTraffic(Traffic):
+class ShardedTraffic(Traffic):
     """Counts of traffic in several databases."""
 
     def __init__(self, databases: TenantDatabases) -> None:
@@ -217,7 +217,7 @@ class SpreadTraffic(Traffic):
         return TopValues(sum(each.counted for each in found), any(each.more for each in found), **tops)
 
 
-class SpreadSightings(StoredSightings):
+class ShardedSightings(StoredSightings):
     """Sender history in several databases."""
 
     def __init__(self, databases: TenantDatabases) -> None:

@@ -1,0 +1,67 @@
+"""Keys that stand twice are found, however they are written; the quick look never differs from the whole one."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatepost.api import strict_json
+from gatepost.api.strict_json import find_repeated_key
+
+
+@pytest.mark.parametrize(
+    ("text", "repeated"),
+    [
+        ('{"a": 1, "b": 2}', ""),
+        ('{"a": 1, "a": 2}', "a"),
+        ('{"a": {"a": 1}}', ""),
+        ('{"a": [{"b": 1, "c": 2}, {"b": 1}]}', ""),
+        ('{"x": {"b": 1, "b": 2}}', "b"),
+        ('{"a": "a"}', ""),
+        (r'{"a": 1, "\u0061": 2}', "a"),
+        (r'{"\"a": 1, "b": "\\"}', ""),
+        ('{"ä": 1, "ä": 2}', "ä"),
+        ('{"": 1, "": 2}', '""'),
+        ('\ufeff{"a": 1}', ""),
+        ('{\n"a": 1,\n"a": 2}', "a"),
+    ],
+)
+def test_a_key_that_stands_twice(text: str, repeated: str) -> None:
+    assert find_repeated_key(text.encode()) == repeated
+    assert find_repeated_key(bytearray(text.encode())) == repeated
+
+
+@pytest.mark.parametrize("text", [b'{"a": "\xff"}', b'{"a": "\x01"}', b'{"a": "\xc3"}'])
+def test_what_is_no_json_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        find_repeated_key(text)
+
+
+def test_deep_nesting_is_not_passed_over() -> None:
+    with pytest.raises(RecursionError):
+        find_repeated_key(b"[" * 50_000 + b"]" * 50_000)
+
+
+KEYS = st.sampled_from(["a", "b", '"', "\\", "\u00e4", ""])
+VALUES = st.recursive(
+    st.none() | st.integers() | KEYS,
+    lambda inner: st.lists(inner, max_size=3) | st.lists(st.tuples(KEYS, inner), max_size=3).map(tuple),
+    max_leaves=8,
+)
+
+
+def _write(value: object) -> str:
+    """JSON with keys as they come: tuples of pairs are objects."""
+    if isinstance(value, tuple):
+        return "{" + ", ".join(f"{json.dumps(key)}: {_write(each)}" for key, each in value) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_write, value)) + "]"
+    return json.dumps(value, ensure_ascii=isinstance(value, int))
+
+
+@given(VALUES)
+def test_the_quick_look_says_no_more_than_the_whole_one(value: object) -> None:
+    text = _write(value)
+    if strict_json._has_plain_strings_once(text):
+        strict_json._KEYS.decode(text)
