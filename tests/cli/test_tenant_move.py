@@ -30,7 +30,7 @@ def test_a_tenant_moves_in_two_calls(postgres_url: str, other_postgres_url: str,
     uid = uid.strip()
     code, said = run("tenant", "move", uid, "nowhere")
     assert code != 0
-    assert "There is no database nowhere: storage.databases has first, other." in said
+    assert "There is no database nowhere; choose one of first, other," in said
     assert "already" in run("tenant", "move", uid, "first")[1]
     code, said = run("tenant", "move", uid, "other")
     assert code == 0

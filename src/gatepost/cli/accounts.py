@@ -154,9 +154,8 @@ def _move(place: Deployment, uid: str, goal: str) -> "tuple[MoveOutcome, str]":
     url, tenant_map = place.find_storage_and_map()
     urls = {FIRST: url, **(tenant_map.databases if tenant_map else {})}
     if goal not in urls:
-        raise StartError(
-            f"There is no database {goal}; choose one of {', '.join(urls)}, or add it to storage.databases."
-        )
+        known = ", ".join(urls)
+        raise StartError(f"There is no database {goal}; choose one of {known}, or add it to storage.databases.")
     present = (tenant_map.tenants if tenant_map else {}).get(uid, FIRST)
     if present != goal:
         here, there = urls[present], urls[goal]
