@@ -12,7 +12,7 @@ import msgspec
 from gatepost.abby.messages import describe_message
 from gatepost.store.audit import CLI
 from gatepost.store.errors import LastAdministrator
-from gatepost.store.privacy import FoundEntry, Looked, Person
+from gatepost.store.privacy import FoundEntry, FoundRows, Person
 from gatepost.store.store import Store
 from gatepost.store.users import User
 from gatepost.textmodel.model import FEEDBACK_FOLDER
@@ -90,7 +90,7 @@ class PersonalData:
             yield found
 
     def _looked(
-        self, kind: str, find: Callable[[Person, A], Awaitable[Looked[T, A]]], start: A
+        self, kind: str, find: Callable[[Person, A], Awaitable[FoundRows[T, A]]], start: A
     ) -> AsyncIterator[tuple[T, ...]]:
         """The same of records that may be damaged; counts those that cannot be read."""
 

@@ -369,9 +369,9 @@ class SlotWatch:
 
     The system counts what its processors did (`/proc/stat`); those count that this process may use. A container whose
     CPU is limited sees the processors of its host, so that the use of its control group is compared with its limit as
-    well (`cpu.max` and `cpu.stat`, https://docs.kernel.org/admin-guide/cgroup-v2.html). What is less idle decides. A
-    system without these files is never told of. `queue` returns what the queue of slots has
-    counted, None without a core; `advise` says what to raise."""
+    well (`cpu.max` and `cpu.stat`, https://docs.kernel.org/admin-guide/cgroup-v2.html). What is less idle decides. If
+    the system has none of these files, there is no warning. `queue` returns what the queue of slots has counted, None
+    without a core; `advise` says what to raise."""
 
     def __init__(
         self, condition: Condition, queue: "Callable[[], QueueCounters | None]", advise: Callable[[], str]

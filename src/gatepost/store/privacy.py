@@ -215,7 +215,7 @@ class SessionTrace(msgspec.Struct, frozen=True):
     agent: str
 
 
-class Looked(NamedTuple, Generic[T, A]):
+class FoundRows(NamedTuple, Generic[T, A]):
     """What was found among some rows, where to go on (None at the end), and how many records could not be read and
     have the address in no column: they are left as they are."""
 
@@ -229,7 +229,7 @@ class Privacy(Operations):
     at the end."""
 
     @large_query
-    def messages_about(self, person: Person, after: int = 0) -> Work[Looked[tuple[int, MessageRecord], int]]:
+    def messages_about(self, person: Person, after: int = 0) -> Work[FoundRows[tuple[int, MessageRecord], int]]:
         """Results that have the address anywhere, with their row ids."""
         rows = yield Read(_MESSAGES, (after, STEP))
         found, unreadable = [], 0
@@ -238,7 +238,7 @@ class Privacy(Operations):
             if record:
                 found.append((row[0], record))
             unreadable += record is None and not is_readable
-        return Looked(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
+        return FoundRows(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
 
     @change
     def erase_messages(self, person: Person, keys: Sequence[tuple[int, int]], pseudonym: str) -> Work[tuple[int, int]]:
@@ -254,7 +254,7 @@ class Privacy(Operations):
         return len(alone), len(records) - len(alone)
 
     @large_query
-    def held_about(self, person: Person, after: str = "") -> Work[Looked[HeldMessage, str]]:
+    def held_about(self, person: Person, after: str = "") -> Work[FoundRows[HeldMessage, str]]:
         """Held and released mail that has the address anywhere."""
         rows = yield Read(_HELD, (after, STEP))
         found, unreadable = [], 0
@@ -267,7 +267,7 @@ class Privacy(Operations):
             is_about = mail is not None and (is_found or person.occurs(mail.record.detail))
             found += [mail] if mail and is_about else []
             unreadable += not is_readable and not is_about
-        return Looked(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
+        return FoundRows(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
 
     @change
     def erase_held(

@@ -17,7 +17,7 @@ from gatepost.store.look_backs import MAX_ANNOUNCED, LookBacks
 from gatepost.store.message_records import Delivery, MessageLine, MessageRecord, Release
 from gatepost.store.messages import Messages
 from gatepost.store.paging import MessageCount, Page
-from gatepost.store.privacy import HeldFate, Looked, Person, Privacy, SeenSender
+from gatepost.store.privacy import FoundRows, HeldFate, Person, Privacy, SeenSender
 from gatepost.store.quarantine import (
     HeldCounts,
     HeldFilter,
@@ -235,26 +235,26 @@ class ShardedPrivacy(Privacy):
         super().__init__(databases.first)
         self._databases, self._parts = databases, databases.each(Privacy)
 
-    async def messages_about(self, person: Person, after: int = 0) -> Looked[tuple[int, MessageRecord], int]:
+    async def messages_about(self, person: Person, after: int = 0) -> FoundRows[tuple[int, MessageRecord], int]:
         """Results that have the address anywhere, with their row ids, which no two databases share."""
         pages = await gather_all(part.messages_about(person, after) for part in self._parts)
         end = min((page.after for page in pages if page.after is not None), default=None)
         found = {uid: record for page in pages for uid, record in page.found if end is None or uid <= end}
         ordered = tuple(sorted(found.items(), key=lambda each: each[0]))
-        return Looked(ordered, end, sum(page.unreadable for page in pages))
+        return FoundRows(ordered, end, sum(page.unreadable for page in pages))
 
     async def erase_messages(self, person: Person, keys: Sequence[tuple[int, int]], pseudonym: str) -> tuple[int, int]:
         """Erase the address from these results."""
         counts = await gather_all(part.erase_messages(person, keys, pseudonym) for part in self._parts)
         return sum(deleted for deleted, _ in counts), sum(changed for _, changed in counts)
 
-    async def held_about(self, person: Person, after: str = "") -> Looked[HeldMessage, str]:
+    async def held_about(self, person: Person, after: str = "") -> FoundRows[HeldMessage, str]:
         """Held and released mail that has the address anywhere."""
         pages = await gather_all(part.held_about(person, after) for part in self._parts)
         end = min((page.after for page in pages if page.after is not None), default=None)
         found = {mail.record.ggrid: mail for page in pages for mail in page.found}
         ordered = tuple(mail for ggrid, mail in sorted(found.items()) if end is None or ggrid <= end)
-        return Looked(ordered, end, sum(page.unreadable for page in pages))
+        return FoundRows(ordered, end, sum(page.unreadable for page in pages))
 
     async def erase_held(
         self, person: Person, ggrid: str, pseudonym: str, by: Actor, *, delete: bool = False
