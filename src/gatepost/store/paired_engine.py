@@ -17,9 +17,18 @@ import apsw
 import asyncpg
 
 from gatepost.background_work import background
-from gatepost.store.engine import Bulk, Engine, Read, Rollback, Row, Script, Step, StoreCounters, Work
+from gatepost.store.engine import Bulk, Read, Row, Script, Step, Work
 from gatepost.store.errors import StorageError
-from gatepost.store.postgres import ATTEMPTS, POOL, SEARCHES, PostgresEngine, advance, explain_errors, run_step
+from gatepost.store.postgres import (
+    ATTEMPTS,
+    POOL,
+    SEARCHES,
+    CountedEngine,
+    PostgresEngine,
+    advance,
+    explain_errors,
+    run_step,
+)
 from gatepost.store.table_watch import is_watched
 
 A = TypeVar("A")
@@ -46,10 +55,11 @@ class PairLimits:
         self.others = asyncio.Semaphore(POOL - SEARCHES - 1)
 
 
-class PairedEngine(Engine):
+class PairedEngine(CountedEngine):
     """Does work on the first database and on that of some tenants; `is_mail` says which statements are for the second.
 
-    Only work that may concern both runs through here; groups of records go straight to the second database.
+    Only work that may concern both runs through here, and is counted here; groups of records go straight to the second
+    database.
     """
 
     groups_under_way = PostgresEngine.groups_under_way
@@ -57,26 +67,11 @@ class PairedEngine(Engine):
     def __init__(
         self, first: PostgresEngine, mail: OpensLater, is_mail: Callable[[str], bool], limits: PairLimits
     ) -> None:
+        super().__init__()
         self._first, self._mail, self._is_mail, self._limits = first, mail, is_mail, limits
-        self._changes = self._failures = 0
 
     async def close(self) -> None:
         """Do nothing: whoever has opened the two databases closes them."""
-
-    def counters(self) -> StoreCounters:
-        """How many changes went through here; what the databases do for themselves they count themselves."""
-        return StoreCounters(self._changes, self._changes, self._failures)
-
-    async def _apply(self, work: Callable[[], Work[T]]) -> T:
-        try:
-            result = await self._change_with_retries(work)
-        except Rollback as outcome:
-            result = outcome.result
-        except Exception:
-            self._failures += 1
-            raise
-        self._changes += 1
-        return result
 
     async def _change_with_retries(self, work: Callable[[], Work[T]]) -> T:
         for attempt in range(ATTEMPTS):

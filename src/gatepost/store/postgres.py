@@ -13,6 +13,7 @@ start together do not both apply them.
 import asyncio
 import re
 import threading
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
@@ -70,7 +71,35 @@ _PROGRESS = re.compile(r"gatepost: (\d+) of (\d+) bytes")
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
 
 
-class PostgresEngine(Engine):
+class CountedEngine(Engine):
+    """Counts the changes that are made over asyncpg."""
+
+    def __init__(self) -> None:
+        self._changes = self._commits = self._failures = 0
+
+    def counters(self) -> StoreCounters:
+        """How many changes were written, in how many commits, and how many failed."""
+        return StoreCounters(self._changes, self._commits, self._failures)
+
+    async def _apply(self, work: Callable[[], Work[T]]) -> T:
+        """Do the work of a change; returns after its commit."""
+        try:
+            result = await self._change_with_retries(work)
+        except Rollback as outcome:
+            result = outcome.result
+        except Exception:
+            self._failures += 1
+            raise
+        self._changes += 1
+        self._commits += 1
+        return result
+
+    @abstractmethod
+    async def _change_with_retries(self, work: Callable[[], Work[T]]) -> T:
+        """Do work in a transaction, again where another one was in its way."""
+
+
+class PostgresEngine(CountedEngine):
     """Does work on PostgreSQL; opening it raises `StorageError` where the database cannot be used.
 
     Its methods belong to one event loop: that of the first call.
@@ -79,6 +108,7 @@ class PostgresEngine(Engine):
     groups_under_way = 2
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._url = url
         upgrade_schema(url)
         _, self._pooler = split_pooler(url)
@@ -86,7 +116,6 @@ class PostgresEngine(Engine):
         self._opening = asyncio.Lock()
         self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
-        self._changes = self._commits = self._failures = 0
         self._watches: dict[str, TableWatch] = {}
         self.notices = Notices(partial(connect, url))
 
@@ -106,23 +135,6 @@ class PostgresEngine(Engine):
                 await self._pool.close()
             except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
                 self._pool.terminate()  # the server has gone already
-
-    def counters(self) -> StoreCounters:
-        """How many changes were written, in how many commits."""
-        return StoreCounters(self._changes, self._commits, self._failures)
-
-    async def _apply(self, work: Callable[[], Work[T]]) -> T:
-        """Do work in one transaction; returns after its commit."""
-        try:
-            result = await self._change_with_retries(work)
-        except Rollback as outcome:
-            result = outcome.result
-        except Exception:
-            self._failures += 1
-            raise
-        self._changes += 1
-        self._commits += 1
-        return result
 
     async def change_together(
         self,
