@@ -47,6 +47,7 @@ from gatepost.milter.session import (
 from gatepost.pages.effects import sort_effects
 from gatepost.pages.page_nodes import PageNodes
 from gatepost.pages.runner import PageRun
+from gatepost.pages.xml_page import read_xml_page
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.scanning.edits import Edit, apply_edits, order_edits
 from gatepost.scanning.request import first_received_id
@@ -128,6 +129,12 @@ def run_page(data: bytes) -> object:
     contents = dispatch.inspect(File("1/a.html", data, "html", "0" * 64, ("a.html",)), UnpackBudget())
     stopped = any(trait.name == "script-unfinished" and trait.detail.startswith("limit") for trait in contents.traits)
     return "stopped" if stopped else contents
+
+
+def read_xml_nodes(data: bytes) -> object:
+    """Read any bytes as a page that is XML."""
+    page = read_xml_page(data)
+    return page and (page.html, page.nodes.rows, page.nodes.scripts, page.markup_entities, page.is_whole)
 
 
 def add_page_effects(data: bytes) -> object:

@@ -14,6 +14,7 @@ from tests.files.compound_files import make_compound, make_project
 from tests.files.coverage import FORMATS
 from tests.files.letter_formats import LETTER_FORMATS
 from tests.pages import acting_pages
+from tests.pages import xml_pages as drawn_pages
 from tests.pages.smuggling_pages import TRICKS
 from tests.web.authenticators import Authenticator
 
@@ -145,6 +146,12 @@ def running_pages() -> list[bytes]:
     """Return pages whose scripts do all that the stand-in browser knows."""
     acting = (*acting_pages.COMMANDS.values(), *acting_pages.LOGINS.values(), *acting_pages.UNKNOWN.values())
     return [*(trick(b"marked").encode() for trick in TRICKS), *(html.encode() for html in acting)]
+
+
+def xml_pages() -> list[bytes]:
+    """Return pictures and XML with scripts, prefixes, entities and transformations, and honest ones."""
+    acting = (*drawn_pages.SMUGGLING.values(), *drawn_pages.ACTING.values())
+    return [*(text.encode() for _, text in acting), b"<!DOCTYPE a [<!ENTITY b '&c;&c;'><!ENTITY c 'd'>]><a>&b;</a>"]
 
 
 def page_effects() -> list[bytes]:

@@ -333,6 +333,12 @@ FILE_SHORTCUT_TO_SHARE = Kind("file:shortcut-to-share", "A shortcut file leads t
 FILE_SVG_SCRIPT = Kind("file:svg-script", "An attached picture (SVG) runs a script")
 FILE_TYPE_MISMATCH = Kind("file:type-mismatch", "A file's content does not match its file extension")
 FILE_UNREADABLE = Kind("file:unreadable", "A file is not what its name says and could not be read")
+FILE_XML_ENTITY_MARKUP = Kind("file:xml-entity-markup", "An attached page or picture hides markup in entities")
+FILE_XML_SCRIPT = Kind("file:xml-script", "An attached XML file runs a script")
+FILE_XML_TRANSFORM = Kind(
+    "file:xml-transform",
+    "A style sheet inside an attached XML file or from a server turns it into a page (XSLT)",
+)
 FILE_YARA = Kind("file:yara", "A file matches a YARA rule of the operator")
 
 # HTML that acts, which no mail program should run.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from email.message import EmailMessage
 
 import pytest
-from tests.pages import acting_pages, honest_pages
+from tests.pages import acting_pages, honest_pages, xml_pages
 from tests.pages.honest_pages import HONEST, HonestPage
 from tests.pages.smuggling_pages import PAYLOADS, TRICKS, exclusive_or
 from tests.stolen_time import StolenTime
@@ -54,8 +54,8 @@ def judge(page: HonestPage, skip: dict[str, str] | None = None) -> Report:
         return report
 
 
-def open_page(html: str, budget: UnpackBudget | None = None, name: str = "a.html") -> list[bytes]:
-    part = Part("1", names=(name,), content=html.encode())
+def open_page(html: str | bytes, budget: UnpackBudget | None = None, name: str = "a.html") -> list[bytes]:
+    part = Part("1", names=(name,), content=html if isinstance(html, bytes) else html.encode())
     return [file.content for file in find_files(Message(parts=(part,)), budget)]
 
 
@@ -72,6 +72,24 @@ def test_a_payload_comes_out_and_its_page_is_held(trick: Callable[[bytes], str])
 @pytest.mark.parametrize("name", ACTING)
 def test_a_page_that_acts_is_held(name: str) -> None:
     report = judge(HonestPage(ACTING[name]))
+    assert report.decision == "quarantine", report.lines
+    assert report.outcomes == ()
+
+
+@pytest.mark.parametrize("name", xml_pages.SMUGGLING)
+def test_a_payload_comes_out_of_xml(name: str) -> None:
+    file, content = xml_pages.SMUGGLING[name]
+    assert PAYLOADS["setup.exe"] in open_page(content, name=file)
+    assert PAYLOADS["setup.exe"] in open_page(content.encode("utf-16"), name=file)
+    report = judge(HonestPage(content, file, "image/svg+xml" if file.endswith("svg") else "application/xml"))
+    assert report.decision == "quarantine"
+    assert report.outcomes == ()
+
+
+@pytest.mark.parametrize("name", xml_pages.ACTING)
+def test_xml_that_acts_is_held(name: str) -> None:
+    file, content = xml_pages.ACTING[name]
+    report = judge(HonestPage(content, file, "application/octet-stream"))
     assert report.decision == "quarantine", report.lines
     assert report.outcomes == ()
 

@@ -69,6 +69,9 @@ BY_TRAIT: dict[str, Stated] = {
     "page-form": Stated(kinds.FILE_HTML_FORM, joined=False),
     "page-script": Stated(kinds.FILE_HTML_SCRIPT, joined=False),
     "page-svg-script": Stated(kinds.FILE_SVG_SCRIPT, joined=False),
+    "xml-script": Stated(kinds.FILE_XML_SCRIPT),
+    "xml-transform": Stated(kinds.FILE_XML_TRANSFORM, "target", joined=False),
+    "xml-entity-markup": Stated(kinds.FILE_XML_ENTITY_MARKUP, "entities"),
     "page-meta-refresh": Stated(kinds.FILE_HTML_REDIRECT, joined=False),
 }
 
@@ -96,6 +99,9 @@ def traits(reading: Reading) -> Iterator[Finding]:
       without showing it lets its reader start a program (ClickFix, FileFix; ATT&CK T1204.004). What a script sends of
       what is typed was seen by typing it; surveys do that with text, and to the server of their sender. A script that
       was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has.
+    - Pictures and XML: a drawing needs no script, and an invoice in XML is for programs. Style sheets (XSLT) that turn
+      one into a page lie beside it in the folder of its reader; one inside the file, or on a server, makes a page that
+      no reader of HTML has seen. Entities are for letters and addresses of vocabularies, not for elements.
     """
     for file in reading.files:
         for name in dict.fromkeys(trait.name for trait in file.traits):

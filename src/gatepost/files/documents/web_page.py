@@ -25,7 +25,8 @@ from gatepost.mail.html.script import read_scripts
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
 from gatepost.pages.effects import PageEffects
-from gatepost.pages.page_nodes import read_html_nodes
+from gatepost.pages.page_nodes import PageNodes, read_html_nodes
+from gatepost.pages.xml_page import SVG, XHTML, read_xml_page
 from gatepost.urls import parse_url
 
 MAX_PAGE = 16 << 20
@@ -61,7 +62,12 @@ _DECRYPTS = ("cryptojs.", "crypto.subtle", "aes.decrypt", ".decrypt(")
 _SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?:<(?!/)[^<]*+){0,9999}+)", re.IGNORECASE)
 MAX_SCRIPTS = 50
 _HANDLER = re.compile(rb"[\s\"'/]on[a-z]{3,25}\s{0,9}=")
-_PREFIX = re.compile(rb"<(/?)[\w.-]{1,40}:(?=[a-zA-Z])")
+_XML_NAMES = frozenset({"xml", "svg", "xhtml", "xht", "xsl", "xslt"})
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_XML_MARKS = (
+    *(b"http://www.w3.org/1999/xhtml", b"http://www.w3.org/2000/svg", b"http://www.w3.org/1999/XSL/Transform"),
+    *(b"xml-stylesheet", b"<!ENTITY", b"urn:schemas-microsoft-com:xslt"),
+)
 # Code of six signs only (JSFuck), and names as obfuscators write them (`_0x4f2a`).
 _UNREADABLE = re.compile(r"[\[\]()!+]{300}")
 _RENAMED = re.compile(r"\b_0x[0-9a-f]{4,6}\b")
@@ -78,21 +84,54 @@ def is_page(file: File) -> bool:
     return any(_PAGES.intersection(find_last_extensions(name)) for name in file.names)
 
 
-def is_xml_page(content: bytes) -> bool:
-    """Return whether a browser shows this XML as a page: its elements are of the vocabulary of XHTML, under any
-    prefix."""
-    return b"http://www.w3.org/1999/xhtml" in content
+def is_xml_page(file: File) -> bool:
+    """Return whether a browser shows a file, as XML, as more than text: it has elements of XHTML or SVG under any
+    prefix, is given a form by a style sheet, or makes its text of entities. No browser shows parts of documents."""
+    if file.within or (file.type not in ("xml", "svg") and not is_named_xml(file)):
+        return False
+    content = file.content[:MAX_PAGE]
+    if content[:2] in _WIDE_MARKS:
+        content = content.decode("utf-16", "replace").encode()
+    if file.type in ("svg", "html"):
+        # As HTML it is read in any case; as XML it says something else where there are entities or prefixes.
+        low = content.lower()
+        return any(mark in low for mark in (b"<!entity", b"xml-stylesheet", b"<![cdata[")) or _is_active(content, low)
+    return any(mark in content for mark in _XML_MARKS)
+
+
+def is_named_xml(file: File) -> bool:
+    """Return whether the name of a file makes a browser read it as XML."""
+    return any(_XML_NAMES.intersection(find_last_extensions(name)) for name in file.names)
 
 
 def inspect_xml(builder: ContentsBuilder) -> None:
-    """Add what is in a page that is XML, as if its elements bore no prefix."""
-    plain = _PREFIX.sub(rb"<\1", builder.file.content[:MAX_PAGE])
-    builder.file = msgspec.structs.replace(builder.file, content=plain, type="html")
-    inspect(builder)
+    """Add what is in a page that is XML: what it is as XML, and then what it is as a page without entities and
+    prefixes."""
+    page = read_xml_page(builder.file.content)
+    if page is None:
+        inspect(builder)
+        return
+    if not page.is_whole:
+        builder.add_unread("size")
+    is_picture = page.root in (SVG, "svg")
+    scripts = [script.text or script.source for script in page.nodes.scripts]
+    if page.processor_script or (scripts or page.nodes.has_handlers):
+        name = "page-svg-script" if is_picture else "xml-script" if page.root != XHTML else "page-script"
+        builder.add_trait(name, (scripts or ["a handler"])[0])
+    if page.markup_entities:
+        builder.add_trait("xml-entity-markup", ", ".join(page.markup_entities))
+    for target in page.style_sheets:
+        if page.has_transform or target.startswith("#") or parse_url(target).scheme in ("http", "https", "data", "ftp"):
+            builder.add_trait("xml-transform", target)
+            builder.add_link(target, source="script")
+    content = page.html.encode("utf-8", "replace")
+    builder.file = msgspec.structs.replace(builder.file, content=content, type="html", shown=False)
+    inspect(builder, page.nodes)
 
 
-def inspect(builder: ContentsBuilder) -> None:
-    """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own."""
+def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
+    """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own. `nodes` are those
+    of a page that was read as XML."""
     file = builder.file
     if len(file.content) > MAX_PAGE:
         builder.add_unread("size")
@@ -101,7 +140,7 @@ def inspect(builder: ContentsBuilder) -> None:
     low = raw.lower()
     if _is_active(raw, low):
         text, _ = decode_charset(raw, None)
-        effects = _run_page(text, low, builder)
+        effects = _run_page(text, low, builder, nodes)
         layers = tuple(list_layers(effects)) if effects else ()
         if 0 < text.count("&#") < MAX_ENTITIES:
             text = unescape(text)  # `&#100;ata:` is `data:` to a browser
@@ -131,11 +170,11 @@ def _is_active(raw: bytes, low: bytes) -> bool:
     return b"srcdoc" in low or b"=&#" in low or bool(_HANDLER.search(low))
 
 
-def _run_page(text: str, low: bytes, builder: ContentsBuilder) -> PageEffects | None:
+def _run_page(text: str, low: bytes, builder: ContentsBuilder, nodes: PageNodes | None) -> PageEffects | None:
     """Run the scripts of a page and return what they did; pictures alone run nothing."""
     if not (b"script" in low or b"srcdoc" in low or b"data:" in low or b"\0" in low[:1_000] or _HANDLER.search(low)):
         return None
-    return run_scripts(read_html_nodes(text), text, builder)
+    return run_scripts(nodes or read_html_nodes(text), text, builder)
 
 
 def _inspect_page(file: File, builder: ContentsBuilder) -> None:
