@@ -180,6 +180,11 @@ def static_module(payload: bytes) -> str:
     return page(f"<script type=module>const s=atob(await Promise.resolve('{b64(payload)}'));{QUIET}</script>")
 
 
+def imported_module(payload: bytes) -> str:
+    code = urllib.parse.quote(f"const s=atob('{b64(payload)}');export {{s as text}}", safe="")
+    return page(f"<script type=module>import {{text as s}} from 'data:text/javascript,{code}';{QUIET}</script>")
+
+
 def exclusive_or(payload: bytes) -> str:
     key = b"Kw7!"
     secret = bytes(byte ^ key[place % 4] for place, byte in enumerate(payload))
@@ -520,6 +525,7 @@ TRICKS: tuple[Callable[[bytes], str], ...] = (
     broken_picture,
     data_module,
     static_module,
+    imported_module,
     exclusive_or,
     stream_cipher,
     backwards,

@@ -54,7 +54,15 @@ def targets(html: str) -> list[str]:
             "<script>go(typeof foo+typeof document.foo+(navigator.webdriver)+('ontouchstart' in window))</script>",
             "undefinedundefinedfalsefalse",
         ),
-        ("<script>go([1,2].toString.toString()+document.createElement)</script>", None),
+        # Codes of six signs take their letters from these.
+        (
+            "<script>go([]['flat']+[]+''['fontcolor']()+self)</script>",
+            'function flat() { [native code] }<font color="undefined"></font>[object Window]',
+        ),
+        (
+            "<script>go(''+document.createElement('a')+navigator+[]['entries']())</script>",
+            "[object HTMLAnchorElement][object Navigator][object Array Iterator]",
+        ),
         ("<script>go(new Date().getTime()>1799999999999&&Date.now()-performance.now()>0)</script>", "true"),
         (
             "<script>class A extends HTMLElement{connectedCallback(){go(this.id)}};customElements.define('x-a',A)</script><x-a id=q></x-a>",
@@ -62,17 +70,15 @@ def targets(html: str) -> list[str]:
         ),
         ("<script>go(document.body.contains(document.querySelector('b')))</script><b></b>", "true"),
         ("<script>localStorage.a=1;go(localStorage.getItem('a')+sessionStorage.getItem('b'))</script>", "1null"),
-        ("<script type=module>import x from 'data:text/javascript,1';go(1)</script>", None),
         (
             "<script>go(getComputedStyle(document.body).getPropertyValue('--x').trim())</script><style>body{--x: 5}</style>",
             "5",
         ),
     ],
 )
-def test_the_stand_in_does_as_a_browser(html: str, expected: str | None) -> None:
+def test_the_stand_in_does_as_a_browser(html: str, expected: str) -> None:
     found = targets("<script>function go(v){location='https://x.example/?'+encodeURIComponent(v)}</script>" + html)
-    if expected is not None:
-        assert [unquote(target.partition("?")[2]) for target in found] == [expected]
+    assert [unquote(target.partition("?")[2]) for target in found] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +178,19 @@ def test_what_is_missing_is_said() -> None:
     assert page.missing == ["Plotly"]
     assert [navigation.target for navigation in page.navigations] == ["https://a.example/"]
     assert page.faults == ["TypeError: cannot read property 'read' of undefined"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "(async()=>{Swal.fire('a');await 1;axios.get('/a');location='https://a.example/'})()",
+        "onload=async()=>{await 1;Swal.fire('a');location='https://a.example/'}",
+        "setTimeout(async()=>{await 1;Swal.fire('a');location='https://a.example/'})",
+        "b.onclick=async()=>{await 1;Swal.fire('a');location='https://a.example/'}",
+    ],
+)
+def test_asynchronous_code_goes_on_without_what_is_missing(code: str) -> None:
+    assert "https://a.example/" in targets(f"<button id=b>a</button><script>{code}</script>")
 
 
 def test_scripts_that_are_too_long_are_left_out_and_it_is_said() -> None:

@@ -170,9 +170,19 @@ class PageRunner:
                 self._call("begin", str(script.place))
                 self._call("module", _clean(script.text))
             else:
-                self._call("begin", str(script.place))
-                self.run_code(prepare_script(script.text))
+                self._run_inner(script)
             self._run_added()
+
+    def _run_inner(self, script: PageScript) -> None:
+        """Run a script of the page, again where an asynchronous part of it needs a name that is not there."""
+        source = prepare_script(script.text)
+        self._call("begin", str(script.place))
+        self.run_code(source)
+        for _ in range(3):
+            self._run_added()
+            if not self._call("again"):
+                break
+            self.run_code(f"{{{source}\n}}")
 
     def _run_source(self, script: PageScript) -> None:
         """Run a script that has an address: the address may hold it."""
@@ -217,7 +227,9 @@ class PageRunner:
         for _ in range(MAX_RERUNS):
             try:
                 self._limit_time()
-                self._context.eval(source)
+                value = self._context.eval(source)
+                if isinstance(value, _quickjs.Object):
+                    self._lead("watch", value)  # the promise of an asynchronous function
             except _quickjs.JSException as fault:
                 missing = _UNDEFINED.match(str(fault))
                 self._reruns += 1

@@ -194,6 +194,8 @@ def _add_addresses(effects: PageEffects, text: str, builder: ContentsBuilder) ->
             continue
         is_alone = navigation.by == "load" and navigation.how != "frame"
         builder.add_link(navigation.target, source="refresh" if is_alone else "file")
+        if is_alone and navigation.how == "location":
+            builder.add_trait("page-meta-refresh", navigation.target)
         if navigation.how != "frame" and url.host not in source:
             builder.add_trait("hidden-redirect", navigation.target)
     for request in effects.requests[:MAX_MADE]:

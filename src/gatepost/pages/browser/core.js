@@ -54,11 +54,14 @@ const noteError = fault => {
 };
 
 // Functions of the stand-in look like those of a browser.
-const nativeNames = new WeakMap();
+const nativeNames = new WeakMap(), NATIVE = /^(function \S*\(\))\s*\{\s*\[native code\]\s*\}$/;
 const nativeToString = NativeFunction.prototype.toString;
 define(NativeFunction.prototype, 'toString', { configurable: true, writable: true, value: function toString() {
   const name = nativeNames.get(this);
-  return name === undefined ? apply(nativeToString, this, []) : 'function ' + name + '() { [native code] }';
+  if (name !== undefined) return 'function ' + name + '() { [native code] }';
+  const text = apply(nativeToString, this, []);
+  // Built-in functions are written as in other interpreters: codes of a few signs take their letters from there.
+  return text.length < 100 && NATIVE.test(text) ? text.replace(NATIVE, '$1 { [native code] }') : text;
 } });
 nativeNames.set(NativeFunction.prototype.toString, 'toString');
 const hide = (owner, name, value) => define(owner, name, { value, writable: true, configurable: true, enumerable: false });
@@ -94,6 +97,11 @@ guardMethods(Array.prototype, ['join', 'concat', 'fill', 'indexOf', 'lastIndexOf
   'splice', 'copyWithin', 'toReversed', 'toSorted', 'toSpliced', 'with', 'shift', 'unshift', 'flat', 'toString']);
 guardMethods(Object.getPrototypeOf(Bytes).prototype, ['join', 'fill', 'sort', 'reverse', 'set', 'indexOf', 'includes',
   'lastIndexOf', 'slice', 'copyWithin', 'toLocaleString']);
+
+// The interpreter refuses these without a value; browsers do not, and codes of a few signs take letters from them.
+for (const [name, tag, mark] of [['fontcolor', 'font', 'color'], ['fontsize', 'font', 'size'], ['anchor', 'a', 'name'], ['link', 'a', 'href']]) {
+  give(String.prototype, { [name](value) { return '<' + tag + ' ' + mark + '="' + toText(value).replace(/"/g, '&quot;') + '">' + this + '</' + tag + '>'; } });
+}
 
 // What nobody knows: every property, call and construction of it is another one. Functions that are given to it are
 // called, as a library that is not here would do; what else is given to it is noted.
@@ -192,11 +200,20 @@ function runTasks(who) {
 function attempt(run, who) {
   const before = trigger;
   trigger = who;
-  try { return run(); } catch (fault) {
+  try { return watch(run(), () => addTask(run, who)); } catch (fault) {
     const missing = findMissing(fault);
     if (missing && giveMissing(missing)) try { return run(); } catch (other) { noteError(other); } else noteError(fault);
   } finally { trigger = before; }
   return undefined;
+}
+// Errors of asynchronous functions: they are noted, and where a name is missing, `again` is called once it is there.
+const nativeThen = NativePromise.prototype.then;
+function watch(value, again) {
+  if (value instanceof NativePromise) apply(nativeThen, value, [undefined, fault => {
+    const missing = findMissing(fault);
+    if (missing && giveMissing(missing)) again(); else noteError(fault);
+  }]);
+  return value;
 }
 function findMissing(fault) {
   try { const match = fault && fault.name === 'ReferenceError' && /^'?([\w$]{1,80})'? is not defined/.exec(fault.message); return match ? match[1] : ''; } catch (other) { return ''; }
@@ -211,9 +228,9 @@ function startTimer(work, delay, given, again) {
   if (again) intervals.set(work, count + 1);
   const at = now + Math.min(Math.max(+delay || 0, 0), 86400000);
   const once = left => addTask(() => {
-    if (stopped.has(number)) return;
+    if (stopped.has(number)) return undefined;
     if (left > 1) once(left - 1);
-    if (typeof work === 'function') apply(work, window, given); else runCode(toText(work), 'timer');
+    return typeof work === 'function' ? apply(work, window, given) : runCode(toText(work), 'timer');
   }, trigger, again ? now + (+delay || 0) : at);
   once(again ? MAX_INTERVAL : 1);
   return number;
@@ -286,6 +303,7 @@ function callListener(target, type, listener) {
   const call = event => {
     const result = typeof listener === 'function' ? apply(listener, target, [event]) : listener.handleEvent(event);
     if (result === false) event.preventDefault();
+    watch(result, () => addTask(() => call(makeEvent(type, target)), 'user'));
     return event;
   };
   if (type === 'keydown' || type === 'keyup' || type === 'keypress') {

@@ -46,10 +46,17 @@ hide(window, 'ActiveXObject', undefined);
 delete window.ActiveXObject;
 // Modules have no loader here: what they export is put together by a function.
 const EXPORT = /("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|(^|[;{}\n\s])export\s+(default\s+|const\s+|let\s+|var\s+|function\s*\*?\s*|async\s+function\s+|class\s+)?([\w$]*)?/g;
+const STATIC_IMPORT = /(^|[;\n}])\s*import(?=[\s{*"'])\s*(?:([\w$]+)\s*,?\s*)?(?:\{([^}]*)\}|\*\s*as\s+([\w$]+))?\s*(?:from)?\s*(["'])((?:(?!\5).)*)\5/g;
 function loadModule(text) {
   note('code', 'module', text);
   const names = [];
-  let body = prepareCode(text).replace(EXPORT, (all, literal, before, kind, name) => {
+  const list = (inside, other) => inside.split(',').map(each => each.trim().split(/\s+as\s+/)).filter(each => each[0]).map(each => other(each[0], each[1] || each[0]));
+  let body = prepareCode(text).replace(STATIC_IMPORT, (all, before, name, inside, space, quote, address) => {
+    const from = 'await __importData(' + quote + address + quote + ')';
+    if (space) return before + (name ? 'const ' + space + '=' + from + ',' + name + '=' + space + '.default' : 'const ' + space + '=' + from);
+    const wanted = [...(name ? ['default:' + name] : []), ...(inside ? list(inside, (one, other) => one + ':' + other) : [])];
+    return before + (wanted.length ? 'const {' + wanted.join(',') + '}=' + from : from);
+  }).replace(/(^|[;}\n])\s*export\s*\{([^}]*)\}(?!\s*from)/g, (all, before, inside) => before + list(inside, (one, other) => 'exports.' + other + '=' + one).join(';')).replace(EXPORT, (all, literal, before, kind, name) => {
     if (literal) return literal;
     kind = kind || '';
     if (kind.startsWith('default')) return before + 'exports.default = ' + (name || '');
@@ -60,7 +67,9 @@ function loadModule(text) {
   const exports = {};
   try {
     const run = new AsyncFunction('exports', body);
-    return resolved(run(exports)).then(() => exports);
+    const promise = run(exports);
+    watch(promise, () => addTask(() => watch(run(exports), () => undefined)));
+    return apply(nativeThen, promise, [() => exports]);
   } catch (fault) { noteError(fault); return rejected(fault); }
 }
 
@@ -89,6 +98,9 @@ hide(window, 'console', silent);
 hide(window, 'WebAssembly', { instantiate(bytes) { note('wasm', bytes && typeof bytes === 'object' && !bytes.then ? bytesOf(bytes) : ''); return resolved({ instance: { exports: makeAnything('wasm') }, module: {} }); }, compile(bytes) { note('wasm', bytesOf(bytes)); return resolved({}); }, instantiateStreaming() { note('wasm', ''); return resolved({ instance: { exports: makeAnything('wasm') } }); }, compileStreaming: () => resolved({}), validate: () => true,
   Module: function (bytes) { note('wasm', bytesOf(bytes)); }, Instance: function () { this.exports = makeAnything('wasm'); }, Memory: function () { this.buffer = new Buffer(65536); }, Table: function () {}, RuntimeError: Error });
 delete window.gc;
+for (const [owner, tag] of [[window, 'Window'], [Document.prototype, 'HTMLDocument'], [navigator, 'Navigator'], [window.history, 'History'], [window.screen, 'Screen'], [Event.prototype, 'Event'], [Blob.prototype, 'Blob'],
+  [HTMLElement.prototype, 'HTMLElement'], [silent, 'console']]) define(owner, Symbol.toStringTag, { value: tag, configurable: true });
+for (const name of keysOf(elementClasses)) define(elementClasses[name].prototype, Symbol.toStringTag, { value: elementClasses[name].name, configurable: true });
 // A library that the page loads from elsewhere is not here; what bears its name answers everything.
 const LIBRARIES = [[/jquery/i, ['$', 'jQuery']], [/axios/i, ['axios']], [/crypto-?js/i, ['CryptoJS']], [/file-?saver/i, ['saveAs']], [/jszip/i, ['JSZip']], [/pako/i, ['pako']], [/lodash|underscore/i, ['_']], [/emailjs/i, ['emailjs']], [/sweetalert/i, ['Swal', 'swal']]];
 function takeLibrary(source) {
@@ -138,7 +150,10 @@ function makeQuery() {
 }
 
 // The orders of Python. `next` gives scripts that were added; `turn` lets what waits for time or for the reader happen.
+let isWanted = false;
 return function lead(order, given) {
+  if (order === 'watch') { watch(given, () => { isWanted = true; }); return ''; }
+  if (order === 'again') { const wanted = isWanted; isWanted = false; return wanted ? 'again' : ''; }
   if (order === 'page') {
     const page = parseJson(given);
     now = page.now * 1000; startOfPage = now;
