@@ -159,6 +159,7 @@ UNKNOWN: dict[str, str] = {
     "decrypted page": script(
         "crypto.subtle.importKey('raw',new Uint8Array(16),'AES-GCM',0,['decrypt']).then(k=>crypto.subtle.decrypt({name:'AES-GCM',iv:new Uint8Array(12)},k,new Uint8Array(300))).then(d=>document.write(new TextDecoder().decode(d)))"
     ),
+    "nothing but a script of a server": "<!doctype html><html><body><script src='https://cdn.example/a.js'></script></body></html>",
     "fetched page": script(
         "fetch('https://cdn.example/page').then(r=>r.text()).then(t=>{document.documentElement.innerHTML=t})"
     ),

@@ -17,6 +17,7 @@ from PIL import Image
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_types import find_last_extensions, identify
+from gatepost.mail.html.active import LITTLE_TEXT
 from gatepost.mail.message import Part
 from gatepost.mail.text import TextReader
 from gatepost.pages.effects import ANSWER, SECRET, MadeFile, PageEffects, sort_effects
@@ -29,6 +30,7 @@ MAX_PAGE_TEXT = 400_000
 MAX_LAYERS = 400_000
 MAX_VISIBLE = 200_000
 SMALL = 9
+MAX_SHELL = 40  # nodes
 MAX_PICTURE = 400_000
 MAX_PIXELS = 250_000
 # What is not known, as the stand-in calls it.
@@ -36,6 +38,7 @@ UNKNOWN_PIXELS, UNKNOWN_ANSWER = "pixels of a picture", "answer of a server"
 FETCHED = "fetched by the script"
 STALLED = "one script has no end: "
 
+_CONTENT = frozenset({"img", "svg", "table", "video", "picture"})
 _HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
 _FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
 # What honest pages save for their readers: text that no program runs.
@@ -81,11 +84,25 @@ def add_effects(effects: PageEffects, page: PageNodes, text: str, builder: Conte
     _add_files(effects, builder)
     if builder.file.is_body:
         return
+    if is_empty_shell(page):
+        builder.add_trait("written-page", FETCHED)
     _add_addresses(effects, text, builder)
     _add_pages(effects, text, builder)
     _add_clipboard(effects, page.visible, builder)
     _add_requests(effects, builder)
     _add_rest(effects, builder)
+
+
+def is_empty_shell(page: PageNodes) -> bool:
+    """Return whether a page is hardly more than a script of a server: pages that draw something with a library from
+    elsewhere have a script of their own for it."""
+    if page.has_handlers or len(page.visible.strip()) >= LITTLE_TEXT or not page.scripts:
+        return False
+    if any(script.text.strip() for script in page.scripts) or len(page.rows) > MAX_SHELL:
+        return False
+    if any(len(row) == 6 and row[2] in _CONTENT for row in page.rows):
+        return False
+    return any(parse_url(script.source).host for script in page.scripts)
 
 
 def _read_pixels(page: PageNodes, builder: ContentsBuilder) -> dict[str, PagePixels]:
