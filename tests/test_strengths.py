@@ -80,8 +80,8 @@ def test_kinds_of_the_file_are_registered() -> None:
 @pytest.mark.parametrize(
     ("of", "names", "fault"),
     [
-        (TEXT_EXTORTION, ("per_phrase", "wallet", "per_site", "least", "colour"), "[text:extortion] lacks colour"),
-        (TEXT_EXTORTION, ("per_phrase", "wallet", "least"), "[text:extortion] has per_site, which no check uses"),
+        (TEXT_EXTORTION, ("per_phrase", "wallet", "least", "colour"), "[text:extortion] lacks colour"),
+        (TEXT_EXTORTION, ("per_phrase", "least"), "[text:extortion] has wallet, which no check uses"),
         (kinds.TEXT_WORD_SALAD, ("least",), "has no table [text:word-salad]"),
         ("no-such", ("least",), "has no table [no-such]"),
     ],

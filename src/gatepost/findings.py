@@ -146,10 +146,10 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @once_property
     def is_signed_by_sender(self) -> bool:
-        """Whether the sender's own domain signed the mail (RFC 6376); a key that cannot be had now does not speak
-        against it."""
+        """Whether the sender's own domain signed the mail (RFC 6376), and the signature was verified: anybody can write
+        one."""
         own = {org_domain(sender.domain) for sender in self.message.senders if sender.domain}
-        return any(each.result != "fail" and org_domain(each.domain) in own for each in self.authentication.dkim)
+        return any(each.result == "pass" and org_domain(each.domain) in own for each in self.authentication.dkim)
 
     @once_property
     def links(self) -> tuple[Link, ...]:

@@ -229,9 +229,9 @@ LIST = "List-Post: <mailto:l@lists.example>\n"
     ("link", "fields", "distance"),
     [
         ("https://elsewhere.example/x", "", 1.0),
-        ("https://www.sender.example/x", "", 0.35),
+        ("https://www.sender.example/x", "", 1.0),
         ("https://elsewhere.example/x", LIST, 0.3),
-        ("https://www.sender.example/x", LIST, 0.105),
+        ("https://www.sender.example/x", LIST, 0.3),
     ],
 )
 def test_how_far_it_leads(letter: Letter, link: str, fields: str, distance: float) -> None:

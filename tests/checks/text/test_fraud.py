@@ -337,10 +337,11 @@ def test_payroll_change(letter: Letter, text: str, sender: str, strength: float 
     assert found == ([] if strength is None else [strength])
 
 
-def test_a_page_about_salaries_is_no_lure(letter: Letter) -> None:
+def test_a_page_about_salaries_is_no_lure_and_a_link_excuses_none(letter: Letter) -> None:
     text = "To change your bank, update my direct deposit in the payroll system before the next pay run."
-    assert list(payroll_change(letter(text, link=HOME, sender=FREE))) == []
     assert list(payroll_change(letter(text + " word" * 400, sender=FREE))) == []
+    without = [finding.strength for finding in payroll_change(letter(text, sender=FREE))]
+    assert [finding.strength for finding in payroll_change(letter(text, link=HOME, sender=FREE))] == without != []
 
 
 # Money that came in, and money among friends.

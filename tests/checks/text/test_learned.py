@@ -112,7 +112,9 @@ def test_mail_that_links_to_its_own_site_gets_part_of_the_strength() -> None:
     assert 0 < model_strength(model_reading(own)) < model_strength(model_reading(OFFER))
 
 
-@pytest.mark.parametrize(("result", "quieter"), [("pass", True), ("permerror", True), ("fail", False)])
+@pytest.mark.parametrize(
+    ("result", "quieter"), [("pass", True), ("permerror", False), ("none", False), ("fail", False)]
+)
 @pytest.mark.parametrize("domain", ["b.example", "mail.b.example"])
 def test_mail_that_its_sender_signed_gets_part_of_the_strength(domain: str, result: Result, quieter: bool) -> None:
     plain = model_reading(OFFER)

@@ -102,7 +102,7 @@ def test_mailbox_lure(letter: Letter, text: str, subject: str, link: str, kinds:
         ("Ihre Krypto-Wallet gesperrt. Airdrop einlösen, Tokens sichern.", "Wallet", AWAY, [TEXT_CRYPTO_LURE.id]),
         ("Получите ваши токены. Кошелек заблокирован.", "Внимание", AWAY, [TEXT_CRYPTO_LURE.id]),
         ("Resgate seus tokens. Sua carteira digital suspensa.", "Aviso", AWAY, [TEXT_CRYPTO_LURE.id]),
-        ("You can claim your tokens now. Eligible wallets only.", "Genesis airdrop", HOME, []),
+        ("You can claim your tokens now. Eligible wallets only.", "Genesis airdrop", HOME, ["text:crypto-lure"]),
         ("I lost my wallet on the train, have you seen it?", "Wallet", AWAY, []),
         ("The airdrop of blankets reached the village on Monday.", "News", AWAY, []),
         ("A firmware update for the router is out, see the page of the maker.", "Router", AWAY, []),
@@ -124,7 +124,7 @@ def test_crypto_lure(letter: Letter, text: str, subject: str, link: str, kinds: 
         ("Multa de tráfico pendiente. Notificación judicial.", "Multa de tráfico", AWAY, [TEXT_AUTHORITY_LURE.id]),
         ("Неоплаченный штраф. Судебный приказ вынесен.", "Штраф", AWAY, [TEXT_AUTHORITY_LURE.id]),
         ("国税電子申告: 税金の未納があります。国税庁", "税金の重要なお知らせ", AWAY, [TEXT_AUTHORITY_LURE.id]),
-        ("Your tax statement is now available. Federal court notice.", "IRS statement", HOME, []),
+        ("Your tax statement is now available. Federal court notice.", "IRS statement", HOME, ["text:authority-lure"]),
         ("The court next to our office was painted.", "Walk", AWAY, []),
         ("I paid the parking fine yesterday.", "Re: car", AWAY, []),
         ("The Belastingdienst moved, here is an article about it.", "News", AWAY, []),
@@ -430,7 +430,8 @@ def test_salary_lure(letter: Letter, text: str, subject: str, link: str, kinds: 
             HOME,
             [],
         ),  # a bank's warning
-        ("Your account has been limited. Please verify your account.", "Limited", HOME, []),  # leads home
+        # A link to the sender's own site proves nothing: anybody has a site.
+        ("Your account has been limited. Please verify your account.", "Limited", HOME, ["text:credential-lure"]),
         ("Your account has been limited. Please verify your account.", "Limited", "", []),  # nothing to follow
         ("Konto und Rechnung liegen bei.", "Rechnung", AWAY, []),
         ("The account of the battle was limited to what he saw.", "A book", AWAY, []),

@@ -204,7 +204,7 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
         yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
-_LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "home", "proven_home", "discussion")
+_PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "proven_home", "discussion")
 
 
 class LinkAway(msgspec.Struct, frozen=True):
@@ -229,9 +229,7 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     if not links:
         return None
     foreign = [link for link in links if org_domain(link.host) not in reading.sender_domains]
-    distance = 1.0 if len(foreign) == len(links) else _LINKS_HOME
-    if reading.authentication.aligned and len(foreign) < len(links):
-        distance = _PROVEN_LINKS_HOME
+    distance = _PROVEN_LINKS_HOME if reading.authentication.aligned and len(foreign) < len(links) else 1.0
     if reading.is_discussion:
         distance *= _LINKS_IN_DISCUSSION
     return LinkAway(foreign[0] if foreign else links[0], distance)

@@ -129,10 +129,7 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
 
 MAX_WALLET_TEXT = 50_000
 _ENOUGH_THREATS = 3
-_MOST_THREAT_SITES = 3
-_PER_THREAT, _THREAT_WALLET, _PER_THREAT_SITE, _LEAST_THREAT = coefficients(
-    kinds.TEXT_EXTORTION, "per_phrase", "wallet", "per_site", "least"
-)
+_PER_THREAT, _THREAT_WALLET, _LEAST_THREAT = coefficients(kinds.TEXT_EXTORTION, "per_phrase", "wallet", "least")
 MAX_WALLETS_TRIED = 50
 _SHORTEST_WALLET = 23
 _WALLET_FORM = re.compile(
@@ -161,13 +158,9 @@ def extortion(reading: Reading) -> Iterator[Finding]:
     found = next((wallet for text in texts for wallet in find_wallets(text.visible[:MAX_WALLET_TEXT])), "")
     if found:
         yield kinds.TEXT_WALLET_ADDRESS.at("text", wallet=found)
-    if len(words) < _ENOUGH_THREATS or reading.is_discussion or phrases.length > 12_000:
+    if len(words) < _ENOUGH_THREATS:
         return
-    degree = (
-        _PER_THREAT * len(words)
-        + (_THREAT_WALLET if found else 0.0)
-        - _PER_THREAT_SITE * min(_MOST_THREAT_SITES, len(reading.sites))
-    )
+    degree = _PER_THREAT * len(words) + (_THREAT_WALLET if found else 0.0)
     if degree >= _LEAST_THREAT:
         yield kinds.TEXT_EXTORTION.at("text", strength=round(min(1.0, degree), 2), words=quote(words), wallet=found)
 
@@ -262,7 +255,6 @@ def _names_sender(text: str, reading: Reading) -> bool:
 _PAYMENT_LETTER = 3_000
 _ERRAND_NOTE = 600
 _GIFT_LETTER = 2_500
-_FEW_GIFT_SITES = 2
 _PER_PAYMENT, _PAYMENT_URGENCY, _PAYMENT_ERRAND, _PAYMENT_REPLY, _LEAST_PAYMENT = coefficients(
     kinds.TEXT_PAYMENT_CHANGE, "per_phrase", "urgency", "errand", "reply_elsewhere", "least"
 )
@@ -282,7 +274,7 @@ def payment_requests(reading: Reading) -> Iterator[Finding]:
     phrases = find_phrases(reading)
     if phrases.length <= _PAYMENT_LETTER and not reading.is_discussion:
         yield from _find_transfer(phrases, reading)
-    yield from _find_gift_cards(phrases, reading)
+    yield from _find_gift_cards(phrases)
 
 
 def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
@@ -306,10 +298,9 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
         )
 
 
-def _find_gift_cards(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
+def _find_gift_cards(phrases: Phrases) -> Iterator[Finding]:
     gifts, errands = phrases.of("gift"), phrases.count_of("errand")
-    is_letter = phrases.length < _GIFT_LETTER and len(reading.sites) <= _FEW_GIFT_SITES
-    if gifts and is_letter and (len(gifts) >= 2 or errands):
+    if gifts and phrases.length < _GIFT_LETTER and (len(gifts) >= 2 or errands):
         yield kinds.TEXT_GIFT_CARDS.at(
             "text", strength=min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands), words=quote(gifts)
         )
@@ -338,7 +329,7 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("payroll")
-    if not words or phrases.length > _PAYROLL_LETTER or reading.sites or reading.is_discussion:
+    if not words or phrases.length > _PAYROLL_LETTER:
         return
     sender = reading.message.senders[0] if reading.message.senders else None
     if sender is None or is_under(normal_domain(sender.domain), reading.protected.own_domains):

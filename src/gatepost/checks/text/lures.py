@@ -138,8 +138,8 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
     degree = min(
         1.0, _PER_REQUEST * len(asks) + _PER_THREAT * len(fears) + _REQUEST_URGENCY * ("urgency" in phrases.themes)
     )
-    # Warnings that explain how such mail looks use its words, too.
-    if phrases.count_of("warning") > 1 or phrases.length > _LONG_REQUEST:
+    # Warnings that explain how such mail looks use its words, too; anybody can write one, so the sender must be proven.
+    if phrases.length > _LONG_REQUEST or (phrases.count_of("warning") > 1 and reading.authentication.aligned):
         degree *= _REQUEST_EXPLAINED
     strength = round(degree * away.distance, 2)
     if strength >= _LEAST_REQUEST:
