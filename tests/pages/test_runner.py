@@ -132,6 +132,20 @@ def test_limits(code: str, ended: str) -> None:
     assert bool(page.navigations) == (not ended)
 
 
+@pytest.mark.parametrize("filler", ["<p>a</p>", "<p class=a>a</p>", "<td>1", "<!-- a -->", "<br>"])
+@pytest.mark.parametrize("count", [4_000, 20_000, 90_000])
+def test_what_stands_at_the_end_of_a_long_page_runs(filler: str, count: int) -> None:
+    html = (
+        filler * count
+        + "<template id=t>https://evil.example/</template><script>location=t.content.textContent</script>"
+    )
+    found = run(html)
+    if count <= 20_000:
+        assert [navigation.target for navigation in found.navigations] == ["https://evil.example/"]
+    else:
+        assert found.navigations or found.faults  # it ran
+
+
 def test_effects_are_limited() -> None:
     page = run(
         "<script>for(var i=0;i<3000;i++)new Blob(['content number '+i]);for(i=0;i<9;i++)new Blob(['x'.repeat(5e6)+i])</script>"

@@ -14,6 +14,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from gatepost.mail.html.limits import limit_html
 
 MAX_ROWS = 12_000
+# Of a page with more nodes than these, only those are kept that a script can find by name, and what is inside them.
+ALL_ROWS = 6_000
+MAX_TAGS = 20_000
 MAX_ROW_TEXT = 6_000_000  # characters of all texts and attributes together
 MAX_TEMPLATES = 40
 MAX_SCRIPTS = 10_000
@@ -22,6 +25,7 @@ MAX_STYLES = 400_000
 _START = re.compile(r"<(?:[\w.-]{1,40}:)?script\b(?:[^>\"']|\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))*+>?+", re.IGNORECASE)
 _END = re.compile(r"</(?:[\w.-]{1,40}:)?script(?=[\s/>])", re.IGNORECASE)
 _MARK = re.compile("\ue000(\\d{1,6})\ue001")
+_MARKED = re.compile(r"\s(type|src|href|xlink:href)\s{0,9}=\s{0,9}(\"[^\"]*+|'[^']*+|[^\s>\"']++)", re.IGNORECASE)
 _RUNNABLE = re.compile(r"(?:java|ecma|j|live)script|\Amodule\Z|babel", re.IGNORECASE)
 
 Row = tuple[int, int, str] | tuple[int, int, str, dict[str, str], str, int]
@@ -51,6 +55,16 @@ class PageNodes(msgspec.Struct):
     pictures: list[str] = msgspec.field(default_factory=list)
 
 
+_ADDRESSED = frozenset({"template", "script", "style", "input", "textarea", "form", "iframe", "body", "html", "head"})
+
+
+def _is_addressed(name: str, attributes: dict[str, str]) -> bool:
+    """Return whether scripts look for an element by its name, class or attributes of its own."""
+    if name in _ADDRESSED or "id" in attributes or "name" in attributes:
+        return True
+    return any(key.startswith("data-") or key[:2] == "on" for key in attributes)
+
+
 class NodeCollector:
     """Collects rows within the limits; used for HTML and XML."""
 
@@ -59,9 +73,12 @@ class NodeCollector:
         self._texts: list[str] = []
         self._styles: list[str] = []
         self._room = MAX_ROW_TEXT
+        self.is_thinned = False
 
     def add_text(self, parent: int, parent_name: str, text: str, kind: int = 3) -> None:
         """Add a text or a comment."""
+        if len(self.page.rows) >= ALL_ROWS and kind == 3 and parent <= ALL_ROWS and parent_name not in _ADDRESSED:
+            return
         if not self._take(len(text)):
             return
         if kind == 3 and parent_name == "style":
@@ -71,7 +88,10 @@ class NodeCollector:
         self.page.rows.append((parent, kind, text))
 
     def add_element(self, parent: int, name: str, attributes: dict[str, str], vocabulary: str = "") -> int:
-        """Add an element; return its number, which is that of its parent where there is no more room."""
+        """Add an element; return its number, which is that of its parent where there is no room for it."""
+        if len(self.page.rows) >= ALL_ROWS and not _is_addressed(name, attributes) and parent <= ALL_ROWS:
+            self.is_thinned = True
+            return parent
         if not self._take(sum(map(len, attributes.values()))):
             return parent
         number = len(self.page.rows) + 1
@@ -115,16 +135,26 @@ class NodeCollector:
 def read_html_nodes(html: str) -> PageNodes:
     """Return the nodes and scripts of an HTML page."""
     texts: list[str] = []
-    limited = limit_html("".join(_take_scripts_out(html, texts)))
+    starts: list[str] = []
+    limited = limit_html(_cut_middle("".join(_take_scripts_out(html, texts, starts))), MAX_TAGS)
     collector = _HtmlNodes(texts)
     collector.walk(LexborHTMLParser(limited.html).root, 0, "")
+    collector.add_unseen(starts)
     page = collector.nodes.build()
     page.is_whole = page.is_whole and not limited.limits
     return page
 
 
-def _take_scripts_out(html: str, texts: list[str]) -> Iterator[str]:
-    """Yield the source with a mark in the place of each script's text; the texts are put into the list."""
+def _cut_middle(html: str) -> str:
+    """Return a page without its middle, where it has more tags than are read: what scripts use stands at either end."""
+    if html.count("<") <= MAX_TAGS:
+        return html
+    tail = html.rsplit("<", MAX_TAGS // 2)[1:]
+    return "<".join([*html.split("<", MAX_TAGS // 2)[:-1], *tail])
+
+
+def _take_scripts_out(html: str, texts: list[str], starts: list[str]) -> Iterator[str]:
+    """Yield the source with a mark in the place of each script's text; texts and start tags are put into the lists."""
     html = html.replace("\ue000", " ") if "\ue000" in html else html
     at = 0
     for start in _START.finditer(html):
@@ -138,6 +168,7 @@ def _take_scripts_out(html: str, texts: list[str]) -> Iterator[str]:
         yield html[at : start.end()]
         yield f"\ue000{len(texts)}\ue001"
         texts.append(html[start.end() : end.start()])
+        starts.append(start.group())
         at = end.start()
     yield html[at:]
 
@@ -148,6 +179,7 @@ class _HtmlNodes:
     def __init__(self, texts: list[str]) -> None:
         self.nodes = NodeCollector()
         self._scripts = texts
+        self._seen: set[int] = set()
         self._templates = 0
 
     def walk(self, root: LexborNode | None, parent: int, parent_name: str) -> None:
@@ -195,6 +227,16 @@ class _HtmlNodes:
     def _restore(self, text: str) -> str:
         return _MARK.sub(self._find_script, text) if "\ue000" in text else text
 
+    def add_unseen(self, starts: list[str]) -> None:
+        """Add scripts that stand behind the last node that was read: a page may be long, and what runs stands last."""
+        if self.nodes.page.is_whole and len(self._seen) == len(starts):
+            return
+        for number, start in enumerate(starts):
+            if number not in self._seen:
+                attributes = {match[1].lower(): match[2].strip("\"'") for match in _MARKED.finditer(start[:4_000])}
+                self.nodes.add_script(0, self._scripts[number], attributes)
+
     def _find_script(self, match: re.Match[str]) -> str:
         number = int(match.group(1))
+        self._seen.add(number)
         return self._scripts[number] if number < len(self._scripts) else ""

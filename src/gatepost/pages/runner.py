@@ -33,7 +33,7 @@ MAX_JOBS = 2_000
 ROUNDS = ("load", "load", "user", "load", "user", "load")
 # CPU seconds: of a page, of one whose code is short and works on much data, and of all pages of a message.
 PAGE_SECONDS = 0.25
-SMALL_CODE_SECONDS = 0.9
+SMALL_CODE_SECONDS = 0.6
 MESSAGE_SECONDS = 1.5
 _COLLECT_SECONDS = 0.25
 # A script that runs for so long without an end, or one of so few tasks, is what stopped its page.
@@ -116,7 +116,7 @@ class PageRunner:
         self._page = page
         self._now = int(budget.now)
         self._ended = ""
-        code = [measure_code(script.text) for script in page.scripts]
+        code = self._sizes = [measure_code(script.text) for script in page.scripts]
         self._skipped = _choose_skipped(code)
         data = sum(len(script.text) for script in page.scripts) - sum(code) + len(page.visible) + len(page.styles)
         is_decoder = sum(code) <= SMALL_CODE and data >= MUCH_DATA
@@ -170,19 +170,19 @@ class PageRunner:
                 self._call("begin", str(script.place))
                 self._call("module", _clean(script.text))
             else:
-                self._run_inner(script)
+                self._run_inner(script, self._sizes[place])
             self._run_added()
 
-    def _run_inner(self, script: PageScript) -> None:
+    def _run_inner(self, script: PageScript, size: int) -> None:
         """Run a script of the page, again where an asynchronous part of it needs a name that is not there."""
         source = prepare_script(script.text)
         self._call("begin", str(script.place))
-        self.run_code(source)
+        self.run_code(source, size)
         for _ in range(3):
             self._run_added()
             if not self._call("again"):
                 break
-            self.run_code(f"{{{source}\n}}")
+            self.run_code(f"{{{source}\n}}", size)
 
     def _run_source(self, script: PageScript) -> None:
         """Run a script that has an address: the address may hold it."""
@@ -207,10 +207,11 @@ class PageRunner:
             source = self._call("next")
             if not source:
                 return
-            if measure_code(source) > MAX_CODE:
+            size = measure_code(source)
+            if size > MAX_CODE:
                 self._ended = self._ended or "size"
             else:
-                self.run_code(source)
+                self.run_code(source, size)
 
     def _run_jobs(self) -> None:
         for _ in range(MAX_JOBS):
@@ -221,9 +222,10 @@ class PageRunner:
             except _quickjs.JSException as fault:
                 self._note_fault(str(fault))
 
-    def run_code(self, source: str) -> None:
-        """Run one script; again, where it needs a name that is not there."""
-        self._began, self._in_turn, self._is_short = time.process_time(), False, measure_code(source) <= SMALL_CODE
+    def run_code(self, source: str, size: int | None = None) -> None:
+        """Run one script; again, where it needs a name that is not there. `size` is that of its code, where known."""
+        size = measure_code(source) if size is None else size
+        self._began, self._in_turn, self._is_short = time.process_time(), False, size <= SMALL_CODE
         for _ in range(MAX_RERUNS):
             try:
                 self._limit_time()

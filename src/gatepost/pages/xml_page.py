@@ -23,6 +23,7 @@ _PROCESSOR_SCRIPTS = frozenset({"urn:schemas-microsoft-com:xslt", "http://xml.ap
 MAX_XML = 8 << 20
 MAX_HTML = 4_000_000
 MAX_DEPTH = 500
+MAX_ELEMENTS = 40_000
 MAX_DECLARED = 200
 
 _HREF = re.compile(r"\bhref\s{0,9}=\s{0,9}[\"']([^\"']{0,2000})")
@@ -76,6 +77,7 @@ class _Reader:
         self._html: list[str] = []
         self._text: list[str] = []
         self._size = 0
+        self._count = 0
         self._room = MAX_HTML
         self._root: str | None = None
         self._markup: list[str] = []
@@ -98,7 +100,8 @@ class _Reader:
         if local == "script" and vocabulary in _PROCESSOR_SCRIPTS:
             self._processor_script = vocabulary
             is_script = True
-        if len(self._open) >= MAX_DEPTH or not self._nodes.page.is_whole:
+        self._count += 1
+        if len(self._open) >= MAX_DEPTH or self._count > MAX_ELEMENTS or not self._nodes.page.is_whole:
             raise _StoppedError
         parent = self._open[-1][0] if self._open else 0
         number = self._nodes.add_element(parent, local, attributes, "svg" if vocabulary == SVG else "")

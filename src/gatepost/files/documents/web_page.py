@@ -63,6 +63,7 @@ _SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?:<(?!/)[^<]*+){0,9
 MAX_SCRIPTS = 50
 _HANDLER = re.compile(rb"[\s\"'/]on[a-z]{3,25}\s{0,9}=")
 _XML_NAMES = frozenset({"xml", "svg", "xhtml", "xht", "xsl", "xslt"})
+_PREFIXED_SCRIPT = re.compile(rb"<[\w.-]{1,40}:script[\s>/]", re.IGNORECASE)
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _XML_MARKS = (
     *(b"http://www.w3.org/1999/xhtml", b"http://www.w3.org/2000/svg", b"http://www.w3.org/1999/XSL/Transform"),
@@ -95,7 +96,11 @@ def is_xml_page(file: File) -> bool:
     if file.type in ("svg", "html"):
         # As HTML it is read in any case; as XML it says something else where there are entities or prefixes.
         low = content.lower()
-        return any(mark in low for mark in (b"<!entity", b"xml-stylesheet", b"<![cdata[")) or _is_active(content, low)
+        return (
+            any(mark in low for mark in (b"<!entity", b"xml-stylesheet", b"<![cdata["))
+            or _has_scripts(content, low)
+            or _has_handlers(low)
+        )
     return any(mark in content for mark in _XML_MARKS)
 
 
@@ -111,9 +116,11 @@ def inspect_xml(builder: ContentsBuilder) -> None:
     if page is None:
         inspect(builder)
         return
-    if not page.is_whole:
-        builder.add_unread("size")
     is_picture = page.root in (SVG, "svg")
+    if not page.is_whole:
+        builder.add_trait("script-unfinished", "limit of nodes")
+        if _PREFIXED_SCRIPT.search(builder.file.content):
+            builder.add_trait("page-svg-script" if is_picture else "xml-script", "under a prefix")
     scripts = [script.text or script.source for script in page.nodes.scripts]
     if page.processor_script or (scripts or page.nodes.has_handlers):
         name = "page-svg-script" if is_picture else "xml-script" if page.root != XHTML else "page-script"
@@ -138,13 +145,15 @@ def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
     raw = file.content[:MAX_PAGE]
     _add_pictures(raw, builder)
     low = raw.lower()
-    if _is_active(raw, low, is_body=file.is_body):
+    has_scripts = _has_scripts(raw, low)
+    if has_scripts or (not file.is_body and _has_handlers(low)):
         text, _ = decode_charset(raw, None)
         effects = _run_page(text, low, builder, nodes)
         layers = tuple(list_layers(effects)) if effects else ()
-        if 0 < text.count("&#") < MAX_ENTITIES:
+        if has_scripts and 0 < text.count("&#") < MAX_ENTITIES:
             text = unescape(text)  # `&#100;ata:` is `data:` to a browser
-        _inspect_scripts("\n".join((text, *layers)), builder, effects)
+        if has_scripts or layers:
+            _inspect_scripts("\n".join((text, *layers) if has_scripts else layers), builder, effects)
     if not file.shown:  # what the reader of the message has seen in a page, the walk knows
         _inspect_page(file, builder)
 
@@ -161,15 +170,17 @@ def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
         builder.add_member(f"picture {number}", content, len(content))
 
 
-def _is_active(raw: bytes, low: bytes, *, is_body: bool = False) -> bool:
-    """Return whether anything in the page runs; where characters take two bytes, that is not seen at a glance. Of the
-    message's own text only what runs by itself matters, and ordinary mail is not searched for more."""
+def _has_scripts(raw: bytes, low: bytes) -> bool:
+    """Return whether anything in the page runs by itself, or holds a file; where characters take two bytes, that is not
+    seen at a glance."""
     if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
         return True
-    if b"script" in low and (b"<script" in low or b"javascript:" in low):
-        return True
-    marks = () if is_body else (b"script:", b":script", b"srcdoc", b"=&#")
-    return any(mark in low for mark in marks) or (not is_body and bool(_HANDLER.search(low)))
+    return b"script" in low and (b"<script" in low or b"javascript:" in low)
+
+
+def _has_handlers(low: bytes) -> bool:
+    """Return whether anything else in the page may run. The message's own text is not searched for it."""
+    return any(mark in low for mark in (b"script:", b":script", b"srcdoc", b"=&#")) or bool(_HANDLER.search(low))
 
 
 def _run_page(text: str, low: bytes, builder: ContentsBuilder, nodes: PageNodes | None) -> PageEffects | None:

@@ -25,6 +25,7 @@ from gatepost.mail.message import Defect
 
 MAX_TAGS = 5_000
 MAX_CODE = 20_000
+SHORT_CODE = 200
 LITTLE_TEXT = 200
 
 _HARM = re.compile(
@@ -60,8 +61,12 @@ _HARM_MARKS = tuple(
 
 def is_harmful_code(code: str) -> bool:
     """Return whether a script does what only an attack on the reader's webmail does."""
-    low = code[:MAX_CODE].lower()
-    return any(mark in low for mark in _HARM_MARKS) and bool(_HARM.search(code[:MAX_CODE]))
+    code = code[:MAX_CODE]
+    if len(code) > SHORT_CODE:
+        low = code.lower()
+        if not any(mark in low for mark in _HARM_MARKS):
+            return False
+    return bool(_HARM.search(code))
 
 
 def runs_at_once(name: str, code: str) -> bool:
