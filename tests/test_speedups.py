@@ -180,7 +180,7 @@ def test_another_list_that_changes_while_one_is_read() -> None:
 def twin_book() -> Iterator[phrases.Phrasebook]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(phrases, "native", None)
-        yield phrases.Phrasebook(phrases.LURES | phrases.WARES)
+        yield phrases.Phrasebook(phrases.compile_phrases(phrases.join_lures() | phrases.WARES))
 
 
 def _cues(book: phrases.Phrasebook, text: str) -> list[tuple[int, str, str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.checks.phrases import Phrasebook, fold, load_lures, load_themes
+from gatepost.checks.phrases import Phrasebook, compile_phrases, fold, load_lures, load_themes
 
 LANGUAGES = (
     "en de fr es it pt nl pl cs sk hu ro sv da nb fi et lt lv el tr ru uk bg ar he fa hi zh-Hans zh-Hant ja ko vi th "
@@ -39,7 +39,7 @@ def test_lures_are_found_and_honest_sentences_are_left(language: str, lures: dic
     sentences = tomllib.loads((SENTENCES / f"{language}.toml").read_text("utf-8"))
     assert sorted(sentences) == sorted(load_themes())
     for theme, its in sentences.items():
-        book = Phrasebook({theme: lures[language][theme]})
+        book = Phrasebook(compile_phrases({theme: lures[language][theme]}))
         assert len(its["lure"]) >= 2, (theme, "two sentences of a lure are wanted")
         assert len(its["honest"]) >= 2, (theme, "two sentences of an honest letter are wanted")
         missed = [text for text in its["lure"] if not any(book.find(f" {fold(text)} "))]

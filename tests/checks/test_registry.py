@@ -7,7 +7,7 @@ import pytest
 from gatepost import stages
 from gatepost.analysis import analyse
 from gatepost.auth.results import Authentication, Dkim
-from gatepost.checks.phrases import LURES, WARES
+from gatepost.checks.phrases import THEMES
 from gatepost.checks.registry import CHECKS
 from gatepost.files.values import File, Trait
 from gatepost.findings import Check, Protected, Reading
@@ -55,7 +55,7 @@ def test_a_link_in_a_file_is_a_link_as_well() -> None:
 )
 def test_what_a_check_waits_for_exists(check: Check) -> None:
     assert check.needs <= {*SIGNS, "link-in-file"}
-    assert check.themes <= LURES.keys() | WARES.keys()
+    assert check.themes <= THEMES
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,17 @@ was found.
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import ahocorasick_rs
 import msgspec
 
+from gatepost.checks.kept_results import KeptResult
 from gatepost.findings import Reading
 from gatepost.mail.message import Text
 from gatepost.names import remove_accents
@@ -108,37 +110,35 @@ def fold(text: str) -> str:
     return text.replace("e-mail", "email")
 
 
+class CompiledPhrase(msgspec.Struct, frozen=True, array_like=True):
+    """One phrase as it is written in a book, taken apart: what its `Phrase` has, and the words by which it is known,
+    each with its `skip` and `open_end`."""
+
+    theme: str
+    before: str
+    after: str
+    left: str
+    right: str
+    rests: tuple[Rest, Rest]
+    words: list[tuple[str, int, bool]]
+
+
 class Phrasebook:
     """Phrases by theme, ready to be found."""
 
-    def __init__(self, themes: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, phrases: Iterable[CompiledPhrase]) -> None:
         self._known: dict[str, list[Phrase]] = {}
-        for theme, phrases in themes.items():
-            for text in phrases:
-                self._add(theme, text)
+        for each in phrases:
+            for word, skip, open_end in each.words:
+                right = "" if open_end else each.right
+                phrase = Phrase(each.theme, skip, each.before, each.after, open_end, each.left, right, each.rests)
+                self._known.setdefault(word, []).append(phrase)
         self._native = _index_natively(self._known) if native else None
         words = [word for word in self._known if self._native is None or not _is_indexed(word)]
         self._by_word = [self._known[word] for word in words]
         self._is_foreign = all(not word.isascii() for word in words)
         self._search = ahocorasick_rs.AhoCorasick(words)
         self._phrases = [phrase for word, phrases in self._known.items() if _is_indexed(word) for phrase in phrases]
-
-    def _add(self, theme: str, text: str) -> None:
-        before, known_by, after = _split(_parse_slots(text))
-        if "" in known_by:
-            raise PhraseError(f"{text!r} of {theme} could be nothing at all")
-        if any("*" in word[:-1] for word in known_by):
-            raise PhraseError(f"{text!r} of {theme} has a * inside; put the word into brackets: (word*) (…)")
-        reverse = [[each[::-1] for each in slot] for slot in reversed(before)]
-        backwards, forwards = _build_pattern(reverse), _build_pattern(after)
-        left, right = _list_first_characters(reverse), _list_first_characters(after)
-        rests = _build_rest(reverse), _build_rest(after)
-        for word in known_by:
-            # Inside other words, short ones are everywhere.
-            blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
-            open_end = word.endswith("*")
-            phrase = Phrase(theme, len(blank), backwards, forwards, open_end, left, "" if open_end else right, rests)
-            self._known.setdefault(blank + word.removesuffix("*"), []).append(phrase)
 
     def find(self, text: str) -> Iterator[Cue]:
         """Yield every phrase in a folded text, as often as it stands there."""
@@ -164,6 +164,34 @@ class Phrasebook:
                     reverse = reverse or text[::-1]
                 if span := _find_span(phrase, text, reverse, first, end):
                     yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
+
+
+def compile_phrases(themes: Mapping[str, Iterable[str]]) -> list[CompiledPhrase]:
+    """Return the phrases of these themes, taken apart."""
+    return [_compile_phrase(theme, text) for theme, phrases in themes.items() for text in phrases]
+
+
+def _compile_phrase(theme: str, text: str) -> CompiledPhrase:
+    before, known_by, after = _split(_parse_slots(text))
+    if "" in known_by:
+        raise PhraseError(f"{text!r} of {theme} could be nothing at all")
+    if any("*" in word[:-1] for word in known_by):
+        raise PhraseError(f"{text!r} of {theme} has a * inside; put the word into brackets: (word*) (…)")
+    reverse = [[each[::-1] for each in slot] for slot in reversed(before)]
+    words = []
+    for word in known_by:
+        # Inside other words, short ones are everywhere.
+        blank = " " if len(word) <= SHORT and word.isascii() and word[0] != " " else ""
+        words.append((blank + word.removesuffix("*"), len(blank), word.endswith("*")))
+    return CompiledPhrase(
+        theme=theme,
+        before=_build_pattern(reverse),
+        after=_build_pattern(after),
+        left=_list_first_characters(reverse),
+        right=_list_first_characters(after),
+        rests=(_build_rest(reverse), _build_rest(after)),
+        words=words,
+    )
 
 
 def _is_indexed(word: str) -> bool:
@@ -372,15 +400,21 @@ class Phrases(msgspec.Struct, frozen=True):
         return len(self.of(*themes))
 
 
+_DATA = files("gatepost.checks").joinpath("data")
+
+
 def _read_data(*names: str) -> Any:
-    return tomllib.loads(files("gatepost.checks").joinpath("data", *names).read_text("utf-8"))
+    return tomllib.loads(_DATA.joinpath(*names).read_text("utf-8"))
+
+
+def _list_books() -> list[str]:
+    names = sorted(each.name for each in _DATA.joinpath("lures").iterdir() if each.name.endswith(".toml"))
+    return [name for name in names if name != "themes.toml"]
 
 
 def load_lures() -> dict[str, dict[str, list[str]]]:
     """Return the phrases of lures by language, then by theme."""
-    folder = files("gatepost.checks").joinpath("data", "lures")
-    names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
-    return {name.removesuffix(".toml"): _read_data("lures", name) for name in names if name != "themes.toml"}
+    return {name.removesuffix(".toml"): _read_data("lures", name) for name in _list_books()}
 
 
 def load_themes() -> dict[str, str]:
@@ -389,19 +423,30 @@ def load_themes() -> dict[str, str]:
     return themes
 
 
-def _join_languages(books: Iterable[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
+def join_lures() -> dict[str, list[str]]:
+    """Return the phrases of lures by theme, those of all languages together."""
     found: dict[str, list[str]] = {}
-    for book in books:
+    for book in load_lures().values():
         for theme, phrases in book.items():
             found.setdefault(theme, []).extend(phrases)
     return found
 
 
-LURES = _join_languages(load_lures().values())
 WARES = {
     ware: [phrase for phrases in book.values() for phrase in phrases] for ware, book in _read_data("wares.toml").items()
 }
-_BOOK = Phrasebook(LURES | WARES)
+THEMES = frozenset(load_themes()) | WARES.keys()
+
+
+def _load_shipped() -> list[CompiledPhrase]:
+    """Return the shipped phrases. To take 7,500 of them apart takes a second, so what was made once is kept."""
+    sources = [_DATA.joinpath("lures", name).read_bytes() for name in _list_books()]
+    sources += [_DATA.joinpath("wares.toml").read_bytes(), Path(__file__).read_bytes()]
+    kept = KeptResult("phrases", sources, list[CompiledPhrase])
+    return kept.load() or kept.save(compile_phrases(join_lures() | WARES))
+
+
+_BOOK = Phrasebook(_load_shipped())
 
 
 def find_phrases(reading: Reading) -> Phrases:

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from gatepost.checks.phrases import LURES, WARES, Phrasebook, PhraseError, Phrases, search_book
+from gatepost.checks.phrases import THEMES, Phrasebook, PhraseError, Phrases, compile_phrases, search_book
 from gatepost.findings import SIGNS, Check, Reading
 from gatepost.kinds import MAX_FACT, Finding, Kind
 from gatepost.plugins import FILE, Plugin, PluginError, find_plugins, read_declaration
@@ -40,7 +40,7 @@ class OwnDeclaration:
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
         try:
-            self._book = Phrasebook(plugin.phrases) if plugin.phrases else None
+            self._book = Phrasebook(compile_phrases(plugin.phrases)) if plugin.phrases else None
         except (PhraseError, IndexError) as fault:
             raise PluginError(f"{FILE}: a phrase cannot be read: {fault}") from None
 
@@ -101,7 +101,7 @@ def _find_mistakes(plugin: Plugin, checks: Sequence[Check]) -> Iterator[str]:
             yield f"the check {each.name} finds {unknown[0]}, which {FILE} does not declare so"
         if unknown := sorted(each.needs - SIGNS):
             yield f"the check {each.name} needs {unknown[0]!r}, which is none of {', '.join(sorted(SIGNS))}"
-        if unknown := sorted(each.themes - LURES.keys() - WARES.keys()):
+        if unknown := sorted(each.themes - THEMES):
             yield f"the check {each.name} waits for the theme {unknown[0]!r}, which no shipped phrasebook has"
     if unused := plugin.kinds.keys() - {kind.id for each in checks for kind in each.kinds}:
         yield f"no check finds {min(unused)}, which {FILE} declares"
