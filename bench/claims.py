@@ -12,6 +12,7 @@ import argparse
 import email
 import email.policy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from email import encoders
 from email.message import Message as Email
 from html import escape
 from itertools import combinations
@@ -138,11 +139,10 @@ def edit_texts(raw: bytes, edit: Callable[[str, bool, str], str]) -> bytes | Non
         del part["Content-Transfer-Encoding"]
         part.set_payload(edit(text, part.get_content_type() == "text/html", domain).encode("utf-8", "replace"))
         part.set_param("charset", "utf-8")
-        part["Content-Transfer-Encoding"] = "8bit"
-        part.set_payload(part.get_payload(decode=True))
+        encoders.encode_base64(part)
         changed = True
     try:
-        return _write(message) if changed else None
+        return message.as_bytes() if changed else None
     except (ValueError, LookupError, TypeError, KeyError, UnicodeError, AttributeError):
         return None
 
@@ -153,17 +153,6 @@ def _read_text(part: Email) -> str | None:
         return content.decode(part.get_content_charset("utf-8"), "replace") if isinstance(content, bytes) else None
     except (LookupError, ValueError):
         return None
-
-
-def _write(message: Email) -> bytes:
-    """Base64 for every text: the generator of the standard library writes 8-bit bytes only where they were parsed."""
-    from email import encoders
-
-    for part in message.walk():
-        if part.get_content_type() in ("text/plain", "text/html") and isinstance(part.get_payload(), bytes):
-            del part["Content-Transfer-Encoding"]
-            encoders.encode_base64(part)
-    return message.as_bytes()
 
 
 def _paragraph(text: str, html: bool) -> str:

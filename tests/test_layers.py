@@ -20,7 +20,10 @@ from gatepost.kinds import TITLES
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("speedups",),
-    ("names", "urls", "times", "ids", "kinds", "near_duplicates", "metrics", "node_memory", "background_work"),
+    (
+        *("names", "urls", "times", "ids", "kinds", "near_duplicates"),
+        *("metrics", "node_memory", "background_work", "kept_results"),
+    ),
     ("questions", "policy", "strengths"),
     ("plugins",),
     ("mail",),

@@ -24,8 +24,8 @@ from typing import Any
 import ahocorasick_rs
 import msgspec
 
-from gatepost.checks.kept_results import KeptResult
 from gatepost.findings import Reading
+from gatepost.kept_results import KeptResult
 from gatepost.mail.message import Text
 from gatepost.names import remove_accents
 from gatepost.speedups import native
@@ -442,8 +442,13 @@ def _load_shipped() -> list[CompiledPhrase]:
     """Return the shipped phrases. To take 7,500 of them apart takes a second, so what was made once is kept."""
     sources = [_DATA.joinpath("lures", name).read_bytes() for name in _list_books()]
     sources += [_DATA.joinpath("wares.toml").read_bytes(), Path(__file__).read_bytes()]
-    kept = KeptResult("phrases", sources, list[CompiledPhrase])
-    return kept.load() or kept.save(compile_phrases(join_lures() | WARES))
+    kept = KeptResult(__file__, "kept-phrases", sources)
+    try:
+        return msgspec.msgpack.decode(kept.load() or b"", type=list[CompiledPhrase])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        compiled = compile_phrases(join_lures() | WARES)
+        kept.save(msgspec.msgpack.encode(compiled))
+        return compiled
 
 
 _BOOK = Phrasebook(_load_shipped())
