@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from gatepost.checks.phrases import LURES, WARES, Phrasebook, PhraseError, fold
 
-LANGUAGES = {"en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "zh", "ja"}
-
 
 def found(phrase: str, text: str) -> list[str]:
     return [cue.words for cue in Phrasebook({"t": [phrase]}).find(f" {fold(text)} ")]
@@ -73,24 +71,7 @@ def test_folding_is_idempotent() -> None:
         assert fold(fold(text)) == fold(text)
 
 
-def test_the_books_have_every_language_and_no_theme_is_empty() -> None:
-    import tomllib
-    from importlib.resources import files
-
-    book = tomllib.loads(files("gatepost.checks").joinpath("data", "lures.toml").read_text("utf-8"))
-    for theme in (
-        "credential",
-        "limitation",
-        "urgency",
-        "payment",
-        "gift",
-        "extortion",
-        "fortune",
-        "parcel",
-        "refund",
-        "mailbox",
-    ):
-        assert book[theme].keys() >= LANGUAGES, theme
+def test_no_theme_of_the_books_is_empty() -> None:
     assert all(LURES.values())
     assert all(WARES.values())
     assert not LURES.keys() & WARES.keys()

@@ -4,7 +4,7 @@ Several checks ask about the same phrases, so the text is searched once for all 
 (`> `) are left out, since the sender did not write them. Of a very long text only the beginning is read: a lure stands
 where its reader sees it.
 
-Phrases are written as in `data/lures.toml`: `(a|b)` is either, a `?` after a group or a letter makes it optional, a `*`
+Phrases are written as `data/lures/themes.toml` says: `(a|b)` is either, a `?` after a group or a letter makes it optional, a `*`
 at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known by its longest
 words: one pass over the text (Aho and Corasick, CACM 18, 1975) finds those, and the rest of the phrase is matched from
 there, backwards and forwards. No part of a phrase repeats, so the work is bounded for every place that was found.
@@ -13,7 +13,7 @@ there, backwards and forwards. No part of a phrase repeats, so the work is bound
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import islice, product
@@ -363,15 +363,35 @@ class Phrases(msgspec.Struct, frozen=True):
         return len(self.of(*themes))
 
 
-def _load(name: str) -> dict[str, list[str]]:
-    languages: dict[str, dict[str, list[str]]] = tomllib.loads(
-        files("gatepost.checks").joinpath("data", name).read_text("utf-8")
-    )
-    return {theme: [phrase for phrases in book.values() for phrase in phrases] for theme, book in languages.items()}
+def _read_data(*names: str) -> Any:
+    return tomllib.loads(files("gatepost.checks").joinpath("data", *names).read_text("utf-8"))
 
 
-LURES = _load("lures.toml")
-WARES = _load("wares.toml")
+def load_lures() -> dict[str, dict[str, list[str]]]:
+    """Return the phrases of lures by language, then by theme."""
+    folder = files("gatepost.checks").joinpath("data", "lures")
+    names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
+    return {name.removesuffix(".toml"): _read_data("lures", name) for name in names if name != "themes.toml"}
+
+
+def load_themes() -> dict[str, str]:
+    """Return what each theme of lures is about."""
+    themes: dict[str, str] = _read_data("lures", "themes.toml")
+    return themes
+
+
+def _join_languages(books: Iterable[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for book in books:
+        for theme, phrases in book.items():
+            found.setdefault(theme, []).extend(phrases)
+    return found
+
+
+LURES = _join_languages(load_lures().values())
+WARES = {
+    ware: [phrase for phrases in book.values() for phrase in phrases] for ware, book in _read_data("wares.toml").items()
+}
 _BOOK = Phrasebook(LURES | WARES)
 
 
