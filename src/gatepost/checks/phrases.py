@@ -4,12 +4,14 @@ Several checks ask about the same phrases, so the text is searched once for all 
 (`> `) are left out, since the sender did not write them. Of a very long text only the beginning is read: a lure stands
 where its reader sees it.
 
-Phrases are written as `data/lures/themes.toml` says: `(a|b)` is either, a `?` after a group or a letter makes it optional, a `*`
-at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known by its longest
-words: one pass over the text (Aho and Corasick, CACM 18, 1975) finds those, and the rest of the phrase is matched from
-there, backwards and forwards. No part of a phrase repeats, so the work is bounded for every place that was found.
+Phrases are written as `data/lures/themes.toml` says: `(a|b)` is either, a `?` after a group or a letter makes it
+optional, a `*` at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known
+by its longest words: one pass over the text (Aho and Corasick, CACM 18, 1975) finds those, and the rest of the phrase
+is matched from there, backwards and forwards. No part of a phrase repeats, so the work is bounded for every place that
+was found.
 """
 
+import math
 import re
 import tomllib
 import unicodedata
@@ -23,7 +25,7 @@ import ahocorasick_rs
 import msgspec
 
 from gatepost.findings import Reading
-from gatepost.mail.message import Text
+from gatepost.mail.message import Message, Text
 from gatepost.names import remove_accents
 from gatepost.speedups import native
 
@@ -336,6 +338,13 @@ def _fold_edges(text: str) -> str:
 
 MAX_TEXTS = 6
 MAX_SHOWN = 6
+# The part of the phrases that a passage has, and the characters around them.
+PASSAGE_SHARE = 0.75
+MOST_THEMES = 6
+MOST_MARKED = 3
+# A sender can warn of lures, and write the subject of a bounce.
+_UNMARKED = frozenset({"warning", "bounce"})
+PASSAGE_ROOM = 400
 
 # With the line end before it: what begins with a fixed character is looked for ten times as fast as a line's start.
 _QUOTED = re.compile(r"\n[ \t]{0,4}[>|][^\n]{0,2000}")
@@ -343,12 +352,12 @@ _QUOTED = re.compile(r"\n[ \t]{0,4}[>|][^\n]{0,2000}")
 
 class Phrases(msgspec.Struct, frozen=True):
     """The phrases of a message by theme, each once, in the order in which they stand. `in_subject` are the themes of
-    the subject, `text` is everything that was read, folded. `length` is the number of characters of the longest text,
-    or that of a document which has more of the phrases: a long document beside a lure does not weaken it."""
+    the subject, `text` is everything that was read, folded. `length` is the number of characters of the passage in
+    which most of the phrases stand: prose below a lure, or a long document beside it, does not weaken it."""
 
     themes: dict[str, tuple[str, ...]] = {}
     in_subject: frozenset[str] = frozenset()
-    length: int = 0
+    length: float = 0
     text: str = ""
 
     def of(self, *themes: str) -> tuple[str, ...]:
@@ -400,20 +409,38 @@ def find_phrases(reading: Reading) -> Phrases:
     return reading.once(_search)
 
 
+def mark_themes(phrases: Phrases) -> list[str]:
+    """Return the themes of a message as marks for the text model: what a lure wants is the same in every language."""
+    themes = {theme: words for theme, words in phrases.themes.items() if theme not in _UNMARKED}
+    found = [f"#themes {min(len(themes), MOST_THEMES)}"]
+    for theme, words in themes.items():
+        found.append(f"#theme {theme}")
+        found += [f"#theme {theme} {count}" for count in range(2, min(len(words), MOST_MARKED) + 1)]
+        if theme in phrases.in_subject:
+            found.append(f"#theme {theme} subject")
+    return found
+
+
 def quote(words: Iterable[str]) -> str:
     """Return the first few phrases, as a fact of a finding."""
     return "; ".join(list(words)[:MAX_SHOWN])
 
 
 def _search(reading: Reading) -> Phrases:
-    subject = fold(reading.message.subject[:1000])
-    own = _fold_texts(text for text in reading.message.texts if text.form != "document")
-    documents = _fold_texts(reading.documents) if reading.documents else []
+    return search_message(reading.message)
+
+
+def search_message(message: Message) -> Phrases:
+    """Return the phrases of a message that nobody has searched yet."""
+    subject = fold(message.subject[:1000])
+    own = _fold_texts(text for text in message.texts if text.form != "document")
+    documents = _fold_texts(text for text in message.texts if text.form == "document")
     text = f" {subject} \n {' '.join([*own, *documents])} "
     cues = sorted(_BOOK.find(text), key=lambda cue: cue.start)
-    length = max(map(len, own), default=0)
+    length: float = max(map(len, own), default=0)
     if documents:
         length = _measure_letter(cues, len(subject) + 4, own, documents)
+    length = min(length, _measure_passage(cues, len(subject)))
     return _gather(cues, len(subject), length, text)
 
 
@@ -424,7 +451,7 @@ def search_book(book: Phrasebook, reading: Reading) -> Phrases:
     return _gather(cues, shipped.text.index("\n") - 2, shipped.length, shipped.text)
 
 
-def _gather(cues: Iterable[Cue], subject_length: int, length: int, text: str) -> Phrases:
+def _gather(cues: Iterable[Cue], subject_length: int, length: float, text: str) -> Phrases:
     """Return phrases by theme; those that begin within so many characters stand in the subject."""
     themes: dict[str, dict[str, None]] = {}
     in_subject: set[str] = set()
@@ -434,6 +461,16 @@ def _gather(cues: Iterable[Cue], subject_length: int, length: int, text: str) ->
             in_subject.add(cue.theme)
     found = {theme: tuple(words) for theme, words in themes.items()}
     return Phrases(found, frozenset(in_subject), length, text)
+
+
+def _measure_passage(cues: Sequence[Cue], subject_length: int) -> float:
+    """Return the length of the shortest passage in which most phrases of the text stand, with some room around it. One
+    phrase makes no passage: its text as a whole counts."""
+    places = [cue.start for cue in cues if cue.start > subject_length]
+    most = math.ceil(len(places) * PASSAGE_SHARE)
+    if most < 2:
+        return math.inf
+    return min(last - first for first, last in zip(places, places[most - 1 :], strict=False)) + PASSAGE_ROOM
 
 
 def _measure_letter(cues: list[Cue], start: int, own: list[str], documents: list[str]) -> int:

@@ -148,7 +148,7 @@ def find_new_hosts(reading: Reading) -> dict[str, Link]:
 def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     met = reading.sender_history
     strange = {host for host, known in met.hosts.items() if not known.days}
-    if not strange or reading.is_discussion:
+    if not strange or reading.is_known_list:
         return {}
     ours = reading.protected.own_domains | reading.protected.partner_domains
     strange -= reading.sender_domains | {host for host in strange if is_under(host, ours)}
@@ -167,7 +167,7 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
     Mail in a company's name that has one link, and that to a stranger, is what phishing looks like; so is what a friend
     sends who found something. It says a little, and only beside other signs.
     """
-    if not reading.sites or reading.is_discussion:
+    if not reading.sites or reading.is_known_list:
         return
     owners = {org_domain(host) for host in reading.sites}
     if len(owners) != 1 or owners & reading.sender_domains:
@@ -181,7 +181,6 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
 
 
 MAX_PICTURES = 60
-_ANSWERED = ("in-reply-to", "references", "resent-from", "x-forwarded-message-id")
 (_PICTURE_SIGNED,) = coefficients(kinds.URL_PICTURE_HOST, "signed")
 
 
@@ -194,17 +193,17 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
     page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers and forwards
     contain such addresses as well, and forums and lists show pictures of their members: both are left out.
     """
-    if reading.is_discussion or any(name in reading.fields for name in _ANSWERED):
+    if reading.is_known_list or reading.is_known_answer:
         return
     pictures = (link for link in reading.message.links[:MAX_PICTURES] if link.source == "image" and link.host)
     found = next((link for link in pictures if is_picture_host(link.host)), None)
     # A host that is also linked to is the sender's choice of a site, as for an album.
     if found and found.host not in reading.sites and org_domain(found.host) not in reading.sender_domains:
-        strength = _PICTURE_SIGNED if reading.is_signed_by_sender else 1.0
+        strength = _PICTURE_SIGNED if reading.is_known_sender else 1.0
         yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
-_LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "home", "proven_home", "discussion")
+_KNOWN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "known_home", "discussion")
 
 
 class LinkAway(msgspec.Struct, frozen=True):
@@ -229,9 +228,7 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     if not links:
         return None
     foreign = [link for link in links if org_domain(link.host) not in reading.sender_domains]
-    distance = 1.0 if len(foreign) == len(links) else _LINKS_HOME
-    if reading.authentication.aligned and len(foreign) < len(links):
-        distance = _PROVEN_LINKS_HOME
-    if reading.is_discussion:
+    distance = _KNOWN_LINKS_HOME if reading.is_known_sender and len(foreign) < len(links) else 1.0
+    if reading.is_known_list:
         distance *= _LINKS_IN_DISCUSSION
     return LinkAway(foreign[0] if foreign else links[0], distance)

@@ -74,12 +74,12 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
     letters. Numbers in words stand in deeds and on cheques, so the text must speak of a charge or ask to call.
     """
     phrases = find_phrases(reading)
-    if phrases.length > MAX_CALL_TEXT or reading.is_discussion:
+    if phrases.length > MAX_CALL_TEXT or reading.is_known_list:
         return
     number = find_disguised_number(phrases.text[: 2 * MAX_CALL_TEXT]) or _find_styled(reading)
     if number:
         degree = _WITH_CHARGE if "charge" in phrases.themes else _WITH_CALL
-        degree *= _NUMBER_SITES if len(reading.sites) > 1 else 1.0
+        degree *= _NUMBER_SITES if len(reading.sites) > 1 and reading.is_known_sender else 1.0
         yield kinds.TEXT_DISGUISED_NUMBER.at("text", strength=round(degree, 2), number=ascii(number))
 
 
@@ -99,7 +99,6 @@ def _find_styled(reading: Reading) -> str:
 
 _ENOUGH_FORTUNE = 4
 _MOST_FORTUNE_SITES = 4
-_THREADED = frozenset({"in-reply-to", "references"})
 _PER_FORTUNE_PHRASE, _FORTUNE_FULL_LENGTH, _PER_FORTUNE_SITE, _FORTUNE_POSTED, _LEAST_FORTUNE = coefficients(
     kinds.TEXT_ADVANCE_FEE, "per_phrase", "full_length", "per_site", "posted", "least"
 )
@@ -117,22 +116,19 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
     words = phrases.of("fortune")
     if len(words) < _ENOUGH_FORTUNE:
         return
-    if reading.is_discussion and not _THREADED.isdisjoint(reading.fields):
+    if reading.is_known_list and reading.is_known_answer:
         return
     brevity = min(1.0, _FORTUNE_FULL_LENGTH / max(phrases.length, 1))
-    further_sites = min(_MOST_FORTUNE_SITES, max(0, len(reading.sites) - 1))
+    further_sites = min(_MOST_FORTUNE_SITES, max(0, len(reading.sites) - 1)) if reading.is_known_sender else 0
     degree = _PER_FORTUNE_PHRASE * (len(words) - 2) * brevity - _PER_FORTUNE_SITE * further_sites
-    degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_discussion else 1.0)
+    degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_known_list else 1.0)
     if degree >= _LEAST_FORTUNE:
         yield kinds.TEXT_ADVANCE_FEE.at("text", strength=round(degree, 2), words=quote(words))
 
 
 MAX_WALLET_TEXT = 50_000
 _ENOUGH_THREATS = 3
-_MOST_THREAT_SITES = 3
-_PER_THREAT, _THREAT_WALLET, _PER_THREAT_SITE, _LEAST_THREAT = coefficients(
-    kinds.TEXT_EXTORTION, "per_phrase", "wallet", "per_site", "least"
-)
+_PER_THREAT, _THREAT_WALLET, _LEAST_THREAT = coefficients(kinds.TEXT_EXTORTION, "per_phrase", "wallet", "least")
 MAX_WALLETS_TRIED = 50
 _SHORTEST_WALLET = 23
 _WALLET_FORM = re.compile(
@@ -161,13 +157,9 @@ def extortion(reading: Reading) -> Iterator[Finding]:
     found = next((wallet for text in texts for wallet in find_wallets(text.visible[:MAX_WALLET_TEXT])), "")
     if found:
         yield kinds.TEXT_WALLET_ADDRESS.at("text", wallet=found)
-    if len(words) < _ENOUGH_THREATS or reading.is_discussion or phrases.length > 12_000:
+    if len(words) < _ENOUGH_THREATS:
         return
-    degree = (
-        _PER_THREAT * len(words)
-        + (_THREAT_WALLET if found else 0.0)
-        - _PER_THREAT_SITE * min(_MOST_THREAT_SITES, len(reading.sites))
-    )
+    degree = _PER_THREAT * len(words) + (_THREAT_WALLET if found else 0.0)
     if degree >= _LEAST_THREAT:
         yield kinds.TEXT_EXTORTION.at("text", strength=round(min(1.0, degree), 2), words=quote(words), wallet=found)
 
@@ -233,11 +225,11 @@ def call_back(reading: Reading) -> Iterator[Finding]:
         return
     number = find_phone_number(phrases.text[:20_000])
     sites = _list_sites(reading) if number else ()
-    if not number or len(sites) > 1 or reading.is_discussion:
+    if not number or (sites and not calls) or reading.is_known_list:
         return
-    degree = (
-        _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)) - (_CALL_SITE if sites else 0.0)
-    ) - (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
+    degree = _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls))
+    if reading.is_known_sender:
+        degree -= (_CALL_SITE if sites else 0.0) + (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
     if degree >= _LEAST_CALL:
         facts = {"number": number, "words": quote((*charges, *calls))}
         yield kinds.TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
@@ -262,7 +254,6 @@ def _names_sender(text: str, reading: Reading) -> bool:
 _PAYMENT_LETTER = 3_000
 _ERRAND_NOTE = 600
 _GIFT_LETTER = 2_500
-_FEW_GIFT_SITES = 2
 _PER_PAYMENT, _PAYMENT_URGENCY, _PAYMENT_ERRAND, _PAYMENT_REPLY, _LEAST_PAYMENT = coefficients(
     kinds.TEXT_PAYMENT_CHANGE, "per_phrase", "urgency", "errand", "reply_elsewhere", "least"
 )
@@ -280,9 +271,9 @@ def payment_requests(reading: Reading) -> Iterator[Finding]:
     wants pictures of scratched ones.
     """
     phrases = find_phrases(reading)
-    if phrases.length <= _PAYMENT_LETTER and not reading.is_discussion:
+    if phrases.length <= _PAYMENT_LETTER and not reading.is_known_list:
         yield from _find_transfer(phrases, reading)
-    yield from _find_gift_cards(phrases, reading)
+    yield from _find_gift_cards(phrases)
 
 
 def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
@@ -306,10 +297,9 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
         )
 
 
-def _find_gift_cards(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
+def _find_gift_cards(phrases: Phrases) -> Iterator[Finding]:
     gifts, errands = phrases.of("gift"), phrases.count_of("errand")
-    is_letter = phrases.length < _GIFT_LETTER and len(reading.sites) <= _FEW_GIFT_SITES
-    if gifts and is_letter and (len(gifts) >= 2 or errands):
+    if gifts and phrases.length < _GIFT_LETTER and (len(gifts) >= 2 or errands):
         yield kinds.TEXT_GIFT_CARDS.at(
             "text", strength=min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands), words=quote(gifts)
         )
@@ -338,7 +328,7 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("payroll")
-    if not words or phrases.length > _PAYROLL_LETTER or reading.sites or reading.is_discussion:
+    if not words or phrases.length > _PAYROLL_LETTER:
         return
     sender = reading.message.senders[0] if reading.message.senders else None
     if sender is None or is_under(normal_domain(sender.domain), reading.protected.own_domains):
@@ -372,7 +362,7 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("windfall")
-    if not words or phrases.length > _SUM_NOTE or reading.is_discussion or not _THREADED.isdisjoint(reading.fields):
+    if not words or phrases.length > _SUM_NOTE or reading.is_known_list or reading.is_known_answer:
         return
     has_way = bool(reading.web_links) or "attachment" in reading.signs
     amount = _NOTED_SUM.search(phrases.text.replace("_", " ")[:2_000]) if has_way else None
@@ -382,7 +372,6 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
 
 MAX_OPENING_TEXT = 8_000
 _OPENING_LETTER = 4_000
-_MOST_OPENING_SITES = 1
 (
     _PER_OPENING_PHRASE,
     _OPENING_SUM,
@@ -418,11 +407,10 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     recipient is named, or a free mailbox speaks of a fortune. Businesses write about millions and ask for answers as
     well, in their own name, to somebody, and answer in the same mailbox; conversations and lists are left out.
     """
-    fields = reading.fields
     phrases = find_phrases(reading)
-    if phrases.length > _OPENING_LETTER or len(reading.sites) > _MOST_OPENING_SITES or reading.is_discussion:
+    if phrases.length > _OPENING_LETTER or reading.is_known_list:
         return
-    if "in-reply-to" in fields or "references" in fields or not reading.message.senders:
+    if reading.is_known_answer or not reading.message.senders:
         return
     elsewhere, free = _goes_elsewhere(reading), is_freemail(normal_domain(reading.message.senders[0].domain))
     # A round letter of a company to its staff names nobody either.
@@ -440,7 +428,7 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
         _OPENING_ELSEWHERE * elsewhere
         + _OPENING_UNNAMED * _is_unnamed(reading)
         + _OPENING_FREE * free
-        - _PER_OPENING_SITE * len(reading.sites)
+        - _PER_OPENING_SITE * bool(reading.sites)
     )
     degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length, 1))
     if degree >= _LEAST_OPENING:

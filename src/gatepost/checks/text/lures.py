@@ -139,7 +139,7 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
         1.0, _PER_REQUEST * len(asks) + _PER_THREAT * len(fears) + _REQUEST_URGENCY * ("urgency" in phrases.themes)
     )
     # Warnings that explain how such mail looks use its words, too.
-    if phrases.count_of("warning") > 1 or phrases.length > _LONG_REQUEST:
+    if reading.is_known_sender and (phrases.count_of("warning") > 1 or phrases.length > _LONG_REQUEST):
         degree *= _REQUEST_EXPLAINED
     strength = round(degree * away.distance, 2)
     if strength >= _LEAST_REQUEST:
@@ -185,7 +185,7 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of(*_BRAND_THEMES)
-    away = find_link_away(reading) if words and phrases.length < _BRAND_LETTER and not reading.is_discussion else None
+    away = find_link_away(reading) if words and phrases.length < _BRAND_LETTER and not reading.is_known_list else None
     if away is None:
         return
     for brand in _find_companies(reading):
@@ -242,7 +242,7 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
     then greets `Hello ✅ +$1,989 ➡️ https://forms.example/x` in its own signed mail. No person has a link and a sum in
     their name. Shops name prices and links after a greeting, too, but in sentences, and to their own site.
     """
-    if reading.is_discussion or "in-reply-to" in reading.fields:
+    if reading.is_known_list or reading.is_known_answer:
         return
     for text in reading.message.texts[:2]:
         opening = text.visible[:MAX_PLANTED_TEXT].lower()
@@ -279,7 +279,7 @@ def planted_name(reading: Reading) -> Iterator[Finding]:
     subject and the header of its own signed mail. People have names of a few words; those of companies are longer, but
     hold no sum, no link and no sentence with a number of an order in it.
     """
-    if reading.is_discussion:
+    if reading.is_known_list:
         return
     for recipient in reading.message.recipients[:MAX_NAMED]:
         name = recipient.name[:300]
