@@ -70,14 +70,14 @@ class _Book(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     letters: tuple[Letter, ...]
 
 
-def list_languages() -> list[str]:
-    """Return the codes of all languages in which there are letters."""
+def list_books() -> list[str]:
+    """Return the names of all files with letters: the code of a language, and what they are where there are several."""
     return sorted(path.stem for path in LETTERS.glob("*.toml"))
 
 
-def read_letters(language: str) -> tuple[Letter, ...]:
-    """Return the letters of a language."""
-    return msgspec.toml.decode((LETTERS / f"{language}.toml").read_bytes(), type=_Book).letters
+def read_letters(book: str) -> tuple[Letter, ...]:
+    """Return the letters of one file."""
+    return msgspec.toml.decode((LETTERS / f"{book}.toml").read_bytes(), type=_Book).letters
 
 
 def write_message(letter: Letter) -> bytes:
@@ -128,9 +128,10 @@ def write_corpus(folder: Path) -> int:
 
 
 def _name_letters() -> Iterator[tuple[str, str, Letter]]:
-    for language in list_languages():
-        for number, letter in enumerate(read_letters(language)):
-            yield f"{language}/{number:03}-{letter.label}.eml", f"letters-{letter.collection}_{language}", letter
+    for book in list_books():
+        language = book.partition("-")[0]
+        for number, letter in enumerate(read_letters(book)):
+            yield f"{book}/{number:03}-{letter.label}.eml", f"letters-{letter.collection}_{language}", letter
 
 
 def main() -> None:

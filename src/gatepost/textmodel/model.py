@@ -46,11 +46,11 @@ Sums: TypeAlias = tuple[float, float, float]
 Floats: TypeAlias = NDArray[np.float32]
 
 FORMAT = 2
-MARK_SCALE = 0.2
+MARK_SCALE = 1.0
 MAX_SHOWN = 6
 # Longer texts are also read in windows of about so many words; the best of many is less surprising than the whole.
 WINDOW = 80
-CHOSEN = 1.0
+CHOSEN = 2.0
 _MAX_LOGIT = 30.0
 _LEAST = 1e-9
 NOWHERE = -1

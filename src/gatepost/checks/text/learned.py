@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from gatepost import kinds
 from gatepost.checks.phrases import find_phrases, mark_themes
 from gatepost.findings import Reading, check
@@ -13,7 +11,7 @@ from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
 from gatepost.textmodel.features import MAX_WORDS, Features, extract_features, list_body_words
 from gatepost.textmodel.learnt import LearntModel
-from gatepost.textmodel.model import ModelScore, lower_score, sigmoid
+from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 
 SPEAKS, SAYS_ALL, LEAST = coefficients("text-model", "speaks", "says_all", "least")
 (PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
@@ -44,22 +42,22 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     """
     if _is_bounce(reading):
         return
-    opinion = _weigh(reading, reading.features)
-    is_proven = opinion.is_proven
+    score, hits = _weigh(reading, reading.features)
+    is_proven = score.logit >= PROVEN
     if reading.documents:
         words = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
         whole = _weigh(reading, extract_features(reading.message, reading.files, words))
-        opinion = max(opinion, whole, key=lambda each: each.strength)
-    if opinion.score.logit <= -SPEAKS and reading.written:
-        strength = min(1.0, (-SPEAKS - opinion.score.logit) / (SAYS_ALL - SPEAKS))
-        yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=f"{opinion.score.unwanted:.2f}")
-    if opinion.strength < LEAST:
+        score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
+    strength = round(min(1.0, (abs(score.logit) - SPEAKS) / (SAYS_ALL - SPEAKS)), 3)
+    if strength < LEAST:
         return
-    score, strength = opinion.score, opinion.strength
     probability = f"{score.unwanted:.2f}"
-    yield kinds.TEXT_MODEL_SPAM.at(
-        "text", strength=strength, probability=probability, weighed=", ".join(opinion.reasons)
-    )
+    if score.logit < 0:
+        if reading.written:
+            yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
+        return
+    weighed = ", ".join(reading.models.for_tenant(reading.envelope.tenant).reasons(hits))
+    yield kinds.TEXT_MODEL_SPAM.at("text", strength=strength, probability=probability, weighed=weighed)
     for kind, share in ((kinds.TEXT_MODEL_PHISHING, score.phishing), (kinds.TEXT_MODEL_FRAUD, score.fraud)):
         if share > score.unwanted / 2:
             yield kind.at("text", strength=strength, probability=f"{share:.2f}")
@@ -67,21 +65,11 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         yield kinds.TEXT_MODEL_SURE.at("text", probability=probability)
 
 
-class _Opinion(msgspec.Struct, frozen=True):
-    """What the model makes of some words: `is_proven` says that it was proven right on such mail."""
-
-    score: ModelScore
-    strength: float
-    reasons: tuple[str, ...]
-    is_proven: bool
-
-
-def _weigh(reading: Reading, seen: Features) -> _Opinion:
+def _weigh(reading: Reading, seen: Features) -> tuple[ModelScore, tuple[Hits, ...]]:
+    """Return what the models think of these words, and what of them they know."""
     models = reading.models.for_tenant(reading.envelope.tenant)
     hits = models.hits(seen.with_marks(mark_themes(find_phrases(reading))))
-    score = lower_score(models.weigh(hits), find_lowering(reading))
-    strength = min(1.0, (score.logit - SPEAKS) / (SAYS_ALL - SPEAKS))
-    return _Opinion(score, strength, models.reasons(hits), score.logit >= PROVEN)
+    return lower_score(models.weigh(hits), find_lowering(reading)), hits
 
 
 def _is_bounce(reading: Reading) -> bool:
