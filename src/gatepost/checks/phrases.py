@@ -35,7 +35,11 @@ SHORT = 4
 # The native index tells words apart by their first characters.
 SHORTEST = 3
 
-_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufeff]+")
+# Accents, the vowel signs of Arabic, and what nobody sees.
+_MARKS = re.compile(r"[\u0300-\u036f\u0640\u064b-\u0655\u0670\u200b-\u200f\u2060\u00ad\ufeff]+")
+# Letters with a stroke or without a dot have no accent that could be taken off, and many people write them plain.
+_STRUCK = str.maketrans("ıłŁđĐøØ", "illddoo")
+_HAS_STRUCK = re.compile("[ıłŁđĐøØ]")
 _PLAIN = (("’", "'"), ("‘", "'"), ("“", '"'), ("”", '"'), ("\u2010", "-"), ("\u2011", "-"), ("–", "-"))
 # Long, and yet in every other letter.
 _EVERYDAY = frozenset(
@@ -98,6 +102,8 @@ def fold(text: str) -> str:
         if not text.isascii():
             plain_text = remove_accents(text)
             text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
+            if _HAS_STRUCK.search(text):
+                text = text.translate(_STRUCK)
     text = text.casefold()
     text = native.squeeze(text, False) if native else " ".join(text.split())
     return text.replace("e-mail", "email")
@@ -122,6 +128,8 @@ class Phrasebook:
         before, known_by, after = _split(_parse_slots(text))
         if "" in known_by:
             raise PhraseError(f"{text!r} of {theme} could be nothing at all")
+        if any("*" in word[:-1] for word in known_by):
+            raise PhraseError(f"{text!r} of {theme} has a * inside; put the word into brackets: (word*) (…)")
         reverse = [[each[::-1] for each in slot] for slot in reversed(before)]
         backwards, forwards = _build_pattern(reverse), _build_pattern(after)
         left, right = _list_first_characters(reverse), _list_first_characters(after)
