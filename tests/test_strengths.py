@@ -62,7 +62,7 @@ def test_every_number_is_described() -> None:
 def test_no_check_scales_a_strength_by_a_number_of_its_own() -> None:
     """Floats in checks are 0, 1, shares of a text, or part of the search for phrases."""
     allowed = {0.0, 1.0}
-    elsewhere = {"phrases.py": {100.0, 0.5, 0.04, 0.2}, "fields.py": {0.2}}
+    elsewhere = {"phrases.py": {100.0, 0.5, 0.04, 0.2, 0.75}, "fields.py": {0.2}}
     for path in CHECK_MODULES:
         numbers = {
             node.value
@@ -80,8 +80,8 @@ def test_kinds_of_the_file_are_registered() -> None:
 @pytest.mark.parametrize(
     ("of", "names", "fault"),
     [
-        (TEXT_EXTORTION, ("per_phrase", "wallet", "per_site", "least", "colour"), "[text:extortion] lacks colour"),
-        (TEXT_EXTORTION, ("per_phrase", "wallet", "least"), "[text:extortion] has per_site, which no check uses"),
+        (TEXT_EXTORTION, ("per_phrase", "wallet", "least", "colour"), "[text:extortion] lacks colour"),
+        (TEXT_EXTORTION, ("per_phrase", "least"), "[text:extortion] has wallet, which no check uses"),
         (kinds.TEXT_WORD_SALAD, ("least",), "has no table [text:word-salad]"),
         ("no-such", ("least",), "has no table [no-such]"),
     ],
