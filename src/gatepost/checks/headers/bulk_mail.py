@@ -158,7 +158,7 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
     `X-Mailer: Microsoft Outlook Express 6.00` comes with an X-MimeOLE field and a Message-ID of three groups of hex
     digits; The Bat! puts the time into its Message-ID; Apple's programs use a UUID. Mass-mailing tools copy the name of
     the program and not its habits. Lists and gateways may take fields away, so habits are not looked for in mail of
-    discussion lists. Some tools write random letters where the name of the program stands.
+    known discussion lists. Some tools write random letters where the name of the program stands.
 
     In `Reply-To: reply-[nu_24]@example.com` or `X-Mailer: %XMAILER` the template shows through. Honest mailers also
     send "Dear {first name}" now and then, but in the subject; addresses and identifiers are written by their system.

@@ -269,7 +269,8 @@ def credited_sum(reading: Reading) -> Iterator[Finding]:
     """Subjects by which a free mailbox reports money that came in: `Your balance has been replenished +26637$`.
 
     Banks and payment services write so about an account of their own, from a domain of their own. People who write
-    about money to people they know do not put a plus before it; answers and lists are left out all the same.
+    about money to people they know do not put a plus before it; answers of known senders, and known lists, are left
+    out all the same.
     """
     subject = reading.message.subject[:MAX_SUBJECT]
     if (

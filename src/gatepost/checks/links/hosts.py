@@ -190,8 +190,9 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
 
     A shop or bank keeps the pictures of its mail on its own site or with the service that sends the mail. Whoever poses
     as one drops the logo where it costs nothing and asks for no name, or takes it from an encyclopaedia, or copies a
-    page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers and forwards
-    contain such addresses as well, and forums and lists show pictures of their members: both are left out.
+    page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers contain
+    such addresses as well, and forums and lists show pictures of their members: both are left out where the sender or
+    list is known.
     """
     if reading.is_known_list or reading.is_known_answer:
         return
@@ -217,7 +218,7 @@ def find_link_away(reading: Reading) -> LinkAway | None:
     """Return the first link that leads away from the sender, else the first link; None where there is none.
 
     All lures have such a link. A company that asks its customers to sign in links to its own site, most often beside
-    others. A lure has no page there, so none of its links leads to the domain of its sender. Posts on discussion lists
+    others. That speaks for a known sender alone: whoever buys a domain can lead to it. Posts on known discussion lists
     quote and link all sorts of things.
     """
     return reading.once(_find_link_away)

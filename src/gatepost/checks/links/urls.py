@@ -127,7 +127,7 @@ def shortened_links(reading: Reading) -> Iterator[Finding]:
     """Free mailboxes that send several shortened links and hardly a word, as text or around a picture.
 
     The picture shows a prize; the links hide a chain of pages that pay for clicks. A friend who found something sends
-    one link and says what it is; answers and lists are left out.
+    one link and says what it is; answers of known senders, and known lists, are left out.
     """
     senders = reading.message.senders[:1]
     if reading.is_known_list or reading.is_known_answer:

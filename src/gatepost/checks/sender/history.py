@@ -29,7 +29,7 @@ def first_contact(reading: Reading) -> Iterator[Finding]:
     Every sender writes for a first time, so it is next to nothing by itself. It says how much else to believe: most
     attacks come from strangers, and most mail does not. A colleague of a known sender is no stranger, except at
     providers of free mail, where all customers have the same domain; nor are partners, own domains, and posts on
-    discussion lists.
+    known discussion lists.
     """
     if is_first_contact(reading):
         yield kinds.SENDER_FIRST_CONTACT.at("From", sender=reading.message.senders[0])

@@ -287,7 +287,7 @@ def received_host(reading: Reading) -> Iterator[Finding]:
     wrote: `from friend (203-0-113-65.adsl.example.com [203.0.113.65]) by mx.club.example for <ann@club.example>`. That
     server is the one that the recipient's address leads to, so it is handed mail by mail servers. People on home
     lines hand their mail to their provider and sign in there (RFC 6409), which the field says, too. Lists take mail
-    from their members, so posts are left out, and so is mail of the server's own users.
+    from their members, so posts of known lists are left out, and so is mail of the server's own users.
     """
     found = reading.once(find_border_hop)
     if found is None or not is_from_stranger(hop := found[1], reading):

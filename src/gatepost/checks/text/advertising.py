@@ -32,7 +32,7 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
 
     One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
     ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a
-    long text; an advertisement has nothing else. Talk on discussion lists counts less.
+    long text; an advertisement has nothing else. Talk on known discussion lists counts less.
     """
     phrases = find_phrases(reading)
     ware = max(_WARES, key=phrases.count_of)
@@ -270,7 +270,7 @@ def image_only(reading: Reading) -> Iterator[Finding]:
 
 
 def _weigh_newsletter(reading: Reading) -> float:
-    """Return the factor for mail that offers to unsubscribe (RFC 2369): it is more likely a newsletter."""
+    """Return the factor for mail of a known sender that offers to unsubscribe (RFC 2369): it is a newsletter."""
     return _CAN_UNSUBSCRIBE if reading.is_known_newsletter else 1.0
 
 
@@ -301,7 +301,7 @@ def picture_first(reading: Reading) -> Iterator[Finding]:
 
     Pages of literature or news below a GIF make a mail look like a letter, and each copy another one. The logo of a
     sender stands below the letter; photographs are JPEG, and pasted screenshots PNG; cartoons and animations are passed
-    on with a link or in answers, which are left out.
+    on with a link, or by known senders and lists, which are left out.
     """
     if reading.web_links or reading.is_known_list or reading.is_known_sender:
         return

@@ -109,8 +109,8 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
     """Advance fee: a fortune waits, and only your help, your data and a small fee are missing.
 
     The oldest letter of its kind has many plots (a widow, an heir, a general, a lottery) and one vocabulary. Any one of
-    its words is ordinary; half a dozen in a letter are not. Such letters are posted on lists as well; there, answers
-    that quote one are left out, and what begins a thread counts less.
+    its words is ordinary; half a dozen in a letter are not. Such letters are posted on lists as well; on a
+    known list, answers that quote one are left out, and what begins a thread counts less.
     """
     phrases = find_phrases(reading)
     words = phrases.of("fortune")
@@ -216,8 +216,9 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     """Call-back scams: a renewal that you never ordered costs $399, or somebody signed in; to stop it, call a number.
 
     There is no link and often no word of text, only an invoice and a telephone number, so that nothing can be scanned.
-    Real invoices link to their shop, or come from the domain of the company that they name; the mailbox of a scam has
-    nothing to do with the brand in its text. Invitations to an appointment bring such letters as well.
+    Real invoices of known senders link to their shop, or come from the domain of the company that they name; the
+    mailbox of a scam has nothing to do with the brand in its text. Invitations to an appointment bring such letters as
+    well.
     """
     phrases = find_phrases(reading)
     charges, calls = phrases.of("charge", "alarm"), phrases.of("call")
@@ -358,7 +359,7 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
 
     They come from free mailboxes, to many people who do not know the sender; a sentence from a novel makes each another
     one. Banks and exchanges write from a domain of their own. A friend who writes about money does not say that it came
-    in to the reader's balance, and answers do not begin so; both are left out where they are answers.
+    in to the reader's balance; answers of known senders, and known lists, are left out.
     """
     phrases = find_phrases(reading)
     words = phrases.of("windfall")
@@ -405,7 +406,8 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     The fraud comes later; the first letter only has to be answered. So it has no link and no file, and it asks for a
     reply. Any of this is ordinary. It counts where the letter also hides something: answers go to another address, no
     recipient is named, or a free mailbox speaks of a fortune. Businesses write about millions and ask for answers as
-    well, in their own name, to somebody, and answer in the same mailbox; conversations and lists are left out.
+    well, in their own name, to somebody, and answer in the same mailbox; answers of known senders, and known
+    lists, are left out.
     """
     phrases = find_phrases(reading)
     if phrases.length > _OPENING_LETTER or reading.is_known_list:
