@@ -174,12 +174,12 @@ weight = 0.8
     mine = judge(findings, (), override(shipped_policy(), text))
     lines = {line.kind: line for line in mine.lines}
     capped = "group links: cap 1 instead of 5 (deployment)"
-    assert lines["url:shortener"].override == f"weight 0.5 instead of 1.8 (deployment); {capped}"
+    assert lines["url:shortener"].override == f"weight 0.5 instead of 1.2 (deployment); {capped}"
     assert lines["url:userinfo"].override == capped
     assert lines["text:urgency"].override == ""
     assert mine.overrides == (
         "phishing: decision bounce instead of quarantine (deployment)",
-        "by the shipped policy: phishing, quarantine, a score of 5.6",
+        "by the shipped policy: phishing, quarantine, a score of 5",
     )
     assert sum(line.counted for line in mine.lines) == mine.score == 180
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 
 import msgspec
 
@@ -124,6 +124,8 @@ def _find_network(host: str) -> str:
         address = ip_address(host)
     except ValueError:
         return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
     return str(ip_network((address, 24 if address.version == 4 else 48), strict=False))
 
 

@@ -37,16 +37,20 @@ ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofi
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
 ENCRYPTED = frozenset({FILE_ENCRYPTED_ARCHIVE.id, LIMIT_ENCRYPTED.id})
 
-# What no other finding makes up for: a demand, a secret or money that is asked for by deceit.
+# What no other finding makes up for: a demand, a secret or money that is asked for by deceit; and whatever a file does.
 NEVER_EXCUSED = frozenset(
     {
-        kinds.TEXT_EXTORTION.id,
+        kinds.TEXT_ADVANCE_FEE.id,
+        kinds.TEXT_CALL_BACK.id,
         kinds.TEXT_CREDENTIAL_LURE.id,
-        kinds.TEXT_PAYROLL_CHANGE.id,
+        kinds.TEXT_EXTORTION.id,
         kinds.TEXT_GIFT_CARDS.id,
         kinds.TEXT_MAILBOX_LURE.id,
+        kinds.TEXT_PAYMENT_CHANGE.id,
+        kinds.TEXT_PAYROLL_CHANGE.id,
     }
 )
+FILES = "files"
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -184,7 +188,7 @@ def _bound_excuses(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     if all(line.counted >= 0 for line in lines):
         return lines
     room = sum(line.counted for line in lines if line.counted > 0)
-    if any(line.kind in NEVER_EXCUSED or (line.conclusive and line.verdict in ATTACKS) for line in lines):
+    if any(map(_is_never_excused, lines)):
         room = 0
     found = []
     for line in lines:
@@ -195,6 +199,10 @@ def _bound_excuses(lines: tuple[Line, ...]) -> tuple[Line, ...]:
         elif counted:
             found.append(msgspec.structs.replace(line, counted=counted, note="not more than the other findings have"))
     return tuple(found)
+
+
+def _is_never_excused(line: Line) -> bool:
+    return line.kind in NEVER_EXCUSED or line.group == FILES or (line.conclusive and line.verdict in ATTACKS)
 
 
 def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:

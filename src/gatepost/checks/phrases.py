@@ -1,8 +1,8 @@
 """The phrases of the phrasebooks that a message contains, by theme: in its subject and in its visible text.
 
 Several checks ask about the same phrases, so the text is searched once for all of them. Lines that quote another mail
-(`> `) are left out, since the sender did not write them. Of a very long text only the beginning is read: a lure stands
-where its reader sees it.
+(`> `) are read as well: a lure in them is read by its reader. Of a very long text only the beginning is read: a lure
+stands where its reader sees it.
 
 Phrases are written as `data/lures/themes.toml` says: `(a|b)` is either, a `?` after a group or a letter makes it
 optional, a `*` at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known
@@ -355,18 +355,19 @@ _UNMARKED = frozenset({"warning", "bounce"})
 PASSAGE_ROOM = 400
 
 # With the line end before it: what begins with a fixed character is looked for ten times as fast as a line's start.
-_QUOTED = re.compile(r"\n[ \t]{0,4}[>|][^\n]{0,2000}")
+_QUOTE_MARK = re.compile(r"\n[ \t]{0,4}[>|]")
 
 
 class Phrases(msgspec.Struct, frozen=True):
     """The phrases of a message by theme, each once, in the order in which they stand. `in_subject` are the themes of
-    the subject, `text` is everything that was read, folded. `length` is the number of characters of the passage in
-    which most of the phrases stand: prose below a lure, or a long document beside it, does not weaken it."""
+    the subject, `text` is everything that was read, folded. `length` is the number of characters of the longest text,
+    or that of a document which has more of the phrases; `places` are where the phrases of a theme begin in the text."""
 
     themes: dict[str, tuple[str, ...]] = {}
     in_subject: frozenset[str] = frozenset()
-    length: float = 0
+    length: int = 0
     text: str = ""
+    places: dict[str, list[int]] = {}
 
     def of(self, *themes: str) -> tuple[str, ...]:
         """Return the phrases of these themes."""
@@ -374,6 +375,17 @@ class Phrases(msgspec.Struct, frozen=True):
         for theme in themes:
             found += self.themes.get(theme, ())
         return found
+
+    def length_of(self, *themes: str) -> int:
+        """Return the number of characters of the passage in which most phrases of these themes stand, with some room
+        around it: prose below a lure, or a long document beside it, does not weaken it. One phrase makes no passage:
+        its text as a whole counts."""
+        places = sorted(place for theme in themes for place in self.places.get(theme, ()))
+        most = math.ceil(len(places) * PASSAGE_SHARE)
+        if most < 2:
+            return self.length
+        passage = min(last - first for first, last in zip(places, places[most - 1 :], strict=False))
+        return min(self.length, passage + PASSAGE_ROOM)
 
     def count_of(self, *themes: str) -> int:
         """Return how many different phrases of these themes there are."""
@@ -445,10 +457,9 @@ def search_message(message: Message) -> Phrases:
     documents = _fold_texts(text for text in message.texts if text.form == "document")
     text = f" {subject} \n {' '.join([*own, *documents])} "
     cues = sorted(_BOOK.find(text), key=lambda cue: cue.start)
-    length: float = max(map(len, own), default=0)
+    length = max(map(len, own), default=0)
     if documents:
         length = _measure_letter(cues, len(subject) + 4, own, documents)
-    length = min(length, _measure_passage(cues, len(subject)))
     return _gather(cues, len(subject), length, text)
 
 
@@ -459,26 +470,19 @@ def search_book(book: Phrasebook, reading: Reading) -> Phrases:
     return _gather(cues, shipped.text.index("\n") - 2, shipped.length, shipped.text)
 
 
-def _gather(cues: Iterable[Cue], subject_length: int, length: float, text: str) -> Phrases:
+def _gather(cues: Iterable[Cue], subject_length: int, length: int, text: str) -> Phrases:
     """Return phrases by theme; those that begin within so many characters stand in the subject."""
     themes: dict[str, dict[str, None]] = {}
     in_subject: set[str] = set()
+    places: dict[str, list[int]] = {}
     for cue in cues:
         themes.setdefault(cue.theme, {})[cue.words] = None
         if cue.start <= subject_length:
             in_subject.add(cue.theme)
+        else:
+            places.setdefault(cue.theme, []).append(cue.start)
     found = {theme: tuple(words) for theme, words in themes.items()}
-    return Phrases(found, frozenset(in_subject), length, text)
-
-
-def _measure_passage(cues: Sequence[Cue], subject_length: int) -> float:
-    """Return the length of the shortest passage in which most phrases of the text stand, with some room around it. One
-    phrase makes no passage: its text as a whole counts."""
-    places = [cue.start for cue in cues if cue.start > subject_length]
-    most = math.ceil(len(places) * PASSAGE_SHARE)
-    if most < 2:
-        return math.inf
-    return min(last - first for first, last in zip(places, places[most - 1 :], strict=False)) + PASSAGE_ROOM
+    return Phrases(found, frozenset(in_subject), length, text, places)
 
 
 def _measure_letter(cues: list[Cue], start: int, own: list[str], documents: list[str]) -> int:
@@ -501,7 +505,7 @@ def _fold_texts(texts: Iterable[Text]) -> list[str]:
     for text in islice(texts, MAX_TEXTS):
         plain = text.visible[:room]
         if "\n>" in plain or plain.startswith((">", "|")):
-            plain = _QUOTED.sub("\n", f"\n{plain}")[1:]
+            plain = _QUOTE_MARK.sub("\n", f"\n{plain}")[1:]
         found.setdefault(fold(plain))
         room -= len(plain)
         if room <= 0:

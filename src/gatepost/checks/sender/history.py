@@ -71,7 +71,9 @@ def stranger_asks(reading: Reading) -> Iterator[Finding]:
     if not reading.sender_history.ready:
         return
     phrases = find_phrases(reading)
-    if reading.is_known_sender and (phrases.length > _ASKING_LETTER or phrases.count_of("warning") > 1):
+    if reading.is_known_sender and (
+        phrases.length_of(*_MONEY_THEMES, *_SECRET_THEMES) > _ASKING_LETTER or phrases.count_of("warning") > 1
+    ):
         return
     money = phrases.of(*_MONEY_THEMES)
     if money and is_first_contact(reading):

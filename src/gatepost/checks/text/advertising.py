@@ -48,13 +48,14 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
 
 def _measure(phrases: Phrases, ware: str) -> float:
     """Return how much of the text is advertising for a ware: its phrases, less those that any text of its size has."""
+    length = phrases.length_of(*_WARES, *_NO_WARE)
     count = phrases.count_of(ware) + _IN_SUBJECT * (ware in phrases.in_subject)
     # One phrase in a letter is a mention.
-    if not phrases.count_of(ware) or (count == 1 and phrases.length > _NOTE):
+    if not phrases.count_of(ware) or (count == 1 and length > _NOTE):
         return 0.0
     count += _OTHER_WARE * (phrases.count_of(*_WARES) - phrases.count_of(ware))
     pitch = _PER_PITCH * phrases.count_of("pitch", "excuse") + _PER_URGENCY * phrases.count_of("urgency")
-    expected = _EXPECTED + phrases.length / _ROOM
+    expected = _EXPECTED + length / _ROOM
     return _SCALE * (count + min(_MOST_HELP, pitch) - expected)
 
 

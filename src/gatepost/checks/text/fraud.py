@@ -74,7 +74,7 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
     letters. Numbers in words stand in deeds and on cheques, so the text must speak of a charge or ask to call.
     """
     phrases = find_phrases(reading)
-    if phrases.length > MAX_CALL_TEXT or reading.is_known_list:
+    if phrases.length_of("charge", "call") > MAX_CALL_TEXT or reading.is_known_list:
         return
     number = find_disguised_number(phrases.text[: 2 * MAX_CALL_TEXT]) or _find_styled(reading)
     if number:
@@ -118,7 +118,7 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
         return
     if reading.is_known_list and reading.is_known_answer:
         return
-    brevity = min(1.0, _FORTUNE_FULL_LENGTH / max(phrases.length, 1))
+    brevity = min(1.0, _FORTUNE_FULL_LENGTH / max(phrases.length_of("fortune"), 1))
     further_sites = min(_MOST_FORTUNE_SITES, max(0, len(reading.sites) - 1)) if reading.is_known_sender else 0
     degree = _PER_FORTUNE_PHRASE * (len(words) - 2) * brevity - _PER_FORTUNE_SITE * further_sites
     degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_known_list else 1.0)
@@ -205,6 +205,8 @@ def _is_bech32(word: str) -> bool:
 
 
 _MOST_CALLS = 2
+# An honest confirmation of an order has a link, two such phrases and a number of its shop.
+_ENOUGH_CHARGES = 2
 _SHORTEST_SELLER = 4
 _PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _LEAST_CALL = coefficients(
     kinds.TEXT_CALL_BACK, "per_charge", "per_call", "site", "seller", "least"
@@ -222,11 +224,11 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     charges, calls = phrases.of("charge", "alarm"), phrases.of("call")
-    if len(charges) < 2 or phrases.length > MAX_CALL_TEXT:
+    if len(charges) < 2 or phrases.length_of("charge", "alarm", "call") > MAX_CALL_TEXT:
         return
     number = find_phone_number(phrases.text[:20_000])
     sites = _list_sites(reading) if number else ()
-    if not number or (sites and not calls) or reading.is_known_list:
+    if not number or (sites and (not calls or len(charges) <= _ENOUGH_CHARGES)) or reading.is_known_list:
         return
     degree = _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls))
     if reading.is_known_sender:
@@ -272,7 +274,7 @@ def payment_requests(reading: Reading) -> Iterator[Finding]:
     wants pictures of scratched ones.
     """
     phrases = find_phrases(reading)
-    if phrases.length <= _PAYMENT_LETTER and not reading.is_known_list:
+    if phrases.length_of("payment", "errand") <= _PAYMENT_LETTER and not reading.is_known_list:
         yield from _find_transfer(phrases, reading)
     yield from _find_gift_cards(phrases)
 
@@ -292,7 +294,7 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
         if degree >= _LEAST_PAYMENT:
             strength = round(min(1.0, degree), 2)
             yield kinds.TEXT_PAYMENT_CHANGE.at("text", strength=strength, words=quote((*pays, *errands)))
-    if len(errands) >= 2 or (errands and leaves and phrases.length < _ERRAND_NOTE):
+    if len(errands) >= 2 or (errands and leaves and phrases.length_of("errand") < _ERRAND_NOTE):
         yield kinds.TEXT_ERRAND.at(
             "text", strength=min(1.0, _PER_ERRAND * len(errands) + _ERRAND_REPLY * leaves), words=quote(errands)
         )
@@ -300,7 +302,7 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
 
 def _find_gift_cards(phrases: Phrases) -> Iterator[Finding]:
     gifts, errands = phrases.of("gift"), phrases.count_of("errand")
-    if gifts and phrases.length < _GIFT_LETTER and (len(gifts) >= 2 or errands):
+    if gifts and phrases.length_of("gift", "errand") < _GIFT_LETTER and (len(gifts) >= 2 or errands):
         yield kinds.TEXT_GIFT_CARDS.at(
             "text", strength=min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands), words=quote(gifts)
         )
@@ -313,7 +315,6 @@ def _replies_leave(reading: Reading) -> bool:
     return any(org_domain(reply) not in own and is_freemail(reply) for reply in replies)
 
 
-_PAYROLL_LETTER = 1_500
 _PER_PAYROLL, _PAYROLL_FREEMAIL, _PAYROLL_STRANGER, _PAYROLL_REPLY, _PAYROLL_HASTE, _LEAST_PAYROLL = coefficients(
     kinds.TEXT_PAYROLL_CHANGE, "per_phrase", "freemail", "stranger", "reply_elsewhere", "haste", "least"
 )
@@ -329,7 +330,7 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("payroll")
-    if not words or phrases.length > _PAYROLL_LETTER:
+    if not words:
         return
     sender = reading.message.senders[0] if reading.message.senders else None
     if sender is None or is_under(normal_domain(sender.domain), reading.protected.own_domains):
@@ -410,7 +411,7 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     lists, are left out.
     """
     phrases = find_phrases(reading)
-    if phrases.length > _OPENING_LETTER or reading.is_known_list:
+    if phrases.length_of("opening", "fortune") > _OPENING_LETTER or reading.is_known_list:
         return
     if reading.is_known_answer or not reading.message.senders:
         return
@@ -432,7 +433,7 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
         + _OPENING_FREE * free
         - _PER_OPENING_SITE * bool(reading.sites)
     )
-    degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length, 1))
+    degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length_of("opening", "fortune"), 1))
     if degree >= _LEAST_OPENING:
         yield kinds.TEXT_OPENING_LETTER.at("text", strength=round(min(1.0, degree), 2), words=quote(opens))
 

@@ -13,12 +13,10 @@ from gatepost.textmodel.features import MAX_WORDS, Features, extract_features, l
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 
-SPEAKS, SAYS_ALL, LEAST = coefficients("text-model", "speaks", "says_all", "least")
+SPEAKS, SAYS_ALL, LEAST, KNOWN = coefficients("text-model", "speaks", "says_all", "least", "known")
 (PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
 LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
 WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "most")
-
-_REPORT_TYPES = frozenset({"multipart/report", "message/delivery-status"})
 
 
 @check(
@@ -35,13 +33,11 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     nothing that a sender could write to be excused: no fields of lists and answers, no links to the sender's own site.
     Text that reads like wanted mail takes a little off, within a bound, and nothing beside a finding that nothing
     excuses. A long text is read in windows, and the worst of them counts, so that honest prose around a lure does not
-    help it. About a bounce, which holds the text of another mail, the model says nothing.
+    help it. Of a sender whom the tenant knows it speaks more softly.
 
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
     """
-    if _is_bounce(reading):
-        return
     score, hits = _weigh(reading, reading.features)
     is_proven = score.logit >= PROVEN
     if reading.documents:
@@ -56,6 +52,7 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         if reading.written:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
         return
+    strength = round(strength * (KNOWN if reading.is_known_sender else 1.0), 3)
     weighed = ", ".join(reading.models.for_tenant(reading.envelope.tenant).reasons(hits))
     yield kinds.TEXT_MODEL_SPAM.at("text", strength=strength, probability=probability, weighed=weighed)
     for kind, share in ((kinds.TEXT_MODEL_PHISHING, score.phishing), (kinds.TEXT_MODEL_FRAUD, score.fraud)):
@@ -72,13 +69,6 @@ def _weigh(reading: Reading, seen: Features) -> tuple[ModelScore, tuple[Hits, ..
     return lower_score(models.weigh(hits), find_lowering(reading)), hits
 
 
-def _is_bounce(reading: Reading) -> bool:
-    """Return whether the mail is a report on delivery (RFC 3464) with the empty envelope sender of one."""
-    if reading.envelope.sender.strip("<> "):
-        return False
-    return any(part.content_type in _REPORT_TYPES for part in reading.message.parts)
-
-
 @check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED)
 def learnt_model(reading: Reading) -> Iterator[Finding]:
     """What reports have taught: mail that reads like what people of this tenant or deployment reported.
@@ -89,7 +79,7 @@ def learnt_model(reading: Reading) -> Iterator[Finding]:
     amount, and takes nothing from what any other check has found.
     """
     logit, speaking = reading.once(_ask_learnt)
-    if not speaking or _is_bounce(reading):
+    if not speaking:
         return
     by = " and ".join(f"{each.reports:,} reports of the {each.scope} (model {each.version})" for each in speaking)
     strength = min(1.0, max(0.0, (logit - LEARNT_SPEAKS) / (LEARNT_SAYS_ALL - LEARNT_SPEAKS)))

@@ -42,7 +42,11 @@ class Lure(msgspec.Struct, frozen=True):
             return True
         if self.in_subject and self.theme in phrases.in_subject:
             return True
-        return count > 0 and phrases.length < self.beside_within and not self.beside.isdisjoint(phrases.themes)
+        return (
+            count > 0
+            and phrases.length_of(self.theme, *self.beside) < self.beside_within
+            and not self.beside.isdisjoint(phrases.themes)
+        )
 
     def measure_strength(self, phrases: Phrases, distance: float) -> float:
         """Return how strongly these phrases tell the story, beside a link that leads so far away from the sender."""
@@ -51,7 +55,9 @@ class Lure(msgspec.Struct, frozen=True):
         for value, themes in zip(additions, self.raised_by, strict=True):
             is_there = not themes.isdisjoint(phrases.themes) if themes else self.theme in phrases.in_subject
             degree += value * is_there
-        return round(min(1.0, degree) * distance * min(1.0, full_length / max(phrases.length, 1)), 2)
+        return round(
+            min(1.0, degree) * distance * min(1.0, full_length / max(phrases.length_of(self.theme, *self.beside), 1)), 2
+        )
 
 
 (_LEAST_LURE,) = coefficients("lure", "least")
@@ -129,7 +135,7 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     asks, fears = phrases.of("credential"), phrases.of("limitation")
-    alarm = len(fears) > 1 and phrases.length < _ALARM_LETTER
+    alarm = len(fears) > 1 and phrases.length_of("limitation") < _ALARM_LETTER
     if not alarm and not (asks and (fears or phrases.count_of("urgency", "follow"))):
         return
     away = find_link_away(reading)
@@ -139,7 +145,9 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
         1.0, _PER_REQUEST * len(asks) + _PER_THREAT * len(fears) + _REQUEST_URGENCY * ("urgency" in phrases.themes)
     )
     # Warnings that explain how such mail looks use its words, too.
-    if reading.is_known_sender and (phrases.count_of("warning") > 1 or phrases.length > _LONG_REQUEST):
+    if reading.is_known_sender and (
+        phrases.count_of("warning") > 1 or phrases.length_of("credential", "limitation") > _LONG_REQUEST
+    ):
         degree *= _REQUEST_EXPLAINED
     strength = round(degree * away.distance, 2)
     if strength >= _LEAST_REQUEST:
@@ -163,7 +171,7 @@ def urgency(reading: Reading) -> Iterator[Finding]:
     words = phrases.of("urgency")
     if len(words) >= 2 or (words and "urgency" in phrases.in_subject):
         strength = min(1.0, _PER_URGENT_PHRASE * len(words)) * (
-            _LONG_URGENT if phrases.length > _URGENT_LETTER else 1.0
+            _LONG_URGENT if phrases.length_of("urgency") > _URGENT_LETTER else 1.0
         )
         strength = round(strength * measure_openness(reading), 2)
         yield kinds.TEXT_URGENCY.at("text", strength=strength, words=quote(words))
@@ -185,7 +193,11 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of(*_BRAND_THEMES)
-    away = find_link_away(reading) if words and phrases.length < _BRAND_LETTER and not reading.is_known_list else None
+    away = (
+        find_link_away(reading)
+        if words and phrases.length_of(*_BRAND_THEMES) < _BRAND_LETTER and not reading.is_known_list
+        else None
+    )
     if away is None:
         return
     for brand in _find_companies(reading):
