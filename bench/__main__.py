@@ -18,6 +18,7 @@ BENCHMARKS = (
     "parsing",
     "texts",
     "giants",
+    "pages",
     "dkim",
     "lists",
     "listapi",

@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("questions", "policy", "strengths"),
     ("plugins",),
     ("mail",),
+    ("pages",),
     ("files", "auth", "sender_history"),
     ("lists", "textmodel", "view"),
     ("settings",),
@@ -50,7 +51,7 @@ PLAIN = (
     *("store", "events", "scanning", "digests", "guard", "smtp", "milter", "abby", "web"),
     *("client", "api", "rejudge", "settings"),
 )
-PARSERS = ("checks", "files", "textmodel", "analysis", "stages", "mail", "auth", "view")
+PARSERS = ("checks", "files", "pages", "textmodel", "analysis", "stages", "mail", "auth", "view")
 PLAIN_DATA = {"mail", "mail.message", "auth", "auth.results", "view", "view.values"}
 # Hashes of bytes, and signatures over them: they are made where the keys are, and no worker has those.
 PLAIN_DATA |= {"auth.signature", "auth.signing"}
@@ -60,7 +61,7 @@ WORKER = {"workers.worker", "workers.loader", "workers.warmup"}
 
 MAX_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 800, 80, 3
 # Modules by subject: a module with one reader belongs to that reader, as a rule. What these list has one by its nature.
-MAX_MODULES, MAX_WITH_ONE_READER = 420, 40
+MAX_MODULES, MAX_WITH_ONE_READER = 425, 40
 REGISTRIES = {"checks.registry", "web.registry", "files.documents.dispatch", "files.archives.unpack"}
 MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
 

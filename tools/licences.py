@@ -50,7 +50,9 @@ def _read_licence(found: Distribution) -> str:
         for value in fields("Classifier") or ()
         if value.startswith("License ::") and value != "License :: OSI Approved"
     ]
-    text = ", ".join(classified) or (fields("License") or ["not stated"])[0].strip().splitlines()[0]
+    # Some packages state nothing and bring the text, whose first line is its name.
+    text = found.read_text("licenses/LICENSE") or "not stated"
+    text = ", ".join(classified) or (fields("License") or [text])[0].strip().splitlines()[0]
     return text if len(text) <= _SHORT else text[:_SHORT] + "…"
 
 

@@ -98,6 +98,9 @@ FILES: tuple[Target, ...] = (
             ("heif", "AVIF"),
         )
     ),
+    Target("page-scripts", readers.run_page, seeds.running_pages, most=4_096),
+    Target("page-xml", readers.read_xml_nodes, seeds.xml_pages),
+    Target("page-effects", readers.add_page_effects, seeds.page_effects),
     Target("picture-pdf", readers.read_picture("pdf"), formats("pdf")),
     Target(
         "picture-svg",

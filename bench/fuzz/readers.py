@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
+import msgspec
+
 from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
 from gatepost.api.lists import ListFileError, records
@@ -11,7 +13,8 @@ from gatepost.auth.dmarc import authenticate
 from gatepost.files import pictures
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
-from gatepost.files.documents import dispatch
+from gatepost.files.documents import dispatch, page_scripts
+from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
 from gatepost.guard.answers.dns import build_question, is_reply, read_reply
@@ -41,6 +44,10 @@ from gatepost.milter.session import (
     parse_texts,
     read_path,
 )
+from gatepost.pages.effects import sort_effects
+from gatepost.pages.page_nodes import PageNodes
+from gatepost.pages.runner import PageRun
+from gatepost.pages.xml_page import read_xml_page
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.scanning.edits import Edit, apply_edits, order_edits
 from gatepost.scanning.request import first_received_id
@@ -115,6 +122,32 @@ def read_file(kind: str, name: str, *, native: bool = False) -> Run:
         return contents, found
 
     return run
+
+
+def run_page(data: bytes) -> object:
+    """Run a page with its scripts. One that was stopped gives nothing to compare: time does not repeat."""
+    contents = dispatch.inspect(File("1/a.html", data, "html", "0" * 64, ("a.html",)), UnpackBudget())
+    stopped = any(trait.name == "script-unfinished" and trait.detail.startswith("limit") for trait in contents.traits)
+    return "stopped" if stopped else contents
+
+
+def read_xml_nodes(data: bytes) -> object:
+    """Read any bytes as a page that is XML."""
+    page = read_xml_page(data)
+    return page and (page.html, page.nodes.rows, page.nodes.scripts, page.markup_entities, page.is_whole)
+
+
+def add_page_effects(data: bytes) -> object:
+    """Take any rows for what a page did."""
+    try:
+        rows = msgspec.json.decode(data, type=list[list[str]])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    builder = ContentsBuilder(File("1/a.html", b"", "html", "0" * 64, ("a.html",)), UnpackBudget())
+    page_scripts.add_effects(
+        sort_effects(PageRun([row for row in rows if row])), PageNodes(visible="Win + R"), "", builder
+    )
+    return builder.build()
 
 
 def read_picture(kind: str) -> Run:

@@ -13,6 +13,9 @@ from tests.files import document_formats as documents
 from tests.files.compound_files import make_compound, make_project
 from tests.files.coverage import FORMATS
 from tests.files.letter_formats import LETTER_FORMATS
+from tests.pages import acting_pages
+from tests.pages import xml_pages as drawn_pages
+from tests.pages.smuggling_pages import TRICKS
 from tests.web.authenticators import Authenticator
 
 from bench.nasty import message
@@ -137,6 +140,31 @@ def pages() -> list[bytes]:
         "<a href='https://x.example'>https://evil-mail<b></b>box.example</a><object data='data:text/html;base64,PGI+'>",
     )
     return [*made(), documents.page("a", PAYLOAD)]
+
+
+def running_pages() -> list[bytes]:
+    """Return pages whose scripts do all that the stand-in browser knows."""
+    acting = (*acting_pages.COMMANDS.values(), *acting_pages.LOGINS.values(), *acting_pages.UNKNOWN.values())
+    return [*(trick(b"marked").encode() for trick in TRICKS), *(html.encode() for html in acting)]
+
+
+def xml_pages() -> list[bytes]:
+    """Return pictures and XML with scripts, prefixes, entities and transformations, and honest ones."""
+    acting = (*drawn_pages.SMUGGLING.values(), *drawn_pages.ACTING.values())
+    return [*(text.encode() for _, text in acting), b"<!DOCTYPE a [<!ENTITY b '&c;&c;'><!ENTITY c 'd'>]><a>&b;</a>"]
+
+
+def page_effects() -> list[bytes]:
+    """Return rows of effects, as the stand-in browser notes them."""
+    rows = (
+        '[["blob","1","a/b","MZ\\u0090"],["named","1","a.exe"],["save","1","","load",""],["save","2","b"],["cut"]]',
+        '[["write","<form action=//a.example><input type=password>","load"],["markup","AnswerOfServer0815","load"]]',
+        '[["go","https://a.example/","location","load"],["frame","//b.example","user"],["go","x:y"],["says","x"]]',
+        '[["request","POST","https://a.example","p=Typed-Secret-73","fetch","user"],["given","axios","//c.example"]]',
+        '[["clipboard","powershell -e a","user"],["code","eval","1"],["inflate","gzip","\\u001f"],["wasm",""]]',
+        '[["blocks","F12"],["looks","webdriver"],["missing","a"],["error","b"],["decrypts","load"]]',
+    )
+    return lines(*rows)()
 
 
 def compounds() -> list[bytes]:

@@ -297,6 +297,9 @@ FILE_ENCRYPTED_DOCUMENT = Kind(
 FILE_EQUATION_EDITOR = Kind("file:equation-editor", "An RTF document contains an object for the old equation editor")
 FILE_EXCEL4_MACRO = Kind("file:excel4-macro", "A workbook contains Excel 4.0 macros")
 FILE_EXECUTABLE = Kind("file:executable", "Attachment is a program")
+FILE_HTML_CLIPBOARD_COMMAND = Kind(
+    "file:html-clipboard-command", "An attached page puts a command on the clipboard for the reader to run (ClickFix)"
+)
 FILE_HTML_FORM = Kind("file:html-form", "An attached page contains a form")
 FILE_HTML_PASSWORD_FORM = Kind("file:html-password-form", "An attached page asks for a password")
 FILE_HTML_REDIRECT = Kind("file:html-redirect", "An attached page redirects to another one by itself")
@@ -304,6 +307,13 @@ FILE_HTML_SCRIPT = Kind("file:html-script", "An attached page runs a script")
 FILE_HTML_SMUGGLING = Kind("file:html-smuggling", "A page assembles a file by script and saves it (HTML smuggling)")
 FILE_HTML_HIDDEN_REDIRECT = Kind("file:html-hidden-redirect", "An attached page hides the address that it leads to")
 FILE_HTML_OBFUSCATED = Kind("file:html-obfuscated", "The script of an attached page is made unreadable on purpose")
+FILE_HTML_HIDES_SOURCE = Kind(
+    "file:html-hides-source", "An attached page keeps its reader from looking at its source, or looks for an analysis"
+)
+FILE_HTML_SENDS_INPUT = Kind(
+    "file:html-sends-input", "A script of an attached page sends what is typed into it to a server"
+)
+FILE_HTML_UNFINISHED = Kind("file:html-unfinished", "A script of an attached page could not be followed to its end")
 FILE_HTML_WRITTEN_PAGE = Kind("file:html-written-page", "A page hides another page in a script that writes it")
 FILE_INSTALLER = Kind("file:installer", "Attachment is an installer")
 FILE_MACRO = Kind("file:macro", "A document contains macros")
@@ -324,6 +334,12 @@ FILE_SHORTCUT_TO_SHARE = Kind("file:shortcut-to-share", "A shortcut file leads t
 FILE_SVG_SCRIPT = Kind("file:svg-script", "An attached picture (SVG) runs a script")
 FILE_TYPE_MISMATCH = Kind("file:type-mismatch", "A file's content does not match its file extension")
 FILE_UNREADABLE = Kind("file:unreadable", "A file is not what its name says and could not be read")
+FILE_XML_ENTITY_MARKUP = Kind("file:xml-entity-markup", "An attached page or picture hides markup in entities")
+FILE_XML_SCRIPT = Kind("file:xml-script", "An attached XML file runs a script")
+FILE_XML_TRANSFORM = Kind(
+    "file:xml-transform",
+    "A style sheet inside an attached XML file or from a server turns it into a page (XSLT)",
+)
 FILE_YARA = Kind("file:yara", "A file matches a YARA rule of the operator")
 
 # HTML that acts, which no mail program should run.

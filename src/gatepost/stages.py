@@ -19,7 +19,7 @@ from gatepost.checks.registry import CHECKS
 from gatepost.conditional_findings import apply_rules, find_composites, may_combine
 from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
-from gatepost.files.values import File
+from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules, mark_matches
 from gatepost.findings import Check, Protected, Reading
@@ -95,6 +95,7 @@ STAGES: tuple[str, ...] = (
     "reputation",
     "authenticate",
     "files",
+    "pages",
     "pictures",
     "yara",
     "lists",
@@ -221,7 +222,13 @@ class Stages:
     def open_files(self, message: Message) -> tuple[File, ...]:
         """Every file of the message, with what is inside archives and documents."""
         nothing: tuple[File, ...] = ()
-        return self._run("files", lambda: find_files(message), nothing)
+        context = self.context
+        # Pages run while files are opened, since they make further files; an interpreter that hangs is blamed alone.
+        budget = UnpackBudget(now=context.now, mark=context.mark, runs_pages="pages" not in context.skip)
+        found = self._run("files", lambda: find_files(message, budget), nothing)
+        if budget.unrun_pages:
+            self.outcomes.append(Outcome("pages", "skipped", context.skip["pages"]))
+        return found
 
     def find_qr_codes(self, files: tuple[File, ...]) -> tuple[File, ...]:
         """The files, with the links of QR codes in pictures. Image decoders are large: this is a stage of its own."""

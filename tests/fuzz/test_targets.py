@@ -17,7 +17,7 @@ from tests.own_names import replace_in
 SEED, EXECUTIONS = 20_261_115, 200
 # These decode pictures or analyse whole messages.
 DEAR, DEAR_EXECUTIONS = (
-    ("analysis", "view", "mime", "settings", "picture-", "drawn-codes", "authenticate", "conditions"),
+    ("analysis", "view", "mime", "settings", "picture-", "page-scripts", "drawn-codes", "authenticate", "conditions"),
     40,
 )
 

@@ -9,11 +9,13 @@ limits of their own, since they cost time rather than memory; so have pictures.
 exception for readers to catch.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from gatepost.mail.message import Link
+from gatepost.pages.runner import ScriptTime
 
 # Why the inside of a file was not read, or not wholly.
 UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels"]
@@ -107,9 +109,19 @@ RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of 
 class UnpackBudget:
     """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images`, `pixels`, `text` and
     `text_source` are what was used of it. Without `native`, libraries that are not memory-safe are not called: for
-    processes that are not sealed."""
+    processes that are not sealed. `script_time` is for pages that run; where `runs_pages` is false, none does, and
+    `unrun_pages` counts them. `mark` is told when a page begins to run and when it ends."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES, *, native: bool = True) -> None:
+    def __init__(
+        self,
+        max_bytes: int = MAX_BYTES,
+        max_files: int = MAX_FILES,
+        *,
+        native: bool = True,
+        runs_pages: bool = True,
+        now: float | None = None,
+        mark: Callable[[str], None] | None = None,
+    ) -> None:
         self.max_bytes = max_bytes
         self.max_files = max_files
         self.native = native
@@ -122,6 +134,24 @@ class UnpackBudget:
         self.pixels = 0
         self.text = 0
         self.text_source = 0
+        self.script_time = ScriptTime() if now is None else ScriptTime(now)
+        self.runs_pages = runs_pages
+        self.unrun_pages = 0
+        self._mark = mark
+
+    def begin_page(self) -> bool:
+        """Begin to run a page; return False where pages do not run."""
+        if not self.native or not self.runs_pages:
+            self.unrun_pages += not self.runs_pages
+            return False
+        if self._mark:
+            self._mark("pages")
+        return True
+
+    def end_page(self) -> None:
+        """End the running of a page."""
+        if self._mark:
+            self._mark("files")
 
     def allowance(self, packed: int) -> int:
         """Return the most bytes that `packed` bytes of an archive may unpack to now."""

@@ -37,6 +37,7 @@ class Stated(msgspec.Struct, frozen=True):
 
 (_INSIDE,) = coefficients(kinds.FILE_REMOTE_TEMPLATE, "inside")
 (_SHARE,) = coefficients(kinds.FILE_REMOTE_OBJECT, "share")
+_TEXT_INPUT, _OWN_SERVER = coefficients(kinds.FILE_HTML_SENDS_INPUT, "text", "own")
 _HOST = re.compile(r"\s*(?:file:)?[\\/]{2,6}([^\\/\s]{1,255})[\\/]", re.IGNORECASE)
 BY_TRAIT: dict[str, Stated] = {
     "macro": Stated(kinds.FILE_MACRO),
@@ -57,6 +58,10 @@ BY_TRAIT: dict[str, Stated] = {
     "pdf-open-action": Stated(kinds.FILE_PDF_OPEN_ACTION),
     "pdf-submit-form": Stated(kinds.FILE_PDF_SUBMIT_FORM),
     "smuggling": Stated(kinds.FILE_HTML_SMUGGLING),
+    "clipboard-command": Stated(kinds.FILE_HTML_CLIPBOARD_COMMAND, "command", joined=False),
+    "sends-input": Stated(kinds.FILE_HTML_SENDS_INPUT, joined=False),
+    "hides-source": Stated(kinds.FILE_HTML_HIDES_SOURCE),
+    "script-unfinished": Stated(kinds.FILE_HTML_UNFINISHED, "reason"),
     "written-page": Stated(kinds.FILE_HTML_WRITTEN_PAGE),
     "hidden-redirect": Stated(kinds.FILE_HTML_HIDDEN_REDIRECT, "target", joined=False),
     "obfuscated-script": Stated(kinds.FILE_HTML_OBFUSCATED),
@@ -64,6 +69,9 @@ BY_TRAIT: dict[str, Stated] = {
     "page-form": Stated(kinds.FILE_HTML_FORM, joined=False),
     "page-script": Stated(kinds.FILE_HTML_SCRIPT, joined=False),
     "page-svg-script": Stated(kinds.FILE_SVG_SCRIPT, joined=False),
+    "xml-script": Stated(kinds.FILE_XML_SCRIPT),
+    "xml-transform": Stated(kinds.FILE_XML_TRANSFORM, "target", joined=False),
+    "xml-entity-markup": Stated(kinds.FILE_XML_ENTITY_MARKUP, "entities"),
     "page-meta-refresh": Stated(kinds.FILE_HTML_REDIRECT, joined=False),
 }
 
@@ -87,7 +95,13 @@ def traits(reading: Reading) -> Iterator[Finding]:
       An honest sender attaches the file.
     - Attached pages: the browser runs what the mail program would not. A page that asks for a password brings the
       phishing site along, so that no link gives it away. An address in pieces, and code that is made unreadable, are
-      written for scanners: an honest page has nothing to hide from them.
+      written for scanners: an honest page has nothing to hide from them. A page that puts a command on the clipboard
+      without showing it lets its reader start a program (ClickFix, FileFix; ATT&CK T1204.004). What a script sends of
+      what is typed was seen by typing it; surveys do that with text, and to the server of their sender. A script that
+      was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has.
+    - Pictures and XML: a drawing needs no script, and an invoice in XML is for programs. Style sheets (XSLT) that turn
+      one into a page lie beside it in the folder of its reader; one inside the file, or on a server, makes a page that
+      no reader of HTML has seen. Entities are for letters and addresses of vocabularies, not for elements.
     """
     for file in reading.files:
         for name in dict.fromkeys(trait.name for trait in file.traits):
@@ -97,7 +111,11 @@ def traits(reading: Reading) -> Iterator[Finding]:
             details = dict.fromkeys(file.seen(name)) if stated.joined else file.seen(name)
             for detail in [", ".join(details)] if stated.joined else details:
                 facts = {stated.fact: detail}
-                strength = _weigh_remote(stated.kind, detail) if name.startswith("remote-") else 1.0
+                strength = 1.0
+                if name.startswith("remote-"):
+                    strength = _weigh_remote(stated.kind, detail)
+                elif name == "sends-input":
+                    strength = _weigh_input(detail, reading)
                 yield stated.kind.at(file.path, strength=strength, about=file.document, **facts)
 
 
@@ -111,6 +129,14 @@ def _weigh_remote(kind: Kind, target: str) -> float:
     if kind is kinds.FILE_REMOTE_TEMPLATE:
         return _INSIDE if is_inside else 1.0
     return 1.0 if is_inside else _SHARE
+
+
+def _weigh_input(detail: str, reading: Reading) -> float:
+    """Return less for input that is no password, and for a server of the sender: surveys are sent as pages, too."""
+    carried, _, host = detail.partition(" to ")
+    own = {org_domain(address.domain) for address in reading.message.senders if address.domain}
+    strength = 1.0 if carried == "password" else _TEXT_INPUT
+    return strength * (_OWN_SERVER if org_domain(host) in own else 1.0)
 
 
 _SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})

@@ -48,6 +48,13 @@ def _inspect_plain(builder: ContentsBuilder) -> None:
     add_plain_text(builder.file.content, builder)
 
 
+def _inspect_xml_page(builder: ContentsBuilder) -> None:
+    """Inspect XML that a browser shows: it may be a document or a program of Office as well."""
+    if builder.file.type == "xml":
+        office_xml.inspect(builder)
+    web_page.inspect_xml(builder)
+
+
 def _find_addresses(builder: ContentsBuilder) -> None:
     """Add the addresses in data that is text (JSON, a playlist, a map): no prose, and a program follows them."""
     if b"://" in builder.file.content:
@@ -80,6 +87,7 @@ _READERS: dict[str, Reader] = {
 }
 _MESSAGES = frozenset({"eml", "mbox", "tnef", "cms"})
 _LISTS = frozenset({"xml", "text", "data"})
+_XML_TYPES = frozenset({"xml", "svg", "html", "text"})
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 
@@ -99,8 +107,8 @@ def _choose_reader(file: File) -> Reader | None:
         return pdf.inspect
     if file.type in _LISTS and shortcuts.is_property_list(file):
         return shortcuts.inspect_property_list
-    if file.type == "xml" and not file.within and web_page.is_xml_page(file.content):
-        return web_page.inspect_xml
+    if file.type in _XML_TYPES and web_page.is_xml_page(file):
+        return _inspect_xml_page
     if reader := _READERS.get(file.type):
         return reader
     if file.type == "text":
@@ -136,7 +144,9 @@ def _choose_data_reader(file: File) -> Reader | None:
     if file.content.startswith(_BINARY_PARTS):
         return spreadsheets.inspect_workbook_part
     if web_page.is_page(file):  # with two bytes to a character
-        return web_page.inspect
+        return web_page.inspect_xml if web_page.is_named_xml(file) else web_page.inspect
+    if file.content[:2] in _WIDE_MARKS and web_page.is_xml_page(file):
+        return web_page.inspect_xml
     if not file.shown and is_readable(file):
         if file.content[:2] in _WIDE_MARKS:
             return _inspect_plain

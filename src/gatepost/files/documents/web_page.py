@@ -17,12 +17,16 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.file_types import find_last_extensions, identify
+from gatepost.files.documents.page_scripts import FETCHED, identify_payload, list_layers, run_scripts, was_followed
+from gatepost.files.file_types import find_last_extensions
 from gatepost.files.values import File, Trait
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
+from gatepost.pages.effects import PageEffects
+from gatepost.pages.page_nodes import PageNodes, read_html_nodes
+from gatepost.pages.xml_page import SVG, XHTML, read_xml_page
 from gatepost.urls import parse_url
 
 MAX_PAGE = 16 << 20
@@ -57,7 +61,13 @@ _FETCHES = ("fetch(", "xmlhttprequest", "new websocket(")
 _DECRYPTS = ("cryptojs.", "crypto.subtle", "aes.decrypt", ".decrypt(")
 _SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?:<(?!/)[^<]*+){0,9999}+)", re.IGNORECASE)
 MAX_SCRIPTS = 50
-_PREFIX = re.compile(rb"<(/?)[\w.-]{1,40}:(?=[a-zA-Z])")
+_HANDLER = re.compile(rb"[\s\"'/]on[a-z]{3,25}\s{0,9}=")
+_XML_NAMES = frozenset({"xml", "svg", "xhtml", "xht", "xsl", "xslt"})
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_XML_MARKS = (
+    *(b"http://www.w3.org/1999/xhtml", b"http://www.w3.org/2000/svg", b"http://www.w3.org/1999/XSL/Transform"),
+    *(b"xml-stylesheet", b"<!ENTITY", b"urn:schemas-microsoft-com:xslt"),
+)
 # Code of six signs only (JSFuck), and names as obfuscators write them (`_0x4f2a`).
 _UNREADABLE = re.compile(r"[\[\]()!+]{300}")
 _RENAMED = re.compile(r"\b_0x[0-9a-f]{4,6}\b")
@@ -74,31 +84,67 @@ def is_page(file: File) -> bool:
     return any(_PAGES.intersection(find_last_extensions(name)) for name in file.names)
 
 
-def is_xml_page(content: bytes) -> bool:
-    """Return whether a browser shows this XML as a page: its elements are of the vocabulary of XHTML, under any
-    prefix."""
-    return b"http://www.w3.org/1999/xhtml" in content
+def is_xml_page(file: File) -> bool:
+    """Return whether a browser shows a file, as XML, as more than text: it has elements of XHTML or SVG under any
+    prefix, is given a form by a style sheet, or makes its text of entities. No browser shows parts of documents."""
+    if file.within or (file.type not in ("xml", "svg") and not is_named_xml(file)):
+        return False
+    content = file.content[:MAX_PAGE]
+    if content[:2] in _WIDE_MARKS:
+        content = content.decode("utf-16", "replace").encode()
+    if file.type in ("svg", "html"):
+        # As HTML it is read in any case; as XML it says something else where there are entities or prefixes.
+        low = content.lower()
+        return any(mark in low for mark in (b"<!entity", b"xml-stylesheet", b"<![cdata[")) or _is_active(content, low)
+    return any(mark in content for mark in _XML_MARKS)
+
+
+def is_named_xml(file: File) -> bool:
+    """Return whether the name of a file makes a browser read it as XML."""
+    return any(_XML_NAMES.intersection(find_last_extensions(name)) for name in file.names)
 
 
 def inspect_xml(builder: ContentsBuilder) -> None:
-    """Add what is in a page that is XML, as if its elements bore no prefix."""
-    plain = _PREFIX.sub(rb"<\1", builder.file.content[:MAX_PAGE])
-    builder.file = msgspec.structs.replace(builder.file, content=plain, type="html")
-    inspect(builder)
+    """Add what is in a page that is XML: what it is as XML, and then what it is as a page without entities and
+    prefixes."""
+    page = read_xml_page(builder.file.content)
+    if page is None:
+        inspect(builder)
+        return
+    if not page.is_whole:
+        builder.add_unread("size")
+    is_picture = page.root in (SVG, "svg")
+    scripts = [script.text or script.source for script in page.nodes.scripts]
+    if page.processor_script or (scripts or page.nodes.has_handlers):
+        name = "page-svg-script" if is_picture else "xml-script" if page.root != XHTML else "page-script"
+        builder.add_trait(name, (scripts or ["a handler"])[0])
+    if page.markup_entities:
+        builder.add_trait("xml-entity-markup", ", ".join(page.markup_entities))
+    for target in page.style_sheets:
+        if page.has_transform or target.startswith("#") or parse_url(target).scheme in ("http", "https", "data", "ftp"):
+            builder.add_trait("xml-transform", target)
+            builder.add_link(target, source="script")
+    content = page.html.encode("utf-8", "replace")
+    builder.file = msgspec.structs.replace(builder.file, content=content, type="html", shown=False)
+    inspect(builder, page.nodes)
 
 
-def inspect(builder: ContentsBuilder) -> None:
-    """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own."""
+def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
+    """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own. `nodes` are those
+    of a page that was read as XML."""
     file = builder.file
     if len(file.content) > MAX_PAGE:
         builder.add_unread("size")
     raw = file.content[:MAX_PAGE]
     _add_pictures(raw, builder)
-    if _is_active(raw):
+    low = raw.lower()
+    if _is_active(raw, low):
         text, _ = decode_charset(raw, None)
+        effects = _run_page(text, low, builder, nodes)
+        layers = tuple(list_layers(effects)) if effects else ()
         if 0 < text.count("&#") < MAX_ENTITIES:
             text = unescape(text)  # `&#100;ata:` is `data:` to a browser
-        _inspect_scripts(text, builder)
+        _inspect_scripts("\n".join((text, *layers)), builder, effects)
     if not file.shown:  # what the reader of the message has seen in a page, the walk knows
         _inspect_page(file, builder)
 
@@ -115,12 +161,20 @@ def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
         builder.add_member(f"picture {number}", content, len(content))
 
 
-def _is_active(raw: bytes) -> bool:
+def _is_active(raw: bytes, low: bytes) -> bool:
     """Return whether anything in the page runs; where characters take two bytes, that is not seen at a glance."""
-    low = raw.lower()
     if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
         return True
-    return b"script" in low and (b"<script" in low or b"javascript:" in low)
+    if b"script" in low and (b"<script" in low or b"script:" in low or b":script" in low):
+        return True
+    return b"srcdoc" in low or b"=&#" in low or bool(_HANDLER.search(low))
+
+
+def _run_page(text: str, low: bytes, builder: ContentsBuilder, nodes: PageNodes | None) -> PageEffects | None:
+    """Run the scripts of a page and return what they did; pictures alone run nothing."""
+    if not (b"script" in low or b"srcdoc" in low or b"data:" in low or b"\0" in low[:1_000] or _HANDLER.search(low)):
+        return None
+    return run_scripts(nodes or read_html_nodes(text), text, builder)
 
 
 def _inspect_page(file: File, builder: ContentsBuilder) -> None:
@@ -143,18 +197,22 @@ def make_trait(defect: Defect) -> Trait:
     return Trait(defect.kind.replace("html:", "page-"), defect.detail)
 
 
-def _inspect_scripts(text: str, builder: ContentsBuilder) -> None:
-    """Inspect what the scripts of a page say, and what they make of strings: further scripts, pages and files."""
+def _inspect_scripts(text: str, builder: ContentsBuilder, effects: PageEffects | None) -> None:
+    """Inspect what the scripts of a page say, and what they make of strings: further scripts, pages and files. Of
+    scripts that were followed to their end it is known what they write."""
     low = text.lower()
-    found = read_scripts("\n".join(match.group(1) for match in islice(_SCRIPT.finditer(text), MAX_SCRIPTS)))
+    is_followed = was_followed(effects)
+    sources = () if is_followed else islice(_SCRIPT.finditer(text), MAX_SCRIPTS)
+    found = read_scripts("\n".join(match.group(1) for match in sources))
     made = "\n".join((*found.scripts, *found.pages, *found.navigations))
     if made:
         text, low = f"{text}\n{made}", f"{low}\n{made.lower()}"
-    _inspect_payloads(text, low, found.encoded, builder)
+    known = {made.content for made in effects.files} if effects else set()
+    _inspect_payloads(text, low, found.encoded, builder, known, is_followed=is_followed)
     if builder.file.is_body:
         return
-    if _has_any(low, _WRITES) and _has_any(low, _FETCHES):
-        builder.add_trait("written-page", "fetched by the script")
+    if not is_followed and _has_any(low, _WRITES) and _has_any(low, _FETCHES):
+        builder.add_trait("written-page", FETCHED)
     if _has_any(low, _WRITES) and _has_any(low, _DECRYPTS):
         builder.add_trait("encrypted", "page")
     if _UNREADABLE.search(text) or sum(1 for _ in islice(_RENAMED.finditer(text), MANY_RENAMED)) == MANY_RENAMED:
@@ -165,31 +223,27 @@ def _inspect_scripts(text: str, builder: ContentsBuilder) -> None:
             builder.add_trait("hidden-redirect", target)
 
 
-def _inspect_payloads(text: str, low: str, encoded: list[str], builder: ContentsBuilder) -> None:
-    """Literals that are files. A page that saves what it made is a smuggler, whatever the bytes are by now."""
+def _inspect_payloads(
+    text: str, low: str, encoded: list[str], builder: ContentsBuilder, known: set[bytes], *, is_followed: bool
+) -> None:
+    """Literals that are files. A page that saves what it made is a smuggler, whatever the bytes are by now. `known` are
+    files that the scripts made when they ran; of scripts that were followed to their end no more is suspected than
+    files of a known type."""
     makes, decodes = _has_any(low, _MAKES), _has_any(low, _DECODES)
     saves, writes = _has_any(low, _SAVES), _has_any(low, _WRITES)
     if not (makes or decodes or saves):
         return
     for name, content in _decode_literals(text, low, encoded):
-        kind = _identify_payload(content)
+        kind = identify_payload(content)
         if kind in _HARMLESS or content.startswith(_FONTS):
             continue
-        if saves and (kind in _TYPED or (makes and kind in ("data", "text", "html", "script", "svg"))):
+        is_suspect = not is_followed and makes and kind in ("data", "text", "html", "script", "svg")
+        if saves and (kind in _TYPED or is_suspect):
             builder.add_trait("smuggling", f"{kind}, {len(content)} bytes")
         elif writes and kind in ("html", "svg"):
             builder.add_trait("written-page", f"{len(content)} bytes")
-        builder.add_member(name, content, len(content))
-
-
-def _identify_payload(content: bytes) -> str:
-    """Return the type; what is text only for want of a NUL is data."""
-    kind = identify(content)
-    if kind == "text":
-        head = content[:1_000].decode("utf-8", "replace")
-        odd = sum(character == "\ufffd" or not (character.isprintable() or character.isspace()) for character in head)
-        return "data" if odd * 20 > len(head) else kind
-    return kind
+        if content not in known:
+            builder.add_member(name, content, len(content))
 
 
 def _has_any(low: str, words: tuple[str, ...]) -> bool:

@@ -122,6 +122,7 @@ STRING_DECODERS: dict[str, Callable[[str], str]] = {
 
 MAX_TOKENS = 20_000
 MAX_ALL_TOKENS = 50_000
+MAX_ALL_CODE = 1_000_000
 MAX_VALUES = 2_000_000  # characters of all values together
 MAX_DEPTH = 24
 MAX_FOUND = 200
@@ -158,9 +159,15 @@ class ScriptFindings(msgspec.Struct):
 
 
 class ScriptBudget(msgspec.Struct):
-    """How many tokens of scripts may still be read in one message."""
+    """How many tokens of scripts may still be read in one message, and how many characters searched."""
 
     tokens: int = MAX_ALL_TOKENS
+    characters: int = MAX_ALL_CODE
+
+    def take_code(self, size: int) -> bool:
+        """Take so many characters; return False when there are none left."""
+        self.characters -= size
+        return self.characters >= 0
 
 
 def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindings:

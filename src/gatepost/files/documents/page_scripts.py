@@ -1,0 +1,297 @@
+"""What the scripts of a page do, found by running them (`gatepost.pages`), as contents of the file.
+
+Files that scripts make are files inside the page, pages that they write are read, addresses that they go to are links.
+What a page is able to do becomes a trait: it saves a file that it made, puts a command on the clipboard, sends what is
+typed to a server, hides an address or a page from whoever reads its source. Honest pages make and save files, too: a
+table as CSV, a chart as a picture, when the reader asks for it.
+"""
+
+import io
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from html import unescape
+
+from PIL import Image
+
+from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.file_types import find_last_extensions, identify
+from gatepost.mail.message import Part
+from gatepost.mail.text import TextReader
+from gatepost.pages.effects import ANSWER, SECRET, MadeFile, PageEffects, sort_effects
+from gatepost.pages.page_nodes import PageNodes
+from gatepost.pages.runner import PagePixels, run_page
+from gatepost.urls import parse_url
+
+MAX_MADE = 60
+MAX_PAGE_TEXT = 400_000
+MAX_LAYERS = 400_000
+MAX_VISIBLE = 200_000
+SMALL = 9
+MAX_PICTURE = 400_000
+MAX_PIXELS = 250_000
+# What is not known, as the stand-in calls it.
+UNKNOWN_PIXELS, UNKNOWN_ANSWER = "pixels of a picture", "answer of a server"
+FETCHED = "fetched by the script"
+
+_HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
+_FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
+# What honest pages save for their readers: text that no program runs.
+_PLAIN_NAMES = frozenset(
+    {"", "csv", "tsv", "txt", "json", "md", "ics", "vcf", "log", "geojson", "xml", "svg", "yaml", "yml"}
+)
+_EXPORTED_NAMES = _PLAIN_NAMES | {"png", "jpg", "jpeg", "pdf", "xlsx", "webp"}
+_COMMAND = re.compile(
+    r"\b(?:powershell|pwsh|cmd(?:\.exe)?\s{1,5}/[ckr]|mshta|rundll32|regsvr32|wscript|cscript|msiexec|certutil|bitsadmin"
+    r"|conhost|schtasks|osascript|iex|invoke-(?:expression|webrequest|restmethod)|i[rw]m?r?\s{1,5}[\"']?https?:"
+    r"|start-process|frombase64string|base64\s{1,5}(?:-d|--decode)|bash\s{1,5}-c|zsh\s{1,5}-c|sh\s{1,5}-c)"
+    r"|\b(?:curl|wget)\b[^\n]{0,300}?[|;&]|\\\\[\w.-]{3,80}@?\w{0,5}\\[\w$.-]{1,80}\\|%comspec%|nslookup\s[^\n]{0,200}\|",
+    re.IGNORECASE,
+)
+_RUN_KEYS = re.compile(r"win(?:dows)?\b.{0,30}?\+.{0,12}?\b[rx]\b|\u229e.{0,9}?\b[rx]\b", re.IGNORECASE | re.DOTALL)
+_FULL_PAGE = re.compile(
+    r"\s{0,200}(?:<!--.{0,200}?-->\s{0,50})?<(?:!doctype|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL
+)
+_PASSWORD = re.compile(r"type\s{0,3}=\s{0,3}[\"']?password|text-security", re.IGNORECASE)
+_REMOTE_FORM = re.compile(r"<form\b[^>]{0,500}?action\s{0,3}=\s{0,3}[\"']?\s{0,9}(?:https?:)?//", re.IGNORECASE)
+_REFRESH = re.compile(r"http-equiv\s{0,3}=\s{0,3}[\"']?refresh", re.IGNORECASE)
+_SPACE = re.compile(r"\s{1,9999}")
+
+
+def run_scripts(page: PageNodes, text: str, builder: ContentsBuilder) -> PageEffects | None:
+    """Run a page that has scripts or handlers and add what it did; None where it has none or may not run here."""
+    budget = builder.budget
+    if not (page.scripts or page.has_handlers or _has_active_parts(page)) or not budget.begin_page():
+        return None
+    try:
+        effects = sort_effects(run_page(page, budget.script_time))
+        if UNKNOWN_PIXELS in effects.missing and (pixels := _read_pixels(page, builder)):
+            effects = sort_effects(run_page(page, budget.script_time, pixels))
+    finally:
+        budget.end_page()
+    add_effects(effects, page, text, builder)
+    return effects
+
+
+def add_effects(effects: PageEffects, page: PageNodes, text: str, builder: ContentsBuilder) -> None:
+    """Add what a page did to the contents of its file; `text` is its source. Mail programs run no scripts, so of the
+    message's own text only the files count."""
+    _add_files(effects, builder)
+    if builder.file.is_body:
+        return
+    _add_addresses(effects, text, builder)
+    _add_pages(effects, text, builder)
+    _add_clipboard(effects, page.visible, builder)
+    _add_requests(effects, builder)
+    _add_rest(effects, builder)
+
+
+def _read_pixels(page: PageNodes, builder: ContentsBuilder) -> dict[str, PagePixels]:
+    """Return the pixels of small pictures that stand in the page, for a script that draws and reads them."""
+    found: dict[str, PagePixels] = {}
+    for address in page.pictures:
+        head, _, digits = address.partition(",")
+        if "base64" not in head.lower() or len(digits) > MAX_PICTURE:
+            continue
+        try:
+            with Image.open(io.BytesIO(b64decode(digits)), formats=("PNG", "GIF", "BMP", "WEBP")) as picture:
+                width, height = picture.size
+                if width * height > MAX_PIXELS or not builder.budget.take_image(width * height):
+                    continue
+                content = picture.convert("RGBA").tobytes()
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            continue
+        found[address.strip()] = PagePixels(width, height, b64encode(content).decode())
+    return found
+
+
+def _has_active_parts(page: PageNodes) -> bool:
+    """Return whether an element holds a document of its own: in `srcdoc`, or in a `data:` address."""
+    for row in page.rows:
+        if len(row) == 6 and row[2] in ("iframe", "frame", "object", "embed"):
+            attributes = row[3]
+            sources = (attributes.get("src") or attributes.get("data") or "").lstrip()[:5].lower()
+            if attributes.get("srcdoc") or sources == "data:":
+                return True
+    return False
+
+
+def _add_files(effects: PageEffects, builder: ContentsBuilder) -> None:
+    """Add files that the page made. One that it saves and that is more than a table or a picture is smuggled."""
+    count = 0
+    for made in effects.files:
+        kind = identify_payload(made.content)
+        if made.by and is_unknown(made):
+            builder.add_trait("smuggling", "content that only the page's own keys or servers give")
+        if len(made.content) < SMALL or (kind in _HARMLESS and not made.by) or made.content.startswith(_FONTS):
+            continue
+        count += 1
+        if count > MAX_MADE:
+            builder.add_unread("count")
+            break
+        if made.by and is_smuggled(made, kind):
+            builder.add_trait("smuggling", f"{kind}, {len(made.content)} bytes")
+        builder.add_member(made.name or f"script file {count}", made.content, len(made.content))
+    for number, content in enumerate(effects.packed[:MAX_MADE], 1):
+        if plain := _inflate(content, builder.allowance(len(content))):
+            builder.add_member(f"script stream {number}", plain, len(content))
+            builder.add_trait("smuggling", f"{identify_payload(plain)}, {len(plain)} bytes")
+
+
+def is_smuggled(made: MadeFile, kind: str) -> bool:
+    """Return whether a saved file is more than what honest pages give to their readers."""
+    if kind in _HARMLESS:
+        return False
+    if kind in ("text", "xml", "svg", "ics", "vcard"):
+        names = set(find_last_extensions(made.name)) or {""}
+        is_plain = names <= _PLAIN_NAMES and b"<script" not in made.content.lower()
+        return not is_plain or made.by == "load"
+    return True
+
+
+def is_unknown(made: MadeFile) -> bool:
+    """Return whether a page saves what is not in it: what a server answers, what a key or a library gives. Pages with
+    charts do that on a click, with pictures and tables."""
+    if made.content and not made.content.startswith((ANSWER.encode(), SECRET.encode())):
+        return False
+    return made.by == "load" or not set(find_last_extensions(made.name)) <= _EXPORTED_NAMES
+
+
+def identify_payload(content: bytes) -> str:
+    """Return the type; what is text only for want of a NUL is data."""
+    kind = identify(content)
+    if kind == "text":
+        head = content[:1_000].decode("utf-8", "replace")
+        odd = sum(character == "\ufffd" or not (character.isprintable() or character.isspace()) for character in head)
+        return "data" if odd * 20 > len(head) else kind
+    return kind
+
+
+def _inflate(content: bytes, room: int) -> bytes:
+    """Return what a stream of the page unpacks: gzip, zlib or deflate without a head."""
+    for form in (47, -15):
+        try:
+            plain = zlib.decompressobj(form).decompress(content, max(1, room))
+        except zlib.error:
+            continue
+        if plain:
+            return plain
+    return b""
+
+
+def _add_addresses(effects: PageEffects, text: str, builder: ContentsBuilder) -> None:
+    """Add where the page goes; an address that cannot be read in its source is hidden."""
+    source = unescape(text).lower() if effects.navigations else ""
+    for navigation in effects.navigations[:MAX_MADE]:
+        url = parse_url(navigation.target)
+        if ANSWER in navigation.target and navigation.how != "frame":
+            builder.add_trait("hidden-redirect", "an address that a server gives")
+        if not url.host or ANSWER in navigation.target:
+            if url.scheme and url.scheme not in ("file", "about", "blob"):
+                builder.add_link(navigation.target, source="refresh" if navigation.by == "load" else "file")
+            continue
+        is_alone = navigation.by == "load" and navigation.how != "frame"
+        builder.add_link(navigation.target, source="refresh" if is_alone else "file")
+        if navigation.how != "frame" and url.host not in source:
+            builder.add_trait("hidden-redirect", navigation.target)
+    for request in effects.requests[:MAX_MADE]:
+        if parse_url(request.target).host:
+            builder.add_link(request.target, source="script")
+
+
+def _add_pages(effects: PageEffects, text: str, builder: ContentsBuilder) -> None:
+    """Add what the page shows once its scripts have run. What asks for a password or leads away, and does not stand in
+    the source, is a page that is hidden in a script."""
+    room = MAX_PAGE_TEXT
+    fresh: list[str] = []
+    for html, by in effects.pages:
+        if room <= 0 or html in text:
+            continue
+        if html.lstrip().startswith((ANSWER, SECRET)):
+            # A page that its reader opens with a password is said to be encrypted, and no more.
+            if by == "load" or html.lstrip().startswith(ANSWER):
+                builder.add_trait("written-page", FETCHED)
+            continue
+        fresh.append(html[:room])
+        room -= len(html)
+        asks = bool(_PASSWORD.search(html) or _REMOTE_FORM.search(html) or _REFRESH.search(html))
+        if asks or (by == "load" and len(html) > 200 and _FULL_PAGE.match(html)):
+            builder.add_trait("written-page", f"{len(html)} bytes")
+    if not fresh:
+        return
+    reader = TextReader()
+    reader.read(
+        Part(
+            builder.file.path,
+            content_type="text/html",
+            disposition="attachment",
+            content="\n".join(fresh).encode("utf-8", "replace"),
+        )
+    )
+    for link in reader.links:
+        builder.add_link(link.target, link.shown, "refresh" if link.source == "refresh" else "file")
+    for defect in reader.defects:
+        if defect.kind in ("html:password-field", "html:form", "html:meta-refresh", "html:system-link"):
+            builder.add_trait(defect.kind.replace("html:", "page-"), defect.detail)
+    builder.add_text("\n".join(found.visible for found in reader.texts))
+
+
+def _add_clipboard(effects: PageEffects, visible: str, builder: ContentsBuilder) -> None:
+    """Add commands that the page puts on the clipboard. Articles do that with code that they show; a command that the
+    reader does not see, or is told to run by keys, is meant to be pasted unread."""
+    shown = ""
+    for text, _ in effects.clipboard[:MAX_MADE]:
+        match = _COMMAND.search(text[:20_000])
+        if not match:
+            continue
+        if not shown:
+            shown = _SPACE.sub(
+                " ", " ".join([visible[:MAX_VISIBLE], *effects.said, *(page for page, _ in effects.pages)])
+            ).lower()
+        plain = _SPACE.sub(" ", text).strip().lower()
+        if plain[:400] not in shown or _RUN_KEYS.search(shown):
+            builder.add_trait("clipboard-command", text.strip())
+            builder.add_member("clipboard.txt", text.encode("utf-8", "replace"))
+
+
+def _add_requests(effects: PageEffects, builder: ContentsBuilder) -> None:
+    for request in effects.requests:
+        host = parse_url(request.target).host
+        if request.carries and (host or request.how != "form"):
+            builder.add_trait("sends-input", f"{request.carries} to {host or 'an unknown host'}")
+
+
+def _add_rest(effects: PageEffects, builder: ContentsBuilder) -> None:
+    if any(code.lstrip().startswith((ANSWER, SECRET)) for code in effects.code):
+        builder.add_trait("written-page", FETCHED)
+    if effects.decrypts and (effects.files or effects.pages):
+        builder.add_trait("encrypted", "page")
+    if len(effects.blocks) > 1 or (effects.blocks and "webdriver" in effects.looks):
+        builder.add_trait("hides-source", ", ".join(["blocks", *effects.blocks, *effects.looks]))
+    if reason := describe_end(effects):
+        builder.add_trait("script-unfinished", reason)
+
+
+def describe_end(effects: PageEffects) -> str:
+    """Return why scripts of a page were not followed to their end; "" where they were."""
+    reasons = [f"limit of {effects.ended}"] if effects.ended else []
+    reasons += effects.faults[:3]
+    if reasons and effects.missing:
+        reasons.append(f"not known here: {', '.join(effects.missing[:6])}")
+    return "; ".join(reasons)
+
+
+def was_followed(effects: PageEffects | None) -> bool:
+    """Return whether all scripts of a page ran to their end, without anything that the stand-in lacks."""
+    return effects is not None and not describe_end(effects) and not set(effects.missing) - {UNKNOWN_ANSWER}
+
+
+def list_layers(effects: PageEffects) -> Iterator[str]:
+    """Yield scripts that the page made of strings, and what it wrote, as far as that is worth a second reading."""
+    room = MAX_LAYERS
+    for layer in (*effects.code, *(html for html, _ in effects.pages)):
+        if room <= 0:
+            return
+        yield layer[:room]
+        room -= len(layer)

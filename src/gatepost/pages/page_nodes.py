@@ -1,0 +1,200 @@
+"""The nodes and scripts of an HTML page, as rows for the stand-in browser.
+
+Scripts are taken out of the source before it is parsed: they are the larger part of most pages that have any, and the
+limits for hostile markup (`mail.html.limits`) would change them. A mark stands in their place, and is replaced wherever
+it turns up: in an element, in a comment, in an attribute.
+"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from gatepost.mail.html.limits import limit_html
+
+MAX_ROWS = 12_000
+MAX_ROW_TEXT = 6_000_000  # characters of all texts and attributes together
+MAX_TEMPLATES = 40
+MAX_SCRIPTS = 10_000
+MAX_STYLES = 400_000
+
+_START = re.compile(r"<(?:[\w.-]{1,40}:)?script\b(?:[^>\"']|\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))*+>?+", re.IGNORECASE)
+_END = re.compile(r"</(?:[\w.-]{1,40}:)?script(?=[\s/>])", re.IGNORECASE)
+_MARK = re.compile("\ue000(\\d{1,6})\ue001")
+_RUNNABLE = re.compile(r"(?:java|ecma|j|live)script|\Amodule\Z|babel", re.IGNORECASE)
+
+Row = tuple[int, int, str] | tuple[int, int, str, dict[str, str], str, int]
+
+
+class PageScript(msgspec.Struct, frozen=True):
+    """One script of a page: its place among the rows, its text or address, and whether it is a module."""
+
+    place: int
+    text: str
+    source: str = ""
+    is_module: bool = False
+
+
+class PageNodes(msgspec.Struct):
+    """A page for the stand-in browser. `rows` are the nodes: the row of the parent, the type of the node (3 for text, 8
+    for a comment, 1 for an element), and the text, or the name, attributes, vocabulary and place of an element.
+    `visible` is what may be read in the page: its texts without scripts and styles."""
+
+    rows: list[Row] = msgspec.field(default_factory=list)
+    scripts: list[PageScript] = msgspec.field(default_factory=list)
+    styles: str = ""
+    visible: str = ""
+    base: str = ""
+    is_whole: bool = True
+    has_handlers: bool = False
+    pictures: list[str] = msgspec.field(default_factory=list)
+
+
+class NodeCollector:
+    """Collects rows within the limits; used for HTML and XML."""
+
+    def __init__(self) -> None:
+        self.page = PageNodes()
+        self._texts: list[str] = []
+        self._styles: list[str] = []
+        self._room = MAX_ROW_TEXT
+
+    def add_text(self, parent: int, parent_name: str, text: str, kind: int = 3) -> None:
+        """Add a text or a comment."""
+        if not self._take(len(text)):
+            return
+        if kind == 3 and parent_name == "style":
+            self._styles.append(text)
+        elif kind == 3 and parent_name not in ("script", "noscript"):
+            self._texts.append(text)
+        self.page.rows.append((parent, kind, text))
+
+    def add_element(self, parent: int, name: str, attributes: dict[str, str], vocabulary: str = "") -> int:
+        """Add an element; return its number, which is that of its parent where there is no more room."""
+        if not self._take(sum(map(len, attributes.values()))):
+            return parent
+        number = len(self.page.rows) + 1
+        self.page.rows.append((parent, 1, name, attributes, vocabulary, number))
+        if name == "base" and not self.page.base:
+            self.page.base = attributes.get("href", "")
+        elif name in ("img", "image", "input") and len(self.page.pictures) < 40:
+            source = attributes.get("src") or attributes.get("href") or attributes.get("xlink:href") or ""
+            if source.lstrip()[:5].lower() == "data:":
+                self.page.pictures.append(source)
+        for key, value in attributes.items():
+            if key[:2] == "on" or (
+                ":" in value[:40] and value.lstrip()[:40].lower().replace("\t", "").startswith("java")
+            ):
+                self.page.has_handlers = True
+        return number
+
+    def add_script(self, place: int, text: str, attributes: dict[str, str]) -> None:
+        """Add a script that runs, if its type is one of JavaScript."""
+        kind = attributes.get("type", "").strip()
+        source = attributes.get("src") or attributes.get("href") or attributes.get("xlink:href") or ""
+        if (kind and not _RUNNABLE.search(kind)) or len(self.page.scripts) >= MAX_SCRIPTS:
+            return
+        if text.strip() or source:
+            self.page.scripts.append(PageScript(place, text, source.strip(), kind.lower() == "module"))
+
+    def build(self) -> PageNodes:
+        """Return what was collected."""
+        self.page.styles = "\n".join(self._styles)[:MAX_STYLES]
+        self.page.visible = " ".join(self._texts)
+        return self.page
+
+    def _take(self, size: int) -> bool:
+        self._room -= size
+        if self._room < 0 or len(self.page.rows) >= MAX_ROWS:
+            self.page.is_whole = False
+            return False
+        return True
+
+
+def read_html_nodes(html: str) -> PageNodes:
+    """Return the nodes and scripts of an HTML page."""
+    texts: list[str] = []
+    limited = limit_html("".join(_take_scripts_out(html, texts)))
+    collector = _HtmlNodes(texts)
+    collector.walk(LexborHTMLParser(limited.html).root, 0, "")
+    page = collector.nodes.build()
+    page.is_whole = page.is_whole and not limited.limits
+    return page
+
+
+def _take_scripts_out(html: str, texts: list[str]) -> Iterator[str]:
+    """Yield the source with a mark in the place of each script's text; the texts are put into the list."""
+    html = html.replace("\ue000", " ") if "\ue000" in html else html
+    at = 0
+    for start in _START.finditer(html):
+        if start.start() < at:
+            continue
+        if start.group().endswith("/>") and ":" in start.group()[:42]:
+            continue
+        end = _END.search(html, start.end())
+        if end is None or len(texts) >= MAX_SCRIPTS:
+            break
+        yield html[at : start.end()]
+        yield f"\ue000{len(texts)}\ue001"
+        texts.append(html[start.end() : end.start()])
+        at = end.start()
+    yield html[at:]
+
+
+class _HtmlNodes:
+    """One walk over lexbor's tree. Nesting is limited before; templates are documents of their own."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.nodes = NodeCollector()
+        self._scripts = texts
+        self._templates = 0
+
+    def walk(self, root: LexborNode | None, parent: int, parent_name: str) -> None:
+        node = root
+        above: list[tuple[LexborNode, int, str]] = []
+        while node is not None and self.nodes.page.is_whole:
+            inner = self._add(node, parent, parent_name)
+            child = node.first_child if inner else None
+            if inner and child is not None:
+                above.append((node, parent, parent_name))
+                node, parent, parent_name = child, inner, node.tag or ""
+                continue
+            following = node.next
+            while following is None and above:
+                node, parent, parent_name = above.pop()
+                following = node.next
+            node = following
+
+    def _add(self, node: LexborNode, parent: int, parent_name: str) -> int:
+        """Add one node; return the number for the nodes inside it, 0 where there are none to add."""
+        tag = node.tag or ""
+        if tag == "-text":
+            self.nodes.add_text(parent, parent_name, self._restore(node.text_content or ""))
+        elif tag == "-comment":
+            self.nodes.add_text(parent, parent_name, self._restore(node.comment_content or ""), 8)
+        elif tag and tag[0] not in "-!":
+            attributes = {key: self._restore(value or "") for key, value in node.attributes.items()}
+            number = self.nodes.add_element(parent, tag, attributes, "svg" if tag == "svg" else "")
+            if tag == "script":
+                self.nodes.add_script(number, self._restore(node.text(deep=True) or ""), attributes)
+            elif tag == "template":
+                self._add_template(node, number)
+            return number
+        return 0
+
+    def _add_template(self, node: LexborNode, number: int) -> None:
+        self._templates += 1
+        html = node.html or ""
+        if self._templates > MAX_TEMPLATES:
+            return
+        body = LexborHTMLParser(html[html.find(">") + 1 :].removesuffix("</template>")).body
+        if body is not None and body.first_child is not None:
+            self.walk(body.first_child, number, "template")
+
+    def _restore(self, text: str) -> str:
+        return _MARK.sub(self._find_script, text) if "\ue000" in text else text
+
+    def _find_script(self, match: re.Match[str]) -> str:
+        number = int(match.group(1))
+        return self._scripts[number] if number < len(self._scripts) else ""

@@ -1,0 +1,281 @@
+"""Runs the scripts of a page in QuickJS with the stand-in browser, within limits, and returns what they did.
+
+The interpreter generates no machine code and has no function that reaches out of it. Its time is limited by the clock
+of the process, its memory and stack by size, the number and size of effects by the stand-in. A built-in function that
+works on much data is not interrupted; the stand-in makes the interpreter look at its clock around the usual ones, and
+guard ends a worker that stays in the stage `pages` for too long.
+
+Time and randomness are fixed by the caller, so an analysis repeats. Scripts run in their order, then what waits for the
+page to load and for timers, then what waits for the reader: fields are filled in, buttons clicked, keys pressed, all
+once or a few times. A script that needs a name which the stand-in does not have is run again with something under that
+name that answers everything.
+"""
+
+import re
+import time
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import _quickjs  # type: ignore[import-not-found]  # the package `quickjs` around it would start a thread
+import msgspec
+
+from gatepost.pages.page_nodes import PageNodes, PageScript
+
+MAX_CODE = 700_000  # characters of one script without its long literals: more is not parsed
+MAX_ALL_CODE = 1_200_000
+SMALL_CODE = 40_000
+MUCH_DATA = 20_000
+MAX_MEMORY = 96 << 20
+MAX_STACK = 768 << 10
+MAX_RERUNS = 12
+MAX_JOBS = 2_000
+ROUNDS = ("load", "load", "user", "load", "user", "load")
+# CPU seconds: of a page, of one whose code is short and works on much data, and of all pages of a message.
+PAGE_SECONDS = 0.25
+SMALL_CODE_SECONDS = 0.9
+MESSAGE_SECONDS = 1.5
+_COLLECT_SECONDS = 0.25
+
+_FILES = ("core.js", "document.js", "web_apis.js", "window.js")
+_UNDEFINED = re.compile(r"ReferenceError: '?([\w$]{1,80})'? is not defined")
+_LITERAL = re.compile(r"\"[^\"\\\n]{200,}+\"|'[^'\\\n]{200,}+'|`[^`\\$]{200,}+`")
+_IMPORT = re.compile(r"(^|[^\w$.])import\s{0,9}\(")
+_HTML_COMMENT = re.compile(
+    r"\A\s{0,200}<!--[^\n]{0,200}\n?|\n?[^\n]{0,9}-->\s{0,200}\Z|\A\s{0,200}<!\[CDATA\[|\]\]>\s{0,200}\Z"
+)
+_DATA = re.compile(r"data:([^,]{0,200}),", re.IGNORECASE)
+
+Effects = list[list[str]]
+
+
+class PagePixels(msgspec.Struct, frozen=True):
+    """A picture of the page: its size, and red, green, blue and opacity of each pixel in base64."""
+
+    width: int
+    height: int
+    bytes: str
+
+
+class PageRun(msgspec.Struct, frozen=True):
+    """What the scripts of a page did. `ended` says why it was stopped: "time", "memory", "size", or ""."""
+
+    effects: Effects
+    ended: str = ""
+
+
+NOT_RUN = PageRun([], "time")
+
+
+class ScriptTime:
+    """CPU seconds that the pages of one message may still take; `now` is the time that their scripts see."""
+
+    def __init__(self, now: float = 1_767_225_600.0, seconds: float = MESSAGE_SECONDS) -> None:
+        self.now = now
+        self.left = seconds
+        self.pages = 0
+
+
+@lru_cache(1)
+def load_browser() -> str:
+    """Return the source of the stand-in browser, without its comments."""
+    folder = files("gatepost.pages").joinpath("browser")
+    source = "\n".join(folder.joinpath(name).read_text("utf-8") for name in _FILES)
+    lines = (line.strip() for line in source.split("\n"))
+    kept = "\n".join(line for line in lines if line and not line.startswith("//"))
+    return f"(function () {{ 'use strict';\n{kept}\n}})()"
+
+
+def run_page(page: PageNodes, budget: ScriptTime, pixels: dict[str, PagePixels] | None = None) -> PageRun:
+    """Run all scripts and handlers of a page; return what they did."""
+    if budget.left <= 0:
+        return NOT_RUN
+    start = time.process_time()
+    budget.pages += 1
+    run = _Run(page, budget, start)
+    try:
+        return run.run(pixels or {})
+    finally:
+        budget.left -= time.process_time() - start
+
+
+class _StoppedError(Exception):
+    """The page has used up its time or memory."""
+
+
+class _Run:
+    def __init__(self, page: PageNodes, budget: ScriptTime, start: float) -> None:
+        self._page = page
+        self._now = int(budget.now)
+        self._ended = ""
+        code = [measure_code(script.text) for script in page.scripts]
+        self._skipped = _choose_skipped(code)
+        data = sum(len(script.text) for script in page.scripts) - sum(code) + len(page.visible) + len(page.styles)
+        is_decoder = sum(code) <= SMALL_CODE and data >= MUCH_DATA
+        seconds = SMALL_CODE_SECONDS if is_decoder else PAGE_SECONDS
+        self._end = start + min(seconds, budget.left)
+        self._reruns = 0
+        self._context: Any = _quickjs.Context()
+        self._lead: Any = None
+
+    def run(self, pixels: dict[str, PagePixels]) -> PageRun:
+        context = self._context
+        context.set_memory_limit(MAX_MEMORY)
+        context.set_max_stack_size(MAX_STACK)
+        self._lead = context.eval(load_browser())
+        page = {"now": self._now, "rows": self._page.rows, "css": self._page.styles, "base": self._page.base[:2_000]}
+        try:
+            self._call("page", msgspec.json.encode({**page, "pixels": pixels}).decode())
+            self._run_scripts()
+            self._call("loaded")
+            for who in ROUNDS:
+                self._take_turn(who)
+        except _StoppedError:
+            pass
+        return PageRun(self._collect(), self._ended)
+
+    def _run_scripts(self) -> None:
+        for place, script in enumerate(self._page.scripts):
+            if script.source:
+                self._run_source(script)
+            elif place in self._skipped:
+                self._ended = self._ended or "size"
+            elif script.is_module:
+                self._call("begin", str(script.place))
+                self._call("module", _clean(script.text))
+            else:
+                self._call("begin", str(script.place))
+                self._run_code(prepare_script(script.text))
+            self._run_added()
+
+    def _run_source(self, script: PageScript) -> None:
+        """Run a script that has an address: the address may hold it."""
+        if match := _DATA.match(script.source):
+            self._call("source", script.source if len(script.source) < 8_000_000 else match.group())
+        else:
+            self._call("library", script.source[:2_000])
+
+    def _take_turn(self, who: str) -> None:
+        for _ in range(12):
+            more = self._call("turn", who)
+            self._run_added()
+            if not more:
+                return
+
+    def _run_added(self) -> None:
+        """Run the jobs of promises, and scripts that were put into the page."""
+        for _ in range(200):
+            self._run_jobs()
+            source = self._call("next")
+            if not source:
+                return
+            if measure_code(source) > MAX_CODE:
+                self._ended = self._ended or "size"
+            else:
+                self._run_code(source)
+
+    def _run_jobs(self) -> None:
+        for _ in range(MAX_JOBS):
+            self._limit_time()
+            try:
+                if not self._context.execute_pending_job():
+                    return
+            except _quickjs.JSException as fault:
+                self._note_fault(str(fault))
+
+    def _run_code(self, source: str) -> None:
+        """Run one script; again, where it needs a name that is not there."""
+        for _ in range(MAX_RERUNS):
+            try:
+                self._limit_time()
+                self._context.eval(source)
+            except _quickjs.JSException as fault:
+                missing = _UNDEFINED.match(str(fault))
+                self._reruns += 1
+                if missing and self._reruns <= MAX_RERUNS * 3 and self._call("missing", missing.group(1)):
+                    # In a block, since names that the first attempt declared cannot be declared again.
+                    source = source if source.startswith("{") and source.endswith("\n}") else f"{{{source}\n}}"
+                    continue
+                self._note_fault(str(fault))
+            except (ValueError, TypeError, SystemError):
+                pass  # the value of the script is of no interest, and not every value can be converted
+            return
+
+    def _call(self, order: str, given: str = "") -> str:
+        self._limit_time()
+        try:
+            answer = self._lead(order, given)
+        except _quickjs.JSException as fault:
+            self._note_fault(str(fault))
+            return ""
+        except (ValueError, TypeError, SystemError):
+            return ""  # an answer that cannot be converted
+        return answer if isinstance(answer, str) else ""
+
+    def _note_fault(self, text: str) -> None:
+        first = text.split("\n", 1)[0]
+        if first.startswith("InternalError: interrupted"):
+            self._ended = "time"
+            raise _StoppedError
+        # Where not even an error fits into the memory that is left, nothing is thrown.
+        is_full = first == "null" and self._context.memory()["malloc_size"] * 8 > MAX_MEMORY
+        if is_full or first.startswith("InternalError: out of memory"):
+            self._ended = "memory"
+            raise _StoppedError
+        self._limit_time()
+        try:
+            self._lead("error", _clean(first[:160]))
+        except _quickjs.JSException:
+            self._ended = self._ended or "time"
+            raise _StoppedError from None
+
+    def _limit_time(self) -> None:
+        left = self._end - time.process_time()
+        if left <= 0:
+            self._ended = self._ended or "time"
+            raise _StoppedError
+        self._context.set_time_limit(left)
+
+    def _collect(self) -> Effects:
+        """Return the effects; the page may have used up its own time and memory, so these have a share of their own."""
+        self._context.set_memory_limit(MAX_MEMORY * 2)
+        self._context.set_time_limit(_COLLECT_SECONDS)
+        try:
+            return msgspec.json.decode(self._lead("collect", ""), type=Effects)
+        except (_quickjs.JSException, ValueError, TypeError, SystemError):
+            self._ended = self._ended or "memory"
+            return []
+
+
+def measure_code(source: str) -> int:
+    """Return how much of a script the interpreter must parse: long literals cost next to nothing."""
+    return len(source) - sum(match.end() - match.start() for match in _LITERAL.finditer(source))
+
+
+def _choose_skipped(sizes: list[int]) -> frozenset[int]:
+    """Return the numbers of scripts that are not parsed: those that are too long, the longest first if it is all of
+    them together."""
+    skipped = {place for place, size in enumerate(sizes) if size > MAX_CODE}
+    total = sum(size for size in sizes if size <= MAX_CODE)
+    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        if total <= MAX_ALL_CODE:
+            break
+        if place not in skipped:
+            skipped.add(place)
+            total -= sizes[place]
+    return frozenset(skipped)
+
+
+def prepare_script(source: str) -> str:
+    """Return a script of a page as the interpreter takes it."""
+    source = _clean(source)
+    if "<!" in source[:200] or "-->" in source[-200:] or "]]>" in source[-200:]:
+        source = _HTML_COMMENT.sub("", source)
+    return _IMPORT.sub(r"\1__importData(", source) if "import" in source else source
+
+
+def _clean(text: str) -> str:
+    """Return text without what the binding refuses: NUL and lone surrogates."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,183 @@
+"""Attached pages in the whole analysis: every payload comes out, every attack is held, no honest page is."""
+
+import io
+import time
+import zipfile
+from collections.abc import Callable
+from email.message import EmailMessage
+
+import pytest
+from tests.pages import acting_pages, honest_pages, xml_pages
+from tests.pages.honest_pages import HONEST, HonestPage
+from tests.pages.smuggling_pages import PAYLOADS, TRICKS, exclusive_or
+from tests.stolen_time import StolenTime
+
+from gatepost.analysis import analyse
+from gatepost.files.values import UnpackBudget
+from gatepost.files.walk import find_files
+from gatepost.mail.message import Envelope, Message, Part
+from gatepost.mail.reader import read
+from gatepost.report import Report
+from gatepost.stages import Context
+from gatepost.workers.warmup import answers_to
+
+ACTING = {
+    f"{group}: {name}": html
+    for group in ("COMMANDS", "LOGINS", "REDIRECTS", "UNKNOWN")
+    for name, html in getattr(acting_pages, group).items()
+}
+
+
+def make_message(page: HonestPage) -> bytes:
+    message = EmailMessage()
+    message["From"], message["To"] = "Desk <desk@notice.example>", "ann@house.example"
+    message["Subject"], message["Date"] = "As discussed", "Tue, 10 Nov 2026 09:12:00 +0000"
+    message["Message-ID"] = "<4711.1@notice.example>"
+    if not page.name:
+        message.set_content(page.content, subtype="html")
+        return message.as_bytes()
+    message.set_content(page.text)
+    main, _, sub = page.type.partition("/")
+    message.add_attachment(page.content.encode(), maintype=main, subtype=sub, filename=page.name)
+    return message.as_bytes()
+
+
+def judge(page: HonestPage, skip: dict[str, str] | None = None) -> Report:
+    envelope = Envelope("desk@notice.example", ("ann@house.example",), "192.0.2.25", "mx.notice.example")
+    analysis = analyse(make_message(page), envelope, Context(now=1_794_302_520.0, skip=skip or {}))
+    try:
+        questions = next(analysis)
+        while True:
+            questions = analysis.send(answers_to(questions))
+    except StopIteration as stop:
+        report: Report = stop.value
+        return report
+
+
+def open_page(html: str | bytes, budget: UnpackBudget | None = None, name: str = "a.html") -> list[bytes]:
+    part = Part("1", names=(name,), content=html if isinstance(html, bytes) else html.encode())
+    return [file.content for file in find_files(Message(parts=(part,)), budget)]
+
+
+@pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.__name__)
+def test_a_payload_comes_out_and_its_page_is_held(trick: Callable[[bytes], str]) -> None:
+    for name, payload in PAYLOADS.items():
+        assert any(payload in content for content in open_page(trick(payload))[1:]), name
+    report = judge(HonestPage(trick(payload)))
+    assert report.decision == "quarantine"
+    assert "file:html-smuggling" in report.tags
+    assert report.outcomes == ()
+
+
+@pytest.mark.parametrize("name", ACTING)
+def test_a_page_that_acts_is_held(name: str) -> None:
+    report = judge(HonestPage(ACTING[name]))
+    assert report.decision == "quarantine", report.lines
+    assert report.outcomes == ()
+
+
+@pytest.mark.parametrize("name", xml_pages.SMUGGLING)
+def test_a_payload_comes_out_of_xml(name: str) -> None:
+    file, content = xml_pages.SMUGGLING[name]
+    assert PAYLOADS["setup.exe"] in open_page(content, name=file)
+    assert PAYLOADS["setup.exe"] in open_page(content.encode("utf-16"), name=file)
+    report = judge(HonestPage(content, file, "image/svg+xml" if file.endswith("svg") else "application/xml"))
+    assert report.decision == "quarantine"
+    assert report.outcomes == ()
+
+
+@pytest.mark.parametrize("name", xml_pages.ACTING)
+def test_xml_that_acts_is_held(name: str) -> None:
+    file, content = xml_pages.ACTING[name]
+    report = judge(HonestPage(content, file, "application/octet-stream"))
+    assert report.decision == "quarantine", report.lines
+    assert report.outcomes == ()
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_page_is_delivered(name: str) -> None:
+    report = judge(HONEST[name])
+    assert report.decision == "deliver", report.lines
+    assert report.outcomes == ()
+
+
+def test_the_sets_are_as_large_as_they_are_said_to_be() -> None:
+    assert len(TRICKS) >= 60
+    assert len(TRICKS) * len(PAYLOADS) + len(ACTING) >= 150
+    assert len(HONEST) >= 60
+
+
+def test_pages_inside_archives_and_messages_run() -> None:
+    payload = PAYLOADS["setup.exe"]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("invoice.html", exclusive_or(payload))
+    inner = EmailMessage()
+    inner["From"], inner["Subject"] = "a@b.example", "x"
+    inner.set_content("see")
+    inner.add_attachment(packed.getvalue(), maintype="application", subtype="zip", filename="a.zip")
+    outer = EmailMessage()
+    outer["From"] = "a@b.example"
+    outer.set_content("see")
+    outer.add_attachment(inner)
+    assert payload in [file.content for file in find_files(read(outer.as_bytes()))]
+
+
+def test_scripts_in_the_text_of_a_message_run() -> None:
+    payload = PAYLOADS["setup.exe"]
+    message = read(make_message(HonestPage(exclusive_or(payload), "")))
+    assert payload in [file.content for file in find_files(message)]
+
+
+def test_pages_without_scripts_do_not_run() -> None:
+    budget = UnpackBudget()
+    for html in (
+        "<p>Description of a subscription</p><a href='https://a.example'>a</a>",
+        f"<img src='{honest_pages.PICTURE}'>",
+        "<table style='font:1px'><tr><td>one on=one</td></tr></table>",
+    ):
+        open_page(html, budget)
+    assert budget.script_time.pages == 0
+    open_page("<script>1</script>", budget)
+    assert budget.script_time.pages == 1
+
+
+def test_pages_run_only_where_native_libraries_may_be_called() -> None:
+    budget = UnpackBudget(native=False)
+    open_page(exclusive_or(PAYLOADS["setup.exe"]), budget)
+    assert budget.script_time.pages == 0
+
+
+def test_a_page_that_broke_a_worker_is_not_run_again_and_that_is_said() -> None:
+    report = judge(HonestPage("<script>for(;;);</script>"), {"pages": "it hung"})
+    assert [(outcome.stage, outcome.state) for outcome in report.outcomes] == [("pages", "skipped")]
+    assert judge(HonestPage("<p>Text</p>"), {"pages": "it hung"}).outcomes == ()
+
+
+def test_a_script_that_ends_early_is_said_to() -> None:
+    report = judge(HonestPage("<script>navigator.disk.read()</script>"))
+    lines = [line for line in report.lines if line.kind == "file:html-unfinished"]
+    assert [line.facts["reason"] for line in lines] == ["TypeError: cannot read property 'read' of undefined"]
+
+
+def test_cpu_time_of_pages() -> None:
+    stolen = StolenTime()
+    spent = []
+    for html in [*(trick(PAYLOADS["invoice.zip"]) for trick in TRICKS), *ACTING.values()]:
+        begin = time.process_time()
+        open_page(html)
+        spent.append(time.process_time() - begin)
+    mean, most = sum(spent) / len(spent), max(spent)
+    stolen.expect(
+        mean < 0.03 and most < 0.3, f"a page took {mean * 1e3:.0f} ms in the mean and {most * 1e3:.0f} at most"
+    )
+
+
+def test_eight_thousand_scripts() -> None:
+    stolen = StolenTime()
+    body = "x=a+b*c(d)[e];" * 60
+    html = "".join(f"<script>var a{number}=1;{body}location.x=a{number}</script>" for number in range(8_000))
+    begin = time.process_time()
+    find_files(read(make_message(HonestPage(f"<html>{html}"))))
+    spent = time.process_time() - begin
+    stolen.expect(spent < 2, f"the page took {spent:.1f} s")

@@ -1,0 +1,188 @@
+"""The runner and the stand-in browser: what scripts do is noted, whatever they do to what notes it, and within limits."""
+
+# ruff: noqa: E501  scripts are one line each, as they are mailed
+
+from urllib.parse import unquote
+
+import pytest
+
+from gatepost.pages.effects import PageEffects, find_input, sort_effects
+from gatepost.pages.page_nodes import read_html_nodes
+from gatepost.pages.runner import ScriptTime, measure_code, run_page
+
+GO = "location='https://evil.example/'"
+
+
+def run(html: str, seconds: float = 1.5, now: float = 1_800_000_000.0) -> PageEffects:
+    return sort_effects(run_page(read_html_nodes(html), ScriptTime(now, seconds)))
+
+
+def targets(html: str) -> list[str]:
+    return [navigation.target for navigation in run(html).navigations]
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p id=a data-one-two=3>x</p><script>go(a.dataset.oneTwo)</script>", "3"),
+        (
+            "<div><b class='x y'>1</b><b>2</b></div><script>go(document.querySelector('div > b.y + b').textContent)</script>",
+            "2",
+        ),
+        ("<i></i><i a=1></i><script>go(document.querySelectorAll('i:not([a])').length)</script>", "1"),
+        (
+            "<ul><li>a<li>b</ul><script>go([...document.querySelector('ul').children].map(e=>e.textContent).join('-'))</script>",
+            "a-b",
+        ),
+        ("<form name=f><input name=q value=7></form><script>go(document.f.q.value+f.elements.q.name)</script>", "7q"),
+        (
+            "<template id=t><b>5</b></template><script>go(t.content.firstElementChild.cloneNode(true).outerHTML)</script>",
+            "<b>5</b>",
+        ),
+        (
+            "<div id=d></div><script>d.innerHTML='<p title=\"a&amp;b\">x<br>y</p>';go(d.firstChild.title+d.innerHTML)</script>",
+            'a&b<p title="a&amp;b">x<br>y</p>',
+        ),
+        (
+            "<script>var e=document.createElement('div');e.className='k';e.style.backgroundColor='red';go(e.outerHTML+e.style.cssText)</script>",
+            '<div class="k"></div>background-color: red;',
+        ),
+        ("<script>go(new URL('../b?c=1#d','https://a.example/x/y').searchParams.get('c'))</script>", "1"),
+        ("<script>go(new TextDecoder().decode(new TextEncoder().encode('\u00e4\u20ac')))</script>", "\u00e4\u20ac"),
+        ("<script>new Blob(['a',new Uint8Array([98])]).text().then(go)</script>", "ab"),
+        (
+            "<script>go(typeof foo+typeof document.foo+(navigator.webdriver)+('ontouchstart' in window))</script>",
+            "undefinedundefinedfalsefalse",
+        ),
+        ("<script>go([1,2].toString.toString()+document.createElement)</script>", None),
+        ("<script>go(new Date().getTime()>1799999999999&&Date.now()-performance.now()>0)</script>", "true"),
+        (
+            "<script>class A extends HTMLElement{connectedCallback(){go(this.id)}};customElements.define('x-a',A)</script><x-a id=q></x-a>",
+            "q",
+        ),
+        ("<script>go(document.body.contains(document.querySelector('b')))</script><b></b>", "true"),
+        ("<script>localStorage.a=1;go(localStorage.getItem('a')+sessionStorage.getItem('b'))</script>", "1null"),
+        ("<script type=module>import x from 'data:text/javascript,1';go(1)</script>", None),
+        (
+            "<script>go(getComputedStyle(document.body).getPropertyValue('--x').trim())</script><style>body{--x: 5}</style>",
+            "5",
+        ),
+    ],
+)
+def test_the_stand_in_does_as_a_browser(html: str, expected: str | None) -> None:
+    found = targets("<script>function go(v){location='https://x.example/?'+encodeURIComponent(v)}</script>" + html)
+    if expected is not None:
+        assert [unquote(target.partition("?")[2]) for target in found] == [expected]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "JSON.stringify=()=>'{}'",
+        "Array.prototype.push=Array.prototype.join=Array.prototype.slice=()=>0",
+        "Object.prototype.toJSON=Array.prototype.toJSON=String.prototype.toJSON=()=>0",
+        "Object.defineProperty(Array.prototype,'0',{set(){},get(){}})",
+        "Object.defineProperty(Object.prototype,'length',{set(){},get(){return 0}})",
+        "String=Map=Promise=Proxy=Reflect=Symbol=undefined",
+        "String.prototype.slice=String.prototype.indexOf=()=>{throw 1}",
+        "Object.keys=Object.defineProperty=Object.create=()=>{throw 1}",
+        "Function.prototype.call=Function.prototype.apply=()=>{throw 1}",
+        "document=window=self=null",
+        "eval=Function=undefined",
+        "Map.prototype.has=Map.prototype.set=Set.prototype.has=()=>{throw 1}",
+    ],
+)
+def test_a_page_cannot_keep_its_effects_from_being_noted(before: str) -> None:
+    assert "https://evil.example/" in targets(f"<script>try{{{before}}}catch(e){{}}</script><script>{GO}</script>")
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"),
+    [
+        ("for(;;);", "time"),
+        ("while(1)try{for(;;);}catch(e){}", "time"),
+        ("function f(){setTimeout(f)}f();for(let i=0;i<1e9;i++);", "time"),
+        ("/(a+)+$/.test('a'.repeat(60)+'b')", "time"),
+        ("var a=[];for(;;)a.push(new Uint8Array(1e7))", "memory"),
+        ("for(;;)'x'.repeat(3e6)", "time"),
+        ("var a=Array(1e5).fill(1);for(;;)a.slice().sort()", "time"),
+        ("var a=Array(1e6).fill(1);for(;;)a.slice().sort()", "memory"),
+        ("var p=Promise.resolve();(function f(){p.then(f)})()", ""),
+        ("setInterval(()=>{},1)", ""),
+        ("(function f(){f()})()", ""),
+        ("addEventListener('x',function f(){dispatchEvent(new Event('x'))})", ""),
+        ("for(let i=0;i<2000;i++)document.body.appendChild(document.createElement('p'))", ""),
+        ("Array(4294967295).join('')", ""),
+        ("document.body.innerHTML='<p>'.repeat(1000)", ""),
+        (
+            "var d=document.body;for(var i=0;i<2000;i++){var e=document.createElement('b');d.append(e);d=e}go=document.body.innerHTML",
+            "",
+        ),
+    ],
+)
+def test_limits(code: str, ended: str) -> None:
+    page = run(f"<body><script>{code}</script><script>{GO}</script>")
+    assert page.ended == ended
+    assert bool(page.navigations) == (not ended)
+
+
+def test_effects_are_limited() -> None:
+    page = run(
+        "<script>for(var i=0;i<3000;i++)new Blob(['content number '+i]);for(i=0;i<9;i++)new Blob(['x'.repeat(5e6)+i])</script>"
+    )
+    assert page.is_cut
+    assert len(page.files) <= 600
+    assert sum(len(made.content) for made in page.files) < 13_000_000
+
+
+def test_time_is_shared_by_the_pages_of_a_message() -> None:
+    budget = ScriptTime(seconds=0.2)
+    page = read_html_nodes("<script>for(;;);</script>")
+    assert run_page(page, budget).ended == "time"
+    assert budget.left <= 0
+    assert run_page(page, budget).ended == "time"
+    assert budget.pages == 1
+
+
+def test_an_analysis_repeats() -> None:
+    html = "<script>document.title=Math.random();location='https://a.example/?'+[Math.random(),Date.now(),new Date(),crypto.randomUUID(),performance.now()]</script>"
+    assert targets(html) == targets(html)
+    assert targets(html) != [navigation.target for navigation in run(html, now=1_900_000_000.0).navigations]
+
+
+def test_what_is_missing_is_said() -> None:
+    page = run(
+        "<script>Plotly.newPlot('a',[1]);location='https://a.example/'</script><script>navigator.disk.read()</script>"
+    )
+    assert page.missing == ["Plotly"]
+    assert [navigation.target for navigation in page.navigations] == ["https://a.example/"]
+    assert page.faults == ["TypeError: cannot read property 'read' of undefined"]
+
+
+def test_scripts_that_are_too_long_are_left_out_and_it_is_said() -> None:
+    library = "function f(a,b){return a+b*2-1}" * 40_000
+    page = run(f"<script>{library}</script><script>{GO}</script>")
+    assert page.ended == "size"
+    assert page.navigations
+    assert measure_code(library) == len(library)
+    assert measure_code("var a='" + "x" * 5_000 + "';") < 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p=Typed-Secret-73",
+        "VHlwZWQtU2VjcmV0LTcz",
+        "eyJwIjoiVHlwZWQtU2VjcmV0LTczIn0=",
+        "37-terceS-depyT",
+        "Typed%2DSecret%2D73",
+        "54797065642d5365637265742d3733",
+    ],
+)
+def test_input_is_found_in_what_is_sent(text: str) -> None:
+    assert find_input(f"https://a.example/?x={text}") == "password"
+
+
+def test_input_is_not_found_where_there_is_none() -> None:
+    assert find_input("https://a.example/?x=VGVzdA==&typed=secret") == ""
+    assert find_input("a=reader%40typed.example") == "text"
