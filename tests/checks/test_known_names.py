@@ -11,12 +11,12 @@ def test_lists_are_not_empty_and_in_normal_form() -> None:
         assert name == name.strip().lower()
 
 
-@pytest.mark.parametrize("brand", known.BRANDS, ids=lambda brand: brand.name)
-def test_every_brand_is_found_by_its_name_and_owns_its_domains(brand: known.Brand) -> None:
-    assert brand.label
-    assert brand.domains or brand.everywhere
-    assert any(mention.brand.label == brand.label for mention in known.find_brands(brand.name))
-    assert all(known.owns(brand, f"mail.{domain}") for domain in brand.domains)
+def test_every_brand_is_found_by_its_name_and_owns_its_domains() -> None:
+    for brand in known.BRANDS:
+        assert brand.label
+        assert brand.domains or brand.everywhere, brand.name
+        assert any(mention.brand.label == brand.label for mention in known.find_brands(brand.name)), brand.name
+        assert all(known.owns(brand, f"mail.{domain}") for domain in brand.domains), brand.name
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -16,15 +17,30 @@ from gatepost.names import is_icann_suffix, org_domain, skeleton
 from gatepost.strengths import coefficients
 
 MAX_WORDS = 24
-_LONGEST_PHRASE = 4
 _REMEMBERED = 8192
 # A shorter disguised word is too easily another word.
 _SHORTEST_DISGUISED = 5
 _GIVEN_AWAY, _CHEAP = coefficients("cheap-ending", "given_away", "cheap")
 
+# Scripts that set no blanks between words, or hang words on names (Thai, Lao, Burmese, Khmer, kana, Han, Hangul).
+_UNSPACED_RANGES = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3\u3005-\u3007\u3041-\u3096\u30a1-\u30fa"
+    "\u30fc-\u30fe\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Vowel signs of Indian scripts belong to their word, though Unicode calls them marks.
+_INDIAN_SIGNS = "".join(sign for sign in map(chr, range(0x900, 0xE00)) if unicodedata.category(sign) in ("Mn", "Mc"))
 _WORD = re.compile(r"[^\W_]+")
+# "Amazonプライム" is two words.
+_WORD_OF_ANY_SCRIPT = re.compile(rf"[{_UNSPACED_RANGES}]+|(?:[^\W_{_UNSPACED_RANGES}]|[{_INDIAN_SIGNS}])+")
+_UNSPACED = re.compile(f"[{_UNSPACED_RANGES}]")
+# Japanese letters use Latin ones of full width as a matter of course.
+_FULL_WIDTH = str.maketrans({code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)})
 _INSIDE = str.maketrans("", "", "™®©'’`´&+\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
-_MARKS = re.compile(r"[\u0300-\u036f\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
+# Accents, vowel points of Hebrew and Arabic with the stretcher of its letters, and selectors of variants.
+_MARKS = re.compile(
+    r"[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc"
+    r"\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]+"
+)
 # An upper-case I inside a word that goes on in small letters poses as an l ("BIueCross").
 _POSING_I = re.compile(r"(?<=[A-Za-z])I(?=[a-z])")
 # What can pose as something else in plain ASCII.
@@ -33,13 +49,14 @@ _POSING = re.compile(r"[01|]|rn|vv|[A-Za-z]I|RN|VV")
 
 class Brand(msgspec.Struct, frozen=True):
     """A name that is imitated. `label` is how it stands in a domain; `everywhere` are labels that its owner holds under
-    nearly every suffix; `ordinary` names mean something else, too."""
+    nearly every suffix; `ordinary` names mean something else, too; `local` ones are those of one country."""
 
     name: str
     label: str
     domains: frozenset[str]
     everywhere: frozenset[str]
     ordinary: bool
+    local: bool
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -50,7 +67,9 @@ class Mention(msgspec.Struct, frozen=True):
     disguised: bool
 
 
-class _Brands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BrandFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one file of `data/brands` states: domains by name, several names of one owner with " / " between them."""
+
     brands: dict[str, list[str]]
     ordinary: dict[str, list[str]]
 
@@ -75,26 +94,66 @@ def list_words(text: str) -> tuple[str, ...]:
     """Return the words of a name as a person reads them: no accents, no invisible characters, compatibility forms
     plain."""
     text = text.translate(_INSIDE)
-    if not text.isascii():
-        text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
-    return tuple(_WORD.findall(text.casefold()))[:MAX_WORDS]
+    if text.isascii():
+        return tuple(_WORD.findall(text.lower()))[:MAX_WORDS]
+    # Syllables of Hangul and voiced kana are put together again: their parts are no letters.
+    text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+    return tuple(_WORD_OF_ANY_SCRIPT.findall(text.casefold()))[:MAX_WORDS]
 
 
-def _make_brand(name: str, domains: Iterable[str], ordinary: bool) -> Brand:
+def _make_brand(name: str, domains: Iterable[str], *, ordinary: bool, local: bool) -> Brand:
     owned = frozenset(domains)
     everywhere = frozenset(domain[:-2] for domain in owned if domain.endswith(".*"))
     listed = frozenset(domain for domain in owned if not domain.endswith(".*"))
-    return Brand(name, "".join(list_words(name)), listed, everywhere, ordinary)
+    return Brand(name, "".join(list_words(name)), listed, everywhere, ordinary, local)
+
+
+def read_brand_files() -> dict[str, BrandFile]:
+    """Return what each file of brands states, by its name: a country, or `international`."""
+    folder = files("gatepost.checks").joinpath("data", "brands")
+    texts = {file.name: file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".toml")}
+    return {name.removesuffix(".toml"): msgspec.toml.decode(texts[name], type=BrandFile) for name in sorted(texts)}
 
 
 def _read_brands() -> tuple[Brand, ...]:
-    stated = msgspec.toml.decode(_read_data("brands.toml"), type=_Brands)
-    plain = [_make_brand(name, domains, ordinary=False) for name, domains in stated.brands.items()]
-    return (*plain, *(_make_brand(name, domains, ordinary=True) for name, domains in stated.ordinary.items()))
+    """Return the brands of all countries: those that mean nothing else first. A name that several files state belongs
+    to all of its owners there, and is ordinary where one of them says so."""
+    domains: dict[str, list[str]] = {}
+    ordinary: set[str] = set()
+    known_abroad: set[str] = set()
+    for country, stated in read_brand_files().items():
+        for section in (stated.brands, stated.ordinary):
+            for entry, owned in section.items():
+                names = entry.split(" / ")
+                for name in names:
+                    domains.setdefault(name, []).extend(owned)
+                ordinary.update(names if section is stated.ordinary else ())
+                known_abroad.update(names if country == "international" else ())
+    brands = [
+        _make_brand(name, owned, ordinary=name in ordinary, local=name not in known_abroad)
+        for name, owned in domains.items()
+    ]
+    return tuple(sorted(brands, key=lambda brand: brand.ordinary))
 
 
-def _index_phrases(brands: Iterable[Brand]) -> dict[str, Brand]:
-    """Brands by how their name is written: with spaces between its words, and without."""
+class _Phrases(msgspec.Struct, frozen=True):
+    """Brands by how their name is written, and how many words the longest name has that begins with a word: most words
+    begin none."""
+
+    brands: dict[str, Brand]
+    longest: dict[str, int]
+
+
+def _index_phrases(brands: dict[str, Brand]) -> _Phrases:
+    longest: dict[str, int] = {}
+    for phrase in brands:
+        first = phrase.partition(" ")[0]
+        longest[first] = max(longest.get(first, 0), phrase.count(" ") + 1)
+    return _Phrases(brands, longest)
+
+
+def _list_spellings(brands: Iterable[Brand]) -> dict[str, Brand]:
+    """Brands by their names with spaces between the words, and without."""
     found: dict[str, Brand] = {}
     for brand in brands:
         found.setdefault(" ".join(list_words(brand.name)), brand)
@@ -102,14 +161,48 @@ def _index_phrases(brands: Iterable[Brand]) -> dict[str, Brand]:
     return found
 
 
+def _index_beginnings(brands: Iterable[Brand]) -> dict[str, tuple[Brand, ...]]:
+    """Brands by the first two characters of their label, the longest first."""
+    found: dict[str, tuple[Brand, ...]] = {}
+    for brand in sorted(brands, key=lambda brand: len(brand.label), reverse=True):
+        found[brand.label[:2]] = (*found.get(brand.label[:2], ()), brand)
+    return found
+
+
+def compile_names(names: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern that finds the longest of the names at the first place where one stands. It groups names by how
+    they begin, so that at most places one look tells that there is none."""
+    beginnings: dict[str, dict[str, list[str]]] = {}
+    for name in sorted(names, key=len, reverse=True):
+        beginnings.setdefault(name[:1], {}).setdefault(name[1:2], []).append(re.escape(name[2:]))
+    groups = (
+        re.escape(first)
+        + "(?:"
+        + "|".join(f"{re.escape(second)}(?:{'|'.join(rest)})" for second, rest in after.items())
+        + ")"
+        for first, after in beginnings.items()
+    )
+    return re.compile("|".join(groups))
+
+
 BRANDS = _read_brands()
 BY_LABEL: dict[str, Brand] = {brand.label: brand for brand in reversed(BRANDS)}
 OWNED: frozenset[str] = frozenset().union(*(brand.domains for brand in BRANDS))
 EVERYWHERE: frozenset[str] = frozenset().union(*(brand.everywhere for brand in BRANDS))
-NEARBY = read_names("nearby.txt")[""]
-_PHRASES = _index_phrases(BRANDS)
+_NEARBY = read_names("nearby.txt")
+NEARBY = _NEARBY[""]
+NEARBY_WORDS = _NEARBY["words"]
+_SPELLINGS = _list_spellings(brand for brand in BRANDS if not _UNSPACED.search(brand.label))
+_PHRASES = _index_phrases(_SPELLINGS)
 # By what a name looks like, in whichever case its letters are written.
-_DISGUISES = {skeleton(phrase): brand for phrase, brand in _PHRASES.items() if len(brand.label) >= _SHORTEST_DISGUISED}
+_DISGUISES = _index_phrases(
+    {
+        skeleton(phrase): brand
+        for phrase, brand in _SPELLINGS.items()
+        if len(brand.label) >= _SHORTEST_DISGUISED and phrase.isascii()
+    }
+)
+_WITHOUT_BLANKS = _index_beginnings(brand for brand in BRANDS if _UNSPACED.search(brand.label))
 _FREEMAIL = read_names("freemail.txt")[""]
 _ENDINGS = read_names("endings.txt")
 
@@ -176,10 +269,13 @@ def is_genuine(host: str) -> bool:
 @lru_cache(_REMEMBERED)
 def find_brands(text: str) -> tuple[Mention, ...]:
     """Return the brands that a short text names, each once."""
+    words = list_words(text)
     plain = {
         brand: msgspec.structs.replace(mention, disguised=_is_disguised(brand, text))
-        for brand, mention in _find_in(list_words(text), _PHRASES, disguised=False)
+        for brand, mention in _find_in(words, _PHRASES, disguised=False)
     }
+    if not text.isascii():
+        plain |= _find_without_blanks(words)
     if text.isascii() and not _POSING.search(text):
         return tuple(plain.values())
     seen = list_words(skeleton(_POSING_I.sub("l", text.translate(_INSIDE))))
@@ -192,16 +288,55 @@ def _is_disguised(brand: Brand, text: str) -> bool:
     """Return whether the name stands there only in letters of another alphabet or with invisible characters inside."""
     if text.isascii():
         return False
+    if _UNSPACED.search(text):
+        text = text.translate(_FULL_WIDTH)
     first = unicodedata.normalize("NFC", brand.name).casefold().split(" ")[0]
     return first not in text.casefold() and list_words(first)[0] not in text.casefold()
 
 
-def _find_in(words: tuple[str, ...], index: dict[str, Brand], *, disguised: bool) -> Iterator[tuple[Brand, Mention]]:
-    for start in range(len(words)):
-        for end in range(min(len(words), start + _LONGEST_PHRASE), start, -1):
-            if brand := index.get(" ".join(words[start:end])):
+def _find_in(words: tuple[str, ...], index: _Phrases, *, disguised: bool) -> Iterator[tuple[Brand, Mention]]:
+    for start, word in enumerate(words):
+        for end in range(min(len(words), start + index.longest.get(word, 0)), start, -1):
+            if brand := index.brands.get(" ".join(words[start:end])):
                 yield brand, Mention(brand, (*words[:start], *words[end:]), disguised)
                 break
+
+
+def _find_without_blanks(words: tuple[str, ...]) -> dict[Brand, Mention]:
+    """Return brands whose script sets no blanks, with what stands before and after them in the same run of letters.
+
+    Blanks do not count, since they say nothing there. Where a name begins or ends in another script ("JR東日本"), a
+    word must begin or end there.
+    """
+    found: dict[Brand, Mention] = {}
+    if not any(_UNSPACED.match(word) for word in words):
+        return found
+    joined = "".join(words)
+    borders = tuple(accumulate(map(len, words), initial=0))
+    at = 0
+    while at < len(joined) - 1:
+        brand = _find_at(joined, at, borders)
+        if brand:
+            found.setdefault(brand, Mention(brand, _list_around(joined, at, at + len(brand.label), borders), False))
+        at += len(brand.label) if brand else 1
+    return found
+
+
+def _find_at(joined: str, at: int, borders: tuple[int, ...]) -> Brand | None:
+    for brand in _WITHOUT_BLANKS.get(joined[at : at + 2], ()):
+        if joined.startswith(brand.label, at):
+            begins = at in borders or _UNSPACED.match(joined, at)
+            end = at + len(brand.label)
+            if begins and (end in borders or _UNSPACED.match(joined, end - 1)):
+                return brand
+    return None
+
+
+def _list_around(joined: str, start: int, end: int, borders: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the words outside a part of the joined text, and what is left of those that it cuts."""
+    before = (joined[left : min(right, start)] for left, right in pairwise(borders) if left < start)
+    after = (joined[max(left, end) : right] for left, right in pairwise(borders) if right > end)
+    return (*before, *after)
 
 
 def is_freemail(domain: str) -> bool:

@@ -543,6 +543,10 @@ LIMITED = "Your account has been limited. Please verify your account."
             [TEXT_BRAND_WITHOUT_LINK.id],
         ),
         ("Notice", f"Netflix\n{LIMITED}", AWAY, "x@sender.example", [TEXT_BRAND_WITHOUT_LINK.id]),
+        ("【重要】三井住友カード", LIMITED, AWAY, "x@sender.example", [TEXT_BRAND_WITHOUT_LINK.id]),
+        ("Сбербанк: вход", LIMITED, AWAY, "x@sender.example", [TEXT_BRAND_WITHOUT_LINK.id]),
+        ("【重要】三井住友カード", LIMITED, AWAY, "info@vpass.ne.jp", []),
+        ("北京东路", LIMITED, AWAY, "x@sender.example", []),
         ("Your Netflix account", LIMITED, "https://www.netflix.com/x", "x@sender.example", []),  # leads there
         ("Your Netflix account", LIMITED, AWAY, "info@netflix.com", []),  # comes from there
         ("Netflix has a new film", "Shall we watch it?", AWAY, "x@sender.example", []),  # speaks of it

@@ -11,6 +11,7 @@ from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
     BY_LABEL,
+    compile_names,
     ending_exists,
     is_freemail,
     is_genuine,
@@ -199,9 +200,11 @@ _NAMED_BY_PATH = frozenset({"web.archive.org", "archive.org", "validator.w3.org"
 _LURE_WORD_OR_DOMAIN = re.compile(r"login|signin|secure|verify|account|update|webscr|confirm|\.com?/|\.com?\.|\.com$")
 _LURE_WORD = re.compile(r"login|signin|secure|verify|account|update|webscr|confirm")
 _BRAND_LABELS = [
-    label for label, brand in BY_LABEL.items() if not brand.ordinary and len(label) >= 5 and label.isascii()
+    label
+    for label, brand in BY_LABEL.items()
+    if not brand.ordinary and len(label) >= (8 if brand.local else 5) and label.isascii()
 ]
-_BRAND_NAME = re.compile("|".join(map(re.escape, _BRAND_LABELS)))
+_BRAND_NAME = compile_names(_BRAND_LABELS)
 
 
 @check(kinds.URL_BRAND_IN_PATH, needs={"link"})

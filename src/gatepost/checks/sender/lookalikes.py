@@ -7,7 +7,16 @@ from functools import lru_cache
 import msgspec
 
 from gatepost import kinds
-from gatepost.checks.known_names import BY_LABEL, NEARBY, find_registered_label, is_genuine, is_tenant, is_under
+from gatepost.checks.known_names import (
+    BY_LABEL,
+    NEARBY,
+    NEARBY_WORDS,
+    compile_names,
+    find_registered_label,
+    is_genuine,
+    is_tenant,
+    is_under,
+)
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
@@ -16,6 +25,8 @@ from gatepost.strengths import coefficients
 
 _SHORTEST_TYPO = 6
 _SHORTEST_INSIDE = 6
+# The shorter names of one country are near to, or inside, words of the others ("Enefit" and "benefit").
+_SHORTEST_LOCAL = 8
 _LURE_WORDS = (
     "login signin logon secure security account verify verif update support service help alert billing payment refund "
     "bonus reward gift winner claim wallet auth confirm customer portal access recover unlock track parcel paket "
@@ -49,14 +60,16 @@ class _Names(msgspec.Struct, frozen=True):
     inside: re.Pattern[str] | None
 
 
-def _index_labels(labels: dict[str, str], distinct: frozenset[str]) -> _Names:
+def _index_labels(labels: dict[str, str], distinct: frozenset[str], resembled: frozenset[str]) -> _Names:
+    """Return labels for comparison: `distinct` ones mean nothing else, and what is near to a `resembled` one, or holds
+    it, is no chance."""
     shortened: dict[str, tuple[str, ...]] = {}
-    for label in distinct:
+    for label in resembled:
         if len(label) >= _SHORTEST_TYPO:
             for left in {label, *_drop_one_letter(label)}:
                 shortened[left] = (*shortened.get(left, ()), label)
-    long = sorted((label for label in distinct if len(label) >= _SHORTEST_INSIDE), key=len, reverse=True)
-    inside = re.compile("|".join(map(re.escape, long))) if long else None
+    long = [label for label in resembled if len(label) >= _SHORTEST_INSIDE]
+    inside = compile_names(long) if long else None
     looks = {skeleton(label).replace("-", ""): label for label in labels if len(label) > 3}
     return _Names(labels, looks, shortened, distinct, inside)
 
@@ -66,9 +79,13 @@ def _drop_one_letter(label: str) -> set[str]:
 
 
 def _index_known() -> _Names:
-    labels = {label: brand.name for label, brand in BY_LABEL.items()}
-    distinct = frozenset(label for label, brand in BY_LABEL.items() if not brand.ordinary and label.isascii())
-    return _index_labels({label: labels[label] for label in labels if label.isascii()}, distinct)
+    # A name that is also a word, and known in one country only, is a word in most domains ("speedy-delivery").
+    known = {
+        label: brand for label, brand in BY_LABEL.items() if label.isascii() and not (brand.ordinary and brand.local)
+    }
+    distinct = frozenset(label for label, brand in known.items() if not brand.ordinary)
+    resembled = frozenset(label for label in distinct if len(label) >= _SHORTEST_LOCAL or not known[label].local)
+    return _index_labels({label: brand.name for label, brand in known.items()}, distinct, resembled)
 
 
 _KNOWN = _index_known()
@@ -121,12 +138,13 @@ def _find_trusted_imitation(host: str, trusted: frozenset[str]) -> Imitation | N
 @lru_cache(64)
 def _index_trusted(trusted: frozenset[str]) -> _Names:
     labels = {find_registered_label(domain): domain for domain in trusted}
-    return _index_labels(labels, frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE))
+    long = frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE)
+    return _index_labels(labels, long, long)
 
 
 def _compare(host: str, names: _Names) -> Imitation | None:
     label = find_registered_label(host)
-    if label in NEARBY:
+    if label in NEARBY or label in NEARBY_WORDS:
         return None
     if label in names.labels:
         return _match_other_ending(host, label, names)

@@ -14,6 +14,7 @@ from gatepost import kinds
 from gatepost.checks.known_names import (
     Brand,
     Mention,
+    compile_names,
     ending_exists,
     find_brands,
     is_freemail,
@@ -24,6 +25,7 @@ from gatepost.checks.known_names import (
     list_words,
     measure_ending,
     owns,
+    read_names,
 )
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
@@ -393,22 +395,9 @@ def _find_mixed_word(name: str) -> str:
 
 
 # Words that a company puts beside its own name.
-OFFICE_WORDS = frozenset(
-    "the a an of from by for your my our and at in on to via inc llc ltd co corp corporation company com net org gmbh "
-    "ag sa plc account accounts team support service services customer client care help desk helpdesk center centre "
-    "security secure alert alerts notice notification notifications notify update updates billing payment payments "
-    "invoice invoices order orders shipping delivery deliveries package packages parcel tracking member members "
-    "membership rewards reward loyalty bonus gift giveaway surprise card cards online official info information mail "
-    "email noreply reply no do not admin administrator department dept verification verify id login message messages "
-    "recovery product products opinion survey voucher coupon express prime plus pay bank wallet web app insights user "
-    "protection renewal subscription team confirmation status konto kundenservice kundendienst kundencenter dienst "
-    "sicherheit paket sendung lieferung rechnung zahlung gewinn gewinnspiel praemie belohnung aktion mitteilung "
-    "nachricht supermarket supermarkt markt servicio servicios cliente clientes atencion cuenta equipo seguridad "
-    "aviso envio paquete premio soporte servico servicos atendimento conta equipe seguranca aviso entrega encomenda "
-    "premio suporte pontos client clients compte equipe securite avis livraison colis message cadeau servizio clienti "
-    "conto sicurezza pacco spedizione premio klantenservice pakket us uk de fr br eu usa drive storage cloud live "
-    "token tokens airdrop nft claims government gov".split()
-)
+_OFFICE = read_names("office_words.txt")
+OFFICE_WORDS = _OFFICE["words"]
+_OFFICE_WITHOUT_BLANKS = compile_names("".join(list_words(word)) for word in _OFFICE["without-blanks"])
 _BRAND_FROM_WORD, _BRAND_FEW_WORDS, _BRAND_MANY_WORDS, _BRAND_NO_NAME, _BRAND_BY_SERVICE, _BRAND_OWN_LINKS = (
     coefficients(
         kinds.SENDER_BRAND_IMPERSONATION, "from_word", "few_words", "many_words", "no_name", "service", "own_links"
@@ -469,8 +458,15 @@ def _measure_brand_doubt(brand: Brand, domain: str, shown: str, reading: Reading
     return doubt * _BRAND_OWN_LINKS if leads_home else doubt
 
 
+def _is_office_word(word: str) -> bool:
+    if word in OFFICE_WORDS or word.isdigit():
+        return True
+    # Scripts without blanks join several: "重要なお知らせ".
+    return not word.isascii() and not _OFFICE_WITHOUT_BLANKS.sub("", word)
+
+
 def _measure_mention(mention: Mention) -> float:
-    beside = [word for word in mention.rest if word not in OFFICE_WORDS and not word.isdigit()]
+    beside = [word for word in mention.rest if not _is_office_word(word)]
     if not beside:
         return 1.0
     # "Ann from Ledger"
