@@ -35,6 +35,7 @@ def run() -> str:
         for name, payload in PAYLOADS.items()
     }
     acting: Pages = {name: ("a.html", html, b"") for name, html in ACTING.items()}
+    stalling: Pages = {name: acting.pop(name) for name in [*acting] if name.startswith("STALLING")}
     drawn: Pages = {name: (file, text, PAYLOADS["setup.exe"]) for name, (file, text) in xml_pages.SMUGGLING.items()}
     drawn |= {f"acting {name}": (file, text, b"") for name, (file, text) in xml_pages.ACTING.items()}
     honest: Pages = {name: (page.name, page.content, b"") for name, page in HONEST.items()}
@@ -42,6 +43,7 @@ def run() -> str:
     for label, pages in (
         (f"{len(TRICKS)} tricks to carry a file", tricks),
         ("pages that act without one", acting),
+        ("pages that work against the limits", stalling),
         ("pictures and XML", drawn),
         ("honest pages", honest),
     ):

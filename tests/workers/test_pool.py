@@ -176,6 +176,23 @@ def test_poison_does_not_disturb_the_others(moment: Any) -> None:
     assert (counters.restarts, counters.workers, counters.busy, counters.queued) == (6, 2, 0, 0)
 
 
+def test_a_script_that_hangs_in_a_native_function_costs_its_message_the_pages_alone() -> None:
+    # The interpreter looks at its clock once in ten thousand steps; each of these takes a third of a second.
+    page = b"<html><script>var a=2n**500000n-1n;for(;;)a*a</script>"
+    head = b"From: ann@sender.example\r\nMIME-Version: 1.0\r\nContent-Type: text/html; name=a.html\r\n"
+    raw = head + b"Content-Disposition: attachment; filename=a.html\r\n\r\n" + page
+
+    async def main() -> Any:
+        async with running(changed(processes=1, stage_limit=2.0)) as pool:
+            return await pool.run(job(raw)), pool.counters()
+
+    report, counters = asyncio.run(main())
+    assert amiss(report) == [("pages", "skipped", TIME)]
+    assert (report.verdict, report.decision) == ("unscannable", "quarantine")
+    assert "file:html-script" in report.tags
+    assert counters.kills == kills(stall=1)
+
+
 @LOOPS
 def test_suspended_jobs_survive_a_kill_with_their_answers(run: Run) -> None:
     asked: Counter[tuple[str, Question]] = Counter()

@@ -49,7 +49,8 @@ class PageEffects(msgspec.Struct):
     """What one page did. `pages` are those that it wrote or put into itself, `code` the scripts that it made of
     strings; `blocks` are keys that it takes from the reader, `looks` signs of an analysis that it looks for; `missing`
     is what it asked for and the stand-in lacks, `faults` the errors by which its scripts ended; `ended` why the whole
-    page was stopped."""
+    page was stopped, `stalls` whether a single short script was the reason, `is_cut` whether there was more of one kind
+    than is kept."""
 
     files: list[MadeFile] = msgspec.field(default_factory=list)
     packed: list[bytes] = msgspec.field(default_factory=list)
@@ -66,15 +67,16 @@ class PageEffects(msgspec.Struct):
     decrypts: bool = False
     modules: int = 0
     ended: str = ""
+    stalls: bool = False
     is_cut: bool = False
 
 
 def sort_effects(run: PageRun) -> PageEffects:
     """Return the effects of a run as values."""
-    found = PageEffects(ended=run.ended)
+    found = PageEffects(ended=run.ended, stalls=run.stalls)
     files = _Files()
     for kind, *values in run.effects:
-        if kind in ("blob", "named", "save"):
+        if kind in ("blob", "saved", "named", "save"):
             files.take(kind, values)
         else:
             _sort(found, kind, [*values, "", "", "", "", ""])
@@ -141,7 +143,7 @@ class _Files:
     def take(self, kind: str, values: list[str]) -> None:
         padded = [*values, "", "", ""]
         number, rest = padded[0], padded[1:]
-        if kind == "blob":
+        if kind in ("blob", "saved"):
             self._blobs[number] = (rest[0], rest[1].encode("latin-1", "replace"))
         elif kind == "named":
             self._names[number] = rest[0]

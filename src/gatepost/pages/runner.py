@@ -36,6 +36,9 @@ PAGE_SECONDS = 0.25
 SMALL_CODE_SECONDS = 0.9
 MESSAGE_SECONDS = 1.5
 _COLLECT_SECONDS = 0.25
+# A script that runs for so long without an end, or one of so few tasks, is what stopped its page.
+STALL_SECONDS = 0.15
+FEW_TASKS = 3
 
 _FILES = ("core.js", "document.js", "web_apis.js", "window.js")
 _UNDEFINED = re.compile(r"ReferenceError: '?([\w$]{1,80})'? is not defined")
@@ -58,10 +61,12 @@ class PagePixels(msgspec.Struct, frozen=True):
 
 
 class PageRun(msgspec.Struct, frozen=True):
-    """What the scripts of a page did. `ended` says why it was stopped: "time", "memory", "size", or ""."""
+    """What the scripts of a page did. `ended` says why it was stopped: "time", "memory", "size", or "". A page `stalls`
+    where one script, and not a long one, took all of its time or memory."""
 
     effects: Effects
     ended: str = ""
+    stalls: bool = False
 
 
 NOT_RUN = PageRun([], "time")
@@ -92,18 +97,21 @@ def run_page(page: PageNodes, budget: ScriptTime, pixels: dict[str, PagePixels] 
         return NOT_RUN
     start = time.process_time()
     budget.pages += 1
-    run = _Run(page, budget, start)
+    run = PageRunner(page, budget, start)
     try:
         return run.run(pixels or {})
     finally:
         budget.left -= time.process_time() - start
 
 
-class _StoppedError(Exception):
+class StoppedError(Exception):
     """The page has used up its time or memory."""
 
 
-class _Run:
+class PageRunner:
+    """One page in one interpreter: `start` loads the page, `run_code` runs a script, `take_turn` what waits, and
+    `collect` returns what was done. The first three raise `StoppedError` where time or memory has run out."""
+
     def __init__(self, page: PageNodes, budget: ScriptTime, start: float) -> None:
         self._page = page
         self._now = int(budget.now)
@@ -115,24 +123,42 @@ class _Run:
         seconds = SMALL_CODE_SECONDS if is_decoder else PAGE_SECONDS
         self._end = start + min(seconds, budget.left)
         self._reruns = 0
+        self._began, self._in_turn, self._is_short = start, False, False
         self._context: Any = _quickjs.Context()
         self._lead: Any = None
 
-    def run(self, pixels: dict[str, PagePixels]) -> PageRun:
+    def start(self, pixels: dict[str, PagePixels] | None = None) -> None:
+        """Load the stand-in browser, and the page into it."""
         context = self._context
         context.set_memory_limit(MAX_MEMORY)
         context.set_max_stack_size(MAX_STACK)
         self._lead = context.eval(load_browser())
         page = {"now": self._now, "rows": self._page.rows, "css": self._page.styles, "base": self._page.base[:2_000]}
+        self._call("page", msgspec.json.encode({**page, "pixels": pixels or {}}).decode())
+
+    def restart_clock(self) -> None:
+        """Give the page its whole time again, for one that is used more than once."""
+        self._end = time.process_time() + PAGE_SECONDS
+
+    def run(self, pixels: dict[str, PagePixels]) -> PageRun:
+        """Run the whole page."""
         try:
-            self._call("page", msgspec.json.encode({**page, "pixels": pixels}).decode())
+            self.start(pixels)
             self._run_scripts()
             self._call("loaded")
             for who in ROUNDS:
-                self._take_turn(who)
-        except _StoppedError:
+                self.take_turn(who)
+        except StoppedError:
             pass
-        return PageRun(self._collect(), self._ended)
+        effects = self.collect()
+        return PageRun(effects, self._ended, self._has_stalled(effects))
+
+    def _has_stalled(self, effects: Effects) -> bool:
+        """Return whether the last thing that ran took most of the time: a script, or one of few tasks of a turn."""
+        if self._ended not in ("time", "memory") or self._began + STALL_SECONDS > self._end:
+            return False
+        tasks = next((int(row[1]) for row in reversed(effects) if row[0] == "tasks" and row[1].isdigit()), 0)
+        return self._is_short if not self._in_turn else tasks <= FEW_TASKS
 
     def _run_scripts(self) -> None:
         for place, script in enumerate(self._page.scripts):
@@ -145,7 +171,7 @@ class _Run:
                 self._call("module", _clean(script.text))
             else:
                 self._call("begin", str(script.place))
-                self._run_code(prepare_script(script.text))
+                self.run_code(prepare_script(script.text))
             self._run_added()
 
     def _run_source(self, script: PageScript) -> None:
@@ -155,8 +181,10 @@ class _Run:
         else:
             self._call("library", script.source[:2_000])
 
-    def _take_turn(self, who: str) -> None:
+    def take_turn(self, who: str) -> None:
+        """Let happen what waits for time ("load") or for the reader ("user")."""
         for _ in range(12):
+            self._began, self._in_turn = time.process_time(), True
             more = self._call("turn", who)
             self._run_added()
             if not more:
@@ -172,7 +200,7 @@ class _Run:
             if measure_code(source) > MAX_CODE:
                 self._ended = self._ended or "size"
             else:
-                self._run_code(source)
+                self.run_code(source)
 
     def _run_jobs(self) -> None:
         for _ in range(MAX_JOBS):
@@ -183,8 +211,9 @@ class _Run:
             except _quickjs.JSException as fault:
                 self._note_fault(str(fault))
 
-    def _run_code(self, source: str) -> None:
+    def run_code(self, source: str) -> None:
         """Run one script; again, where it needs a name that is not there."""
+        self._began, self._in_turn, self._is_short = time.process_time(), False, measure_code(source) <= SMALL_CODE
         for _ in range(MAX_RERUNS):
             try:
                 self._limit_time()
@@ -216,27 +245,27 @@ class _Run:
         first = text.split("\n", 1)[0]
         if first.startswith("InternalError: interrupted"):
             self._ended = "time"
-            raise _StoppedError
+            raise StoppedError
         # Where not even an error fits into the memory that is left, nothing is thrown.
         is_full = first == "null" and self._context.memory()["malloc_size"] * 8 > MAX_MEMORY
         if is_full or first.startswith("InternalError: out of memory"):
             self._ended = "memory"
-            raise _StoppedError
+            raise StoppedError
         self._limit_time()
         try:
             self._lead("error", _clean(first[:160]))
         except _quickjs.JSException:
             self._ended = self._ended or "time"
-            raise _StoppedError from None
+            raise StoppedError from None
 
     def _limit_time(self) -> None:
         left = self._end - time.process_time()
         if left <= 0:
             self._ended = self._ended or "time"
-            raise _StoppedError
+            raise StoppedError
         self._context.set_time_limit(left)
 
-    def _collect(self) -> Effects:
+    def collect(self) -> Effects:
         """Return the effects; the page may have used up its own time and memory, so these have a share of their own."""
         self._context.set_memory_limit(MAX_MEMORY * 2)
         self._context.set_time_limit(_COLLECT_SECONDS)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gatepost import kinds
+from gatepost.files.documents.page_scripts import STALLED
 from gatepost.files.file_types import (
     ARCHIVE_EXTENSIONS,
     ARCHIVE_MIME_TYPES,
@@ -37,6 +38,7 @@ class Stated(msgspec.Struct, frozen=True):
 
 (_INSIDE,) = coefficients(kinds.FILE_REMOTE_TEMPLATE, "inside")
 (_SHARE,) = coefficients(kinds.FILE_REMOTE_OBJECT, "share")
+(_CUT_SHORT,) = coefficients(kinds.FILE_HTML_UNFINISHED, "library")
 _TEXT_INPUT, _OWN_SERVER = coefficients(kinds.FILE_HTML_SENDS_INPUT, "text", "own")
 _HOST = re.compile(r"\s*(?:file:)?[\\/]{2,6}([^\\/\s]{1,255})[\\/]", re.IGNORECASE)
 BY_TRAIT: dict[str, Stated] = {
@@ -98,7 +100,8 @@ def traits(reading: Reading) -> Iterator[Finding]:
       written for scanners: an honest page has nothing to hide from them. A page that puts a command on the clipboard
       without showing it lets its reader start a program (ClickFix, FileFix; ATT&CK T1204.004). What a script sends of
       what is typed was seen by typing it; surveys do that with text, and to the server of their sender. A script that
-      was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has.
+      was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has. A short script
+      that computes without an end waits for an analysis to give up.
     - Pictures and XML: a drawing needs no script, and an invoice in XML is for programs. Style sheets (XSLT) that turn
       one into a page lie beside it in the folder of its reader; one inside the file, or on a server, makes a page that
       no reader of HTML has seen. Entities are for letters and addresses of vocabularies, not for elements.
@@ -116,6 +119,8 @@ def traits(reading: Reading) -> Iterator[Finding]:
                     strength = _weigh_remote(stated.kind, detail)
                 elif name == "sends-input":
                     strength = _weigh_input(detail, reading)
+                elif name == "script-unfinished" and STALLED not in detail:
+                    strength = _CUT_SHORT
                 yield stated.kind.at(file.path, strength=strength, about=file.document, **facts)
 
 

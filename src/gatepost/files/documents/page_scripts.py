@@ -34,6 +34,7 @@ MAX_PIXELS = 250_000
 # What is not known, as the stand-in calls it.
 UNKNOWN_PIXELS, UNKNOWN_ANSWER = "pixels of a picture", "answer of a server"
 FETCHED = "fetched by the script"
+STALLED = "one script has no end: "
 
 _HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
 _FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
@@ -270,12 +271,13 @@ def _add_rest(effects: PageEffects, builder: ContentsBuilder) -> None:
     if len(effects.blocks) > 1 or (effects.blocks and "webdriver" in effects.looks):
         builder.add_trait("hides-source", ", ".join(["blocks", *effects.blocks, *effects.looks]))
     if reason := describe_end(effects):
-        builder.add_trait("script-unfinished", reason)
+        builder.add_trait("script-unfinished", f"{STALLED if effects.stalls else ''}{reason}")
 
 
 def describe_end(effects: PageEffects) -> str:
     """Return why scripts of a page were not followed to their end; "" where they were."""
     reasons = [f"limit of {effects.ended}"] if effects.ended else []
+    reasons += ["limit of effects"] if effects.is_cut else []
     reasons += effects.faults[:3]
     if reasons and effects.missing:
         reasons.append(f"not known here: {', '.join(effects.missing[:6])}")

@@ -138,7 +138,7 @@ def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
     raw = file.content[:MAX_PAGE]
     _add_pictures(raw, builder)
     low = raw.lower()
-    if _is_active(raw, low):
+    if _is_active(raw, low, is_body=file.is_body):
         text, _ = decode_charset(raw, None)
         effects = _run_page(text, low, builder, nodes)
         layers = tuple(list_layers(effects)) if effects else ()
@@ -161,13 +161,15 @@ def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
         builder.add_member(f"picture {number}", content, len(content))
 
 
-def _is_active(raw: bytes, low: bytes) -> bool:
-    """Return whether anything in the page runs; where characters take two bytes, that is not seen at a glance."""
+def _is_active(raw: bytes, low: bytes, *, is_body: bool = False) -> bool:
+    """Return whether anything in the page runs; where characters take two bytes, that is not seen at a glance. Of the
+    message's own text only what runs by itself matters, and ordinary mail is not searched for more."""
     if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
         return True
-    if b"script" in low and (b"<script" in low or b"script:" in low or b":script" in low):
+    if b"script" in low and (b"<script" in low or b"javascript:" in low):
         return True
-    return b"srcdoc" in low or b"=&#" in low or bool(_HANDLER.search(low))
+    marks = () if is_body else (b"script:", b":script", b"srcdoc", b"=&#")
+    return any(mark in low for mark in marks) or (not is_body and bool(_HANDLER.search(low)))
 
 
 def _run_page(text: str, low: bytes, builder: ContentsBuilder, nodes: PageNodes | None) -> PageEffects | None:

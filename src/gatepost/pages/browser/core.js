@@ -13,24 +13,32 @@ const nativeJoin = Array.prototype.join, flatten = text => apply(nativeJoin, [te
 const resolved = value => NativePromise.resolve(value), rejected = fault => NativePromise.reject(fault);
 const slice = (list, from) => { const out = []; for (let i = from || 0; i < list.length; i++) out[out.length] = list[i]; return out; };
 
-const MAX_EFFECTS = 600, MAX_EFFECT = 6000000, MAX_ALL = 12000000, MAX_TASKS = 1500, MAX_INTERVAL = 12;
+const MAX_TASKS = 1500, MAX_INTERVAL = 12;
+// How many effects of a kind are kept, and how many characters: a page that makes many of one kind hides no other.
+const MOST = { blob: [200, 8000000], saved: [60, 12000000], save: [200, 200000], code: [120, 2000000], markup: [120, 2000000], write: [120, 3000000],
+  given: [80, 500000], request: [150, 2000000], go: [120, 400000], clipboard: [80, 1000000], inflate: [40, 6000000], wasm: [20, 4000000] };
+const OTHER = [150, 300000];
 const PASSWORD = 'Typed-Secret-73', ACCOUNT = 'reader@typed.example', TYPED = 'typed-text-4711', ANSWER = 'AnswerOfServer0815', SECRET = 'PlainTextOfSecret0815';
 
 const effects = setPrototype([], null);
-let effectSize = 0, isCut = false, trigger = 'load';
+const used = makeObject(null);
+let isCut = false, trigger = 'load';
 
 // Keep one effect: a kind and strings. What does not fit is left out, and that is said.
 function note(kind, ...values) {
-  let line = stringify(kind);
+  const most = MOST[kind] || OTHER, spent = used[kind] || (used[kind] = [0, 0]);
+  let line = stringify(kind), size = 0;
+  if (spent[0] >= most[0]) { isCut = true; return false; }
   for (let i = 0; i < values.length; i++) {
     let value;
     try { value = toText(values[i]); } catch (fault) { value = ''; }
-    if (value.length > MAX_EFFECT) { value = value.slice(0, MAX_EFFECT); isCut = true; }
+    size += value.length;
+    if (spent[1] + size > most[1]) { isCut = true; return false; }
     line += ',' + stringify(value);
-    effectSize += value.length;
   }
-  if (effects.length >= MAX_EFFECTS || effectSize > MAX_ALL) { isCut = true; return; }
+  spent[0]++; spent[1] += size;
   effects[effects.length] = '[' + line + ']';
+  return true;
 }
 
 const noted = new NativeMap();
@@ -124,7 +132,7 @@ function takeGiven(name, given) {
   }
 }
 function takeObject(name, value, depth) {
-  if (value instanceof Blob) { note('save', value.number, value.name || '', trigger); return; }
+  if (value instanceof Blob) { noteSave(value, value.name || ''); return; }
   let seen = 0;
   try {
     for (const key of keysOf(value)) {
@@ -154,18 +162,20 @@ give(Math, { random });
 
 // Events, timers and other work for later. Each task is called once; `who` says whether the reader must act for it.
 const tasks = setPrototype([], null);
-let taskPlace = 0, called = 0;
+let taskPlace = 0, called = 0, calledBefore = 0;
 function addTask(run, who, at) {
   if (tasks.length < 20000) tasks[tasks.length] = { run, who: who || trigger, at: at === undefined ? now : at };
+  else isCut = true;
 }
 function runTasks(who) {
   let ran = 0;
+  calledBefore = called;
   while (called < MAX_TASKS) {
     let best = -1;
     for (let i = taskPlace; i < tasks.length; i++) {
       const task = tasks[i];
       if (task && task.who === who && (best < 0 || task.at < tasks[best].at)) best = i;
-      if (best >= 0 && i - best > 200) break;
+      if (best >= 0 && i - best > 60) break;
     }
     if (best < 0) break;
     const task = tasks[best];
@@ -176,6 +186,7 @@ function runTasks(who) {
     attempt(task.run, who);
     if (who === 'user' && ran >= 200) break;
   }
+  if (called >= MAX_TASKS) isCut = true;
   return ran;
 }
 function attempt(run, who) {
@@ -290,7 +301,8 @@ function callListener(target, type, listener) {
   return call(event);
 }
 function register(target, type, listener) {
-  if (!listener || registered.length > 3000) return;
+  if (!listener) return;
+  if (registered.length > 4000) { isCut = true; return; }
   type = toText(type);
   registered[registered.length] = { target, type, listener };
   const lasting = type === 'click' || type === 'mousemove' || type === 'keydown' ? 3 : 1;

@@ -5,7 +5,7 @@ const RAW = new Set('script style textarea title xmp iframe noembed noframes'.sp
 // A picture of one pixel, which stands for every drawing that is saved.
 const BLANK = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=';
 const MAX_NODES = 30000;
-let nodeCount = 0, isLoading = false;
+let nodeCount = 0, isLoading = false, hasNewInputs = false;
 
 class Node extends EventTarget {
   constructor(type, name) {
@@ -578,6 +578,7 @@ hide(window, 'HTMLUnknownElement', HTMLUnknownElement);
 const customs = new NativeMap();
 function makeElement(name) {
   name = toText(name).toLowerCase();
+  if (name === 'input' || name === 'textarea') hasNewInputs = true;
   const made = elementClasses[name];
   return made ? new made(name) : new HTMLElement(name);
 }
@@ -595,7 +596,8 @@ function callCustom(node, custom) {
 // Forms and clicks, as the reader would use them: fields are filled with marks that are looked for in what is sent.
 const filled = new Set();
 function fillInputs() {
-  if (filled.size > 300) return;
+  if (!hasNewInputs || filled.size > 300) return;
+  hasNewInputs = false;
   visit(document, node => {
     if (node.nodeType !== 1 || filled.has(node)) return;
     if (node.localName !== 'input' && node.localName !== 'textarea') return;

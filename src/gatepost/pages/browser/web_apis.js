@@ -89,13 +89,19 @@ function viewOf(text) {
 const nativeBtoa = btoa, nativeAtob = atob;
 const decodeUtf8 = bytes => { try { return decodeURIComponent(escape(bytes)); } catch (fault) { return bytes; } };
 let blobs = 0;
+// Text that is meant as bytes becomes UTF-8 in a file, and is damaged by that; what was meant is noted, too.
+function noteText(parts, number, bytes) {
+  const text = parts && parts.length === 1 ? parts[0] : '';
+  if (typeof text === 'string' && text.length > 8 && text.length < bytes.length && !/[^\x00-\xff]/.test(text) && /[\x00-\x08]/.test(text)) note('blob', number + ' as bytes', '', text);
+}
 class Blob {
   constructor(parts, given) {
     let bytes = '';
     if (parts && typeof parts === 'object') for (const part of parts) { bytes += bytesOf(part); if (bytes.length > 40000000) throw new RangeError('too large'); }
     hide(this, 'bytes', bytes); hide(this, 'number', ++blobs);
     this.type = given && given.type !== undefined ? toText(given.type) : '';
-    if (bytes.length > 8) note('blob', this.number, this.type, bytes);
+    if (bytes.length > 8) hide(this, 'isNoted', note('blob', this.number, this.type, bytes));
+    noteText(parts, this.number, bytes);
   }
   get size() { return this.bytes.length; }
   slice(from, to, type) { return new Blob([viewOf(this.bytes.slice(from || 0, to))], { type: type || '' }); }
@@ -152,10 +158,15 @@ function readBlob(address) {
   if (/;\s*base64\s*$/i.test(match[1])) { try { bytes = nativeAtob(bytes.replace(/\s/g, '')); } catch (fault) { return null; } } else bytes = toUtf8(bytes);
   return new Blob([viewOf(bytes)], { type: match[1].split(';')[0] });
 }
+// Note a file that is saved, with its bytes where there was no room for them before.
+function noteSave(blob, name) {
+  if (!blob.isNoted && blob.bytes.length > 8) hide(blob, 'isNoted', note('saved', blob.number, blob.type, blob.bytes));
+  note('save', blob.number, name, trigger, blob.type);
+}
 // Saving: by a link with `download`, by going to a file, by the functions of old browsers.
 function saveAddress(address, name) {
   const blob = readBlob(address);
-  if (blob) note('save', blob.number, name || blob.name || '', trigger, blob.type);
+  if (blob) noteSave(blob, name || blob.name || '');
   else { note('go', resolveAddress(address), 'download', trigger); }
 }
 const PAGE_TYPES = /html|xml|svg/;
@@ -163,7 +174,7 @@ function showAddress(address, how) {
   const blob = readBlob(address);
   if (!blob) return false;
   if (PAGE_TYPES.test(blob.type)) { note('write', decodeUtf8(blob.bytes), trigger); const root = new DocumentFragment(); readMarkup(decodeUtf8(blob.bytes), root, true); }
-  else if (how !== 'load') note('save', blob.number, '', trigger, blob.type);
+  else if (how !== 'load') noteSave(blob, '');
   return true;
 }
 let steps = 0;
@@ -178,11 +189,13 @@ function follow(target, how) {
     address = resolveAddress(target);
   } finally { if (address) note('go', address, how, trigger); }
 }
+const images = new Set();
+function noteImage(address) { if (!images.has(address) && images.size < 60) { images.add(address); note('request', 'GET', address, '', 'image', trigger); } else if (/typed|secret/i.test(address)) note('request', 'GET', address, '', 'image', trigger); }
 function loadSource(node, target) {
   target = toText(target);
   const name = node.localName;
   if (isScriptLink(target)) { addTask(() => { const made = runCode(readScriptLink(target), 'link'); if (typeof made === 'string' && name === 'iframe') writePage(made); }); return; }
-  if (name === 'img' || name === 'image') { if (!/^(?:data|blob|cid):/i.test(target.trim())) note('request', 'GET', resolveAddress(target), '', 'image', trigger); const known = pixelsOf(target); if (known) hide(node, 'pixels', known); }
+  if (name === 'img' || name === 'image') { if (!/^(?:data|blob|cid):/i.test(target.trim())) noteImage(resolveAddress(target)); const known = pixelsOf(target); if (known) hide(node, 'pixels', known); }
   else if (name === 'iframe' || name === 'frame' || name === 'object' || name === 'embed') { if (!showAddress(target, 'frame') && !/^\s*about:/i.test(target)) note('frame', resolveAddress(target), trigger); }
   else if (!/^(?:data|blob):/i.test(target)) note('request', 'GET', resolveAddress(target), '', name, trigger);
 }
@@ -299,7 +312,7 @@ const navigator = { userAgent, appVersion: userAgent.slice(8), appName: 'Netscap
   permissions: { query: () => resolved({ state: 'granted', addEventListener() {} }) }, mediaDevices: { getUserMedia: () => rejected(new Error('NotAllowedError')), enumerateDevices: () => resolved([]) }, credentials: makeAnything('credentials'), storage: { estimate: () => resolved({ quota: 1e9, usage: 1e4 }), persist: () => resolved(true) },
   clipboard: { writeText(text) { note('clipboard', text, trigger); return resolved(); }, readText: () => resolved(''), read: () => resolved([]), write(items) { for (const item of items || []) if (item && item.given) for (const type of keysOf(item.given)) resolved(item.given[type]).then(blob => note('clipboard', blob instanceof Blob ? decodeUtf8(blob.bytes) : blob, 'load')); return resolved(); } },
   javaEnabled: () => false, sendBeacon(address, body) { makeRequest('POST', address, body, 'beacon'); return true; }, vibrate: () => true, share(given) { takeObject('navigator.share', given || {}, 0); return resolved(); }, canShare: () => true,
-  msSaveBlob(blob, name) { if (blob instanceof Blob) note('save', blob.number, toText(name), trigger, blob.type); return true; }, msSaveOrOpenBlob(blob, name) { return navigator.msSaveBlob(blob, name); },
+  msSaveBlob(blob, name) { if (blob instanceof Blob) noteSave(blob, toText(name)); return true; }, msSaveOrOpenBlob(blob, name) { return navigator.msSaveBlob(blob, name); },
   registerProtocolHandler() {}, getBattery: () => resolved({ level: 0.8, charging: true, addEventListener() {} }), getGamepads: () => [], requestMediaKeySystemAccess: () => rejected(new Error('NotSupportedError')) };
 define(navigator, 'webdriver', { enumerable: true, configurable: true, get() { noteOnce('looks', 'webdriver'); return false; } });
 class ClipboardItem { constructor(given) { hide(this, 'given', given); this.types = keysOf(given || {}); } getType(type) { return resolved(this.given[type]); } }

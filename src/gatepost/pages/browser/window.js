@@ -38,7 +38,7 @@ give(window, {
   getComputedStyle: computeStyle, matchMedia: text => ({ matches: !/dark|print|reduce/.test(toText(text)), media: toText(text), addListener() {}, addEventListener() {}, removeListener() {}, removeEventListener() {} }), getSelection: () => selection,
   postMessage(data) { addTask(() => { const event = Object.assign(makeEvent('message', window), { data }); for (let i = 0; i < registered.length; i++) if (registered[i].type === 'message' && registered[i].target === window) apply(registered[i].listener, window, [event]); }); },
   structuredClone: value => { try { return parseJson(stringify(value)); } catch (fault) { return value; } }, reportError: noteError, createImageBitmap: image => resolved(image), importScripts(...all) { for (const each of all) { const text = readAddress(each); if (text !== null) runCode(text, 'import'); } }, execScript(text) { runCode(text, 'script'); },
-  showSaveFilePicker(given) { const name = given && given.suggestedName || ''; return resolved({ name, createWritable: () => resolved({ write(part) { const blob = part instanceof Blob ? part : new Blob([part && part.data !== undefined ? part.data : part]); note('save', blob.number, name, trigger, blob.type); return resolved(); }, close: () => resolved(), truncate: () => resolved(), seek: () => resolved() }) }); },
+  showSaveFilePicker(given) { const name = given && given.suggestedName || ''; return resolved({ name, createWritable: () => resolved({ write(part) { const blob = part instanceof Blob ? part : new Blob([part && part.data !== undefined ? part.data : part]); noteSave(blob, name); return resolved(); }, close: () => resolved(), truncate: () => resolved(), seek: () => resolved() }) }); },
   showOpenFilePicker: () => rejected(new Error('AbortError')), showDirectoryPicker: () => rejected(new Error('AbortError')),
   __importData(address) { const text = readAddress(address); if (text === null) { note('request', 'GET', resolveAddress(address), '', 'module', trigger); return resolved(makeAnything('module')); } return loadModule(text); },
 });
@@ -99,7 +99,7 @@ function giveMissing(name) {
   lacks(name);
   let value;
   if (name === '$' || name === 'jQuery') { value = makeQuery(); hide(window, '$', value); hide(window, 'jQuery', value); return true; }
-  if (name === 'saveAs') value = (blob, file) => { if (blob instanceof Blob) note('save', blob.number, toText(file === undefined ? blob.name || '' : file), trigger, blob.type); else saveAddress(blob, toText(file || '')); };
+  if (name === 'saveAs') value = (blob, file) => { if (blob instanceof Blob) noteSave(blob, toText(file === undefined ? blob.name || '' : file)); else saveAddress(blob, toText(file || '')); };
   else value = makeAnything(name);
   hide(window, name, value);
   return true;
@@ -159,6 +159,7 @@ return function lead(order, given) {
   if (order === 'turn') { if (given === 'user') fillInputs(); return runTasks(given) > 0 ? 'more' : ''; }
   if (order === 'collect') {
     if (isCut) effects[effects.length] = '["cut"]';
+    effects[effects.length] = '["tasks","' + (called - calledBefore) + '"]';
     return flatten('[' + apply(nativeJoin, effects, [',']) + ']');
   }
   return '';
