@@ -344,10 +344,11 @@ LICENCES = {
     "vger": "public lists of kernel.org, 2019 to 2026; no licence is stated",
     "discourse": "templates of Discourse, GPL-2.0",
     "agency": "templates of newsletters",
-    **{f"letters-{part}": "letters that the authors of Gatepost wrote, under its licence" for part in "abcd"},
+    "letters": "letters that the authors of Gatepost wrote, under its licence",
     "feedback": "the operator's own mail",
 }
 NON_COMMERCIAL = "phishing"
+LETTERS = "letters"
 UNKNOWN = "not known; whoever trains states it"
 CAVEAT = (
     "Except for phishing_pot, licences are given as the collections are generally described; they were not verified."
@@ -371,8 +372,17 @@ def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str
     )
 
 
+def _join_letters(sources: Mapping[str, Mapping[str, int]]) -> dict[str, Counter[str]]:
+    """Return the sources with the letters that the authors wrote, which are many small corpora, as one."""
+    found: dict[str, Counter[str]] = {}
+    for corpus, labels in sources.items():
+        name = LETTERS if corpus.startswith(f"{LETTERS}-") else corpus
+        found.setdefault(name, Counter()).update(labels)
+    return found
+
+
 def _write_sources(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
-    sources: dict[str, dict[str, int]] = model.about.get("sources", {})
+    sources = _join_letters(model.about.get("sources", {}))
     yield "## Sources and licences\n\n| Corpus | Messages | Licence |\n|---|---|---|"
     for corpus, labels in sources.items():
         counts = ", ".join(f"{label} {count:,}" for label, count in labels.items())
