@@ -3,9 +3,9 @@
     python -m bench.claims [--count N] [--pairs]
 
 Messages that are held get one thing more: fields of lists, newsletters, answers and machines, a signature that nobody
-made, links to the sender's own site, a disclaimer, or two kilobytes of honest prose (visible, hidden, quoted, or below a
-signature). Nothing of that proves anything, so all of them should stay held. `never` are the messages with a finding that
-nothing may excuse: extortion, credentials, payroll, gift cards, malware.
+made, links to the sender's own site, a disclaimer, or two kilobytes of honest prose (visible, hidden, quoted, or
+below a signature). Nothing of that proves anything, so all of them should stay held. `never` are the messages with a
+finding that nothing may excuse: extortion, credentials, payroll, gift cards, malware.
 """
 
 import argparse
@@ -27,19 +27,20 @@ NEVER_EXCUSED = frozenset(
 )
 MAX_BYTES = 100_000
 PROSE = (
-    "Dear all, thank you for coming to the meeting last Thursday. We went through the minutes of the spring session and "
-    "agreed on the dates for the autumn walk. Margaret will ask the farmer whether we may cross the lower meadow again, "
-    "and Peter has offered to bring the projector for the talk on swallows. The treasurer reported that the roof of the "
-    "shed is mended and that the rain butt no longer leaks. We still need two people who help to repaint the fence "
-    "before the frost. If the weather holds, we meet on Saturday at ten by the old mill, with gloves and something to "
-    "eat. The children planted beans along the south wall, and the first of them have come up. Last year the slugs took "
-    "nearly all, so Harriet has put out a row of slates and looks under them every morning. The library has lent us the "
-    "two volumes on hedges that we asked for, and they are on the shelf in the hall for anyone who would like to read "
-    "them. Our neighbours from the allotments asked whether we would share the cost of a load of gravel for the path. "
-    "Everybody present thought that this was fair. The choir sings on the second Sunday of the month, and there will be "
-    "soup afterwards. Robert has written a short history of the pond, from the first survey to the new sluice, which we "
-    "hope to print for the anniversary. Corrections are welcome. Please remember to close the gate behind you, because "
-    "the sheep are out on the hill. The next issue of our little paper comes out at the end of the month. "
+    "Dear all, thank you for coming to the meeting last Thursday. We went through the minutes of the spring "
+    "session and agreed on the dates for the autumn walk. Margaret will ask the farmer whether we may cross the "
+    "lower meadow again, and Peter has offered to bring the projector for the talk on swallows. The treasurer "
+    "reported that the roof of the shed is mended and that the rain butt no longer leaks. We still need two "
+    "people who help to repaint the fence before the frost. If the weather holds, we meet on Saturday at ten by "
+    "the old mill, with gloves and something to eat. The children planted beans along the south wall, and the "
+    "first of them have come up. Last year the slugs took nearly all, so Harriet has put out a row of slates and "
+    "looks under them every morning. The library has lent us the two volumes on hedges that we asked for, and "
+    "they are on the shelf in the hall for anyone who would like to read them. Our neighbours from the allotments "
+    "asked whether we would share the cost of a load of gravel for the path. Everybody present thought that this "
+    "was fair. The choir sings on the second Sunday of the month, and there will be soup afterwards. Robert has "
+    "written a short history of the pond, from the first survey to the new sluice, which we hope to print for the "
+    "anniversary. Corrections are welcome. Please remember to close the gate behind you, because the sheep are "
+    "out on the hill. The next issue of our little paper comes out at the end of the month. "
 )
 CLAIMS: dict[str, tuple[tuple[str, str], ...]] = {
     "unsubscribe": (
@@ -68,8 +69,7 @@ CLAIMS: dict[str, tuple[tuple[str, str], ...]] = {
     "signature": (
         (
             "DKIM-Signature",
-            "v=1; a=rsa-sha256; c=relaxed/relaxed; d={domain}; s=a; h=from:subject; "
-            "bh=47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=; b=AAAA",
+            "v=1; a=rsa-sha256; d={domain}; s=a; h=from; bh=47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=; b=AAAA",
         ),
     ),
 }
@@ -189,9 +189,10 @@ def _add_links(text: str, html: bool, domain: str) -> str:
 
 def _add_disclaimer(text: str, html: bool, _domain: str) -> str:
     words = (
-        "This message and its attachments are confidential and meant for the addressee alone. We will never ask for your "
-        "password by e-mail. Beware of phishing: never share your password or your PIN with anybody. If you receive a "
-        "suspicious e-mail, do not click on any link and report it to us. Please consider the environment before printing."
+        "This message and its attachments are confidential and meant for the addressee alone. We will never ask "
+        "for your password by e-mail. Beware of phishing: never share your password or your PIN with anybody. If "
+        "you receive a suspicious e-mail, do not click on any link and report it to us. Please consider the "
+        "environment before printing."
     )
     return _append(text, _paragraph(words, html), html)
 

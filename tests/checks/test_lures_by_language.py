@@ -8,7 +8,8 @@ import pytest
 from gatepost.checks.phrases import Phrasebook, fold, load_lures, load_themes
 
 LANGUAGES = (
-    "en de fr es it pt nl pl cs sk hu ro sv da nb fi et lt lv el tr ru uk bg ar he fa hi zh-Hans zh-Hant ja ko vi th id ms"
+    "en de fr es it pt nl pl cs sk hu ro sv da nb fi et lt lv el tr ru uk bg ar he fa hi zh-Hans zh-Hant ja ko vi th "
+    "id ms"
 ).split()
 SENTENCES = Path(__file__).parent / "lure_sentences"
 # The last two of these are what those say who warn of lures, and subjects: there is little to say.

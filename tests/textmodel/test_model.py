@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
-from gatepost.textmodel.features import Features, extract_features
+from gatepost.textmodel.features import MARK, Features, extract_features
 from gatepost.textmodel.model import (
     CHOSEN,
     MARK_SCALE,
@@ -117,12 +118,20 @@ def test_own_models_are_found_in_their_folder(tmp_path: Path) -> None:
     assert isinstance(models, DeployedModels)
 
 
+def test_no_mark_of_the_shipped_model_excuses() -> None:
+    model = load_shipped_model()
+    marks = [row for row, word in enumerate(model.words) if word.startswith(MARK)]
+    assert len(marks) > 50
+    assert model.weights[marks, 0].min() >= 0
+
+
 def test_the_shipped_model_knows_an_advertisement_from_a_letter() -> None:
     spam = b"From: a@b.example\r\nSubject: Cheap pills!\r\n\r\nBuy cheap viagra now! 80% off, click here http://a.test/\r\n"
     ham = (
         b"From: a@b.example\r\nSubject: Re: patch\r\nIn-Reply-To: <1@c>\r\n\r\nThanks, the patch looks good to me.\r\n"
     )
-    scores = [load_shipped_model().score(extract_features(read(raw))).unwanted for raw in (spam, ham)]
+    seen = [extract_features(read(raw)).with_marks(mark_themes(search_message(read(raw)))) for raw in (spam, ham)]
+    scores = [load_shipped_model().score(each).unwanted for each in seen]
     assert scores[0] > 0.7
     assert scores[1] < 0.3
 
