@@ -1,4 +1,4 @@
-"""What a sender writes excuses nothing: no check reads such a field but for what is named here, and held mail stays held.
+"""What a sender writes excuses nothing: no check reads such a field but for what is named here; held mail stays held.
 
 The table of claims and of what proves each is in `docs/verdicts.md`; the proofs are properties of `Reading`.
 """

@@ -130,7 +130,8 @@ def mail(*urls: str, domain: str = "shop.example") -> Message:
     [
         (["https://192.0.2.7/login"], "#host number"),
         (["https://pay-pal.test/"], "#host hyphen"),
-        (["https://a1b2.test/x/y?id=1"], "#host digits"),
+        (["http://a.test/x/y?id=1"], "#insecure"),
+        ([], "#links 0"),
     ],
 )
 def test_links(urls: list[str], mark: str) -> None:
@@ -151,8 +152,6 @@ def test_what_a_sender_writes_to_be_excused_is_no_mark(fields: list[str]) -> Non
     assert find_marks(claiming, ()) == find_marks(plain, ())
     elsewhere = mail("https://www.shop.example/a", domain="other.example")
     assert find_marks(elsewhere, ()) == find_marks(plain, ()), "nor whose the links are"
-    more = mail("https://www.shop.example/a", "https://www.charity.org/", "https://www.shop.example/b")
-    assert set(find_marks(more, ())) >= set(find_marks(plain, ())), "nor that there are others"
 
 
 def test_attached_files_and_hidden_text() -> None:

@@ -432,7 +432,7 @@ def find_phrases(reading: Reading) -> Phrases:
 def mark_themes(phrases: Phrases) -> list[str]:
     """Return the themes of a message as marks for the text model: what a lure wants is the same in every language."""
     themes = {theme: words for theme, words in phrases.themes.items() if theme not in _UNMARKED}
-    found = [f"#themes {count}" for count in range(2, min(len(themes), MOST_THEMES) + 1)]
+    found = [f"#themes {min(len(themes), MOST_THEMES)}"]
     for theme, words in themes.items():
         found.append(f"#theme {theme}")
         found += [f"#theme {theme} {count}" for count in range(2, min(len(words), MOST_MARKED) + 1)]

@@ -6,10 +6,9 @@ machine text are cut away first. Nothing is cut that could serve as a hiding pla
 that consists of quotes alone is read whole. What is left is read as a person reads it: no case, no accents, look-alike
 letters as the letter that they pose as, numbers as their length.
 
-Marks state what speaks against a mail: hidden text, odd hosts, forms, types of files, and the themes of lures. They
-never state a name: a host, a mail program or a recipient would only tell the model which collection it is looking at.
-Nor do they state what a sender can write to be excused: fields of lists, newsletters and answers, links to good sites,
-more links, more text.
+Marks state shapes (how many links, which types of files, how much is hidden), never a name: a host, a mail program or a
+recipient would only tell the model which collection it is looking at. Nor do they state what a sender can write to be
+excused: fields of lists, newsletters and answers, or links to the sender's own site.
 """
 
 import re
@@ -20,7 +19,7 @@ from functools import lru_cache
 import msgspec
 
 from gatepost.files.values import File
-from gatepost.mail.message import Message, Text
+from gatepost.mail.message import Link, Message, Text
 from gatepost.names import org_domain, remove_accents, skeleton
 from gatepost.speedups import native
 
@@ -195,7 +194,7 @@ _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
 def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
     """Return every mark of a message, each once."""
     found = [
-        *_mark_hidden(message),
+        *_mark_shape(message),
         *_mark_links(message),
         *_mark_files(message, files),
         *_mark_subject(message.subject),
@@ -203,40 +202,68 @@ def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _mark_hidden(message: Message) -> Iterator[str]:
+def _round_down(count: int) -> int:
+    """Return the largest of a few steps that a count reaches."""
+    if count >= 64:
+        return 64
+    return 1 << (count.bit_length() - 1) if count > 0 else 0
+
+
+def _mark_shape(message: Message) -> Iterator[str]:
     shown = [text for text in message.texts if not text.attached]
+    forms = {text.form for text in shown}
+    yield "#form " + ("none" if not forms else "both" if len(forms) > 1 else min(forms))
+    chars = max((len(text.visible) for text in shown), default=0)
+    yield f"#chars {_round_down(chars // 50)}"
     hidden = max((len(text.hidden) for text in shown), default=0)
     if hidden > 100:
-        chars = max((len(text.visible) for text in shown), default=0)
-        for level in range(1, min(3, 3 * hidden // (chars + 1)) + 1):
-            yield f"#hidden {level}"
+        yield f"#hidden {min(3, 3 * hidden // (chars + 1))}"
 
 
 def _mark_links(message: Message) -> Iterator[str]:
-    links = [link for link in message.links if link.host and link.source in _FOLLOWED][:MAX_LINKS]
-    for host in dict.fromkeys(link.host for link in links):
-        yield from _describe_host(host)
-    for link in links:
-        if link.source in ("form", "qr"):
-            yield f"#link {link.source}"
+    links = [link for link in message.links if link.host and link.source in _FOLLOWED]
+    pictures = [link for link in message.links if link.source == "image"]
+    yield f"#links {_round_down(len(links))}"
+    yield f"#images {_round_down(len(pictures))}"
+    if owners := _find_owners(links):
+        yield f"#owners {_round_down(len(set(owners.values())))}"
+        for host, owner in owners.items():
+            yield from _describe_host(host, owner)
+        for link in links[:MAX_LINKS]:
+            yield from _mark_address(link)
+
+
+def _find_owners(links: list[Link]) -> dict[str, str]:
+    return {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}
 
 
 @lru_cache(2048)
-def _describe_host(host: str) -> tuple[str, ...]:
-    return tuple(_mark_host(host))
+def _describe_host(host: str, owner: str) -> tuple[str, ...]:
+    return tuple(_mark_host(host, owner))
 
 
-def _mark_host(host: str) -> Iterator[str]:
+def _mark_host(host: str, owner: str) -> Iterator[str]:
     if host.replace(".", "").isdigit() or ":" in host:
         yield "#host number"
         return
-    name = org_domain(host).partition(".")[0]
+    yield "#host ending " + host.rpartition(".")[2][:12]
+    name = owner.partition(".")[0]
     if "-" in name:
         yield "#host hyphen"
     if len(name) > 15:
         yield "#host long"
     if not name.isalpha() and any(map(str.isdigit, name)):
         yield "#host digits"
+
+
+def _mark_address(link: Link) -> Iterator[str]:
+    place, _, query = link.url.partition("://")[2].partition("/")[2].partition("?")
+    yield f"#path {min(4, place.count('/'))}" if place else "#path none"
+    if query:
+        yield f"#query {_round_down(len(query) // 16)}"
+    yield "#secure" if link.url.startswith("https") else "#insecure"
+    if link.source in ("form", "qr"):
+        yield f"#link {link.source}"
 
 
 def _mark_files(message: Message, files: tuple[File, ...]) -> Iterator[str]:
@@ -250,6 +277,7 @@ def _mark_subject(subject: str) -> Iterator[str]:
     if not subject.strip():
         yield "#subject empty"
         return
+    yield f"#subject long {_round_down(len(subject) // 10)}"
     if subject.isupper() and len(subject) > 5:
         yield "#subject loud"
     if not subject.isascii() and any(ord(char) > 0x2600 for char in subject if not char.isalpha()):

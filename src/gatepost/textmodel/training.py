@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word
+from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import MARK_SCALE, Floats, Model, find_rows, make_pair_keys
 
@@ -191,8 +191,7 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
     progress("words", 0, 1)
     known = build_vocabulary([example.seen for example in examples], families)
     matrix = _build_matrix(known, examples, progress)
-    marks = np.array([row for row, word in enumerate(known.words) if word.startswith(MARK)], np.int64)
-    trainer = _Trainer(matrix, truth, np.array(families), _weigh_examples(examples, truth), seed, marks)
+    trainer = _Trainer(matrix, truth, np.array(families), _weigh_examples(examples, truth), seed)
     weights, bias = trainer.fit(np.ones(len(truth), bool))
     kinds = [find_kind(example.label, example.seen) for example in examples]
     heads = [trainer.fit_kind(kinds, name) for name in ("phishing", "fraud")]
@@ -247,16 +246,10 @@ class _Trainer:
     """The data of one training, from which fits may leave out collections."""
 
     def __init__(
-        self,
-        matrix: Matrix,
-        truth: Flags,
-        families: NDArray[np.str_],
-        weights: NDArray[np.float64],
-        seed: int,
-        marks: NDArray[np.int64],
+        self, matrix: Matrix, truth: Flags, families: NDArray[np.str_], weights: NDArray[np.float64], seed: int
     ) -> None:
         self._build_matrix, self._truth, self._families = matrix, truth, families
-        self._weigh_examples, self._seed, self._marks = weights, seed, marks
+        self._weigh_examples, self._seed = weights, seed
         presence = matrix.copy()
         presence.data = np.ones_like(presence.data)
         self._counts = {name: np.asarray(presence[families == name].sum(axis=0))[0] for name in np.unique(families)}
@@ -270,8 +263,6 @@ class _Trainer:
         coefficients, bias = self._fit_regression(self._build_matrix[chosen][:, columns], truth, weights, STRENGTH)
         whole = np.zeros(self._build_matrix.shape[1], np.float32)
         whole[columns] = coefficients
-        # A mark only accuses: whatever a sender adds to a mail, no mark excuses it.
-        whole[self._marks] = np.maximum(whole[self._marks], 0.0)
         return whole, bias
 
     def fit_kind(self, kinds: Sequence[str], name: str) -> tuple[Floats, float]:

@@ -398,7 +398,7 @@ FREE, OFFICE = "Ben Miller <ben.miller77@gmail.com>", "Ben Miller <ben@office.ex
         ("Прошу изменить мои реквизиты для зарплаты до следующей выплаты.", FREE, 1.0),
         ("Maaş hesabımı değiştirmek istiyorum, bir sonraki maaş ödemesinden önce.", FREE, 1.0),
         ("请更改我的工资卡，下个月发工资之前。", FREE, 1.0),
-        ("給与振込先の変更をお願いします。次回の給与から。", FREE, 0.7),
+        ("給与振込先の変更をお願いします。", FREE, 0.7),
         ("給与振込先の変更をお願いします。次回の給与から新しい口座へお願いします。", FREE, 1.0),
         ("I have changed my bank. Please update my direct deposit before the next payroll.", OFFICE, 0.9),
         ("Please update my direct deposit.", OFFICE, None),

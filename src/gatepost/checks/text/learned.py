@@ -13,7 +13,9 @@ from gatepost.textmodel.features import MAX_WORDS, Features, extract_features, l
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 
-SPEAKS, SAYS_ALL, LEAST, KNOWN = coefficients("text-model", "speaks", "says_all", "least", "known")
+SPEAKS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS = coefficients(
+    "text-model", "speaks", "says_all", "least", "known", "enough_words"
+)
 (PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
 LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
 WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "most")
@@ -33,7 +35,8 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     nothing that a sender could write to be excused: no fields of lists and answers, no links to the sender's own site.
     Text that reads like wanted mail takes a little off, within a bound, and nothing beside a finding that nothing
     excuses. A long text is read in windows, and the worst of them counts, so that honest prose around a lure does not
-    help it. Of a sender whom the tenant knows it speaks more softly.
+    help it. Of a sender whom the tenant knows, and of a few words, it speaks
+    more softly.
 
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
@@ -41,10 +44,12 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     score, hits = _weigh(reading, reading.features)
     is_proven = score.logit >= PROVEN
     if reading.documents:
-        words = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
-        whole = _weigh(reading, extract_features(reading.message, reading.files, words))
+        letter = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
+        whole = _weigh(reading, extract_features(reading.message, reading.files, letter))
         score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
-    strength = round(min(1.0, (abs(score.logit) - SPEAKS) / (SAYS_ALL - SPEAKS)), 3)
+    words = len(reading.features.text) + len(reading.features.rest)
+    strength = min(1.0, (abs(score.logit) - SPEAKS) / (SAYS_ALL - SPEAKS)) * min(1.0, words / ENOUGH_WORDS)
+    strength = round(strength, 3)
     if strength < LEAST:
         return
     probability = f"{score.unwanted:.2f}"
