@@ -14,7 +14,7 @@ from gatepost.kinds import Finding, Kind
 from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
-from gatepost.sender_history import NO_HISTORY, SenderHistory
+from gatepost.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
 from gatepost.textmodel.features import Features, extract_features, list_body_words
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
@@ -27,6 +27,10 @@ SIGNS = frozenset(
     "link attachment link-in-file trait unread defect signature reply-to protected remembered reputation "
     "antivirus".split()
 )
+
+
+# What an answer has (RFC 5322 section 3.6.4).
+ANSWER_FIELDS = frozenset({"in-reply-to", "references"})
 
 
 class once_property(Generic[T]):  # noqa: N801  used like `property`
@@ -137,19 +141,34 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return frozenset(org_domain(domain) for domain in domains if domain)
 
     @once_property
-    def is_discussion(self) -> bool:
+    def is_known_sender(self) -> bool:
+        """Whether From is proven (an aligned SPF or DKIM pass), and proven mail of that address was delivered to the
+        tenant on several days before. The address counts, not its domain: everybody has an account at a free one."""
+        return self.authentication.aligned and self.sender_history.address.proven.days >= KNOWN_DAYS
+
+    @once_property
+    def is_known_list(self) -> bool:
+        """Whether the mail came through a list to which people write (RFC 2369 section 3.4), from the network from
+        which posts of that list were delivered to the tenant on several days before."""
+        return self.claims_discussion and self.sender_history.mailing_list.days >= KNOWN_DAYS
+
+    @once_property
+    def is_known_answer(self) -> bool:
+        """Whether the mail answers another (RFC 5322 section 3.6.4), and its sender or list is known."""
+        return (self.is_known_sender or self.is_known_list) and not ANSWER_FIELDS.isdisjoint(self.fields)
+
+    @once_property
+    def is_known_newsletter(self) -> bool:
+        """Whether the mail offers to end a subscription (RFC 2369, RFC 8058), and its sender is known."""
+        return self.is_known_sender and "list-unsubscribe" in self.fields
+
+    @once_property
+    def claims_discussion(self) -> bool:
         """Whether the mail says that it came through a list to which people write (RFC 2369 section 3.4); groups of
         Yahoo said so in a field of their own, and posts there are answers to posts."""
         if self.fields.get("list-post", "no").strip().lower() not in ("", "no"):
             return True
         return "in-reply-to" in self.fields and self.fields.get("mailing-list", "").startswith("list ")
-
-    @once_property
-    def is_signed_by_sender(self) -> bool:
-        """Whether the sender's own domain signed the mail (RFC 6376), and the signature was verified: anybody can write
-        one."""
-        own = {org_domain(sender.domain) for sender in self.message.senders if sender.domain}
-        return any(each.result == "pass" and org_domain(each.domain) in own for each in self.authentication.dkim)
 
     @once_property
     def links(self) -> tuple[Link, ...]:

@@ -6,9 +6,9 @@ machine text are cut away first. Nothing is cut that could serve as a hiding pla
 that consists of quotes alone is read whole. What is left is read as a person reads it: no case, no accents, look-alike
 letters as the letter that they pose as, numbers as their length.
 
-Marks state relations and shapes (how many links, whether every link leads to the sender's own domain, which types of
-files, how much is hidden), never a name: a host, a mail program or a recipient would only tell the model which
-collection it is looking at.
+Marks state shapes (how many links, which types of files, how much is hidden), never a name: a host, a mail program or a
+recipient would only tell the model which collection it is looking at. Nor do they state what a sender can write to be
+excused: fields of lists, newsletters and answers, or links to the sender's own site.
 """
 
 import re
@@ -40,8 +40,11 @@ _REPLY = re.compile(r"(?:\s*(?:re|fwd?|aw|wg|sv|vs|tr|rv|antw)(?:\[\d+\])?\s*:)+
 _MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufe00-\ufe0f\ufeff]+")
 # Without these, which stand between words and in no word, most Latin text is Latin-1.
 _BETWEEN = "’‘“”–—…•"
-_UNSPACED = "\u2e80"
-_EASTERN = re.compile(r"[\u2e80-\ud7ff]")
+# Writing without blanks between words: Thai, Lao, Burmese, Khmer, Chinese, Japanese; Korean words end in particles.
+_EASTERN = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff]")
+_CHINESE = "\u2e80"
+# How many characters make a word there: a Chinese one mostly has two, an Indic syllable alone has as many.
+_CHINESE_WORD, _THAI_WORD = 2, 4
 _LEET = str.maketrans("01345789", "oieastbg")
 # Lines that mail programs write above what they quote or forward.
 _FIELDS = frozenset(
@@ -103,7 +106,10 @@ def fold(text: str) -> str:
         for mark in _BETWEEN:
             text = text.replace(mark, " ")
         plain = remove_accents(text)
-        text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain is None else plain
+        if plain is None:
+            # Composed again: a Korean syllable and a voiced Japanese one are one character each.
+            plain = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+        text = plain
     return text.lower()
 
 
@@ -132,10 +138,13 @@ def _split_words(text: str) -> list[str]:
 
 
 def _cut_unspaced(word: str) -> Iterable[str]:
-    """Return the words of writing that has no blanks between words: every two characters are one."""
-    if word[0] < _UNSPACED or len(word) < 3:
+    """Return the words of writing that has no blanks between words: every few characters are one."""
+    if not _EASTERN.match(word):
         return (word,)
-    return (word[place : place + 2] for place in range(min(len(word), 200) - 1))
+    size = _CHINESE_WORD if word[0] >= _CHINESE else _THAI_WORD
+    if len(word) <= size:
+        return (word,)
+    return (word[place : place + size] for place in range(min(len(word), 200) - size + 1))
 
 
 def _keep_written(text: str) -> str:
@@ -189,7 +198,6 @@ def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
         *_mark_links(message),
         *_mark_files(message, files),
         *_mark_subject(message.subject),
-        *_mark_conversation(message),
     ]
     return list(dict.fromkeys(found))
 
@@ -217,26 +225,16 @@ def _mark_links(message: Message) -> Iterator[str]:
     pictures = [link for link in message.links if link.source == "image"]
     yield f"#links {_round_down(len(links))}"
     yield f"#images {_round_down(len(pictures))}"
-    own = {org_domain(sender.domain) for sender in message.senders if sender.domain}
     if owners := _find_owners(links):
         yield f"#owners {_round_down(len(set(owners.values())))}"
-        yield "#own-links " + _describe_share(owners, own)
         for host, owner in owners.items():
             yield from _describe_host(host, owner)
         for link in links[:MAX_LINKS]:
             yield from _mark_address(link)
-    if owners := _find_owners([link for link in pictures if link.host]):
-        yield "#own-images " + _describe_share(owners, own)
 
 
 def _find_owners(links: list[Link]) -> dict[str, str]:
     return {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}
-
-
-def _describe_share(owners: dict[str, str], own: set[str]) -> str:
-    """Return how many of these belong to the sender."""
-    theirs = own & set(owners.values())
-    return "none" if not theirs else "all" if theirs.issuperset(owners.values()) else "some"
 
 
 @lru_cache(2048)
@@ -286,17 +284,6 @@ def _mark_subject(subject: str) -> Iterator[str]:
         yield "#subject picture"
 
 
-def _mark_conversation(message: Message) -> Iterator[str]:
-    """Yield whether the mail answers another (RFC 5322 section 3.6.4), is from a list, or can be ended (RFC 2369)."""
-    fields = {field.name for field in message.headers.fields}
-    if "in-reply-to" in fields or "references" in fields:
-        yield "#answers"
-    if "list-post" in fields:
-        yield "#list"
-    elif "list-unsubscribe" in fields:
-        yield "#leave " + ("one-click" if "list-unsubscribe-post" in fields else "link")
-
-
 SUBJECT, NAME, MARK = "s:", "f:", "#"
 
 
@@ -306,6 +293,10 @@ class Features(msgspec.Struct, frozen=True):
     text: list[str]
     rest: list[str]
     marks: list[str]
+
+    def with_marks(self, marks: list[str]) -> "Features":
+        """Return the same message with further marks."""
+        return Features(self.text, self.rest, [*self.marks, *marks])
 
 
 def extract_features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:

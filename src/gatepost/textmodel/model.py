@@ -8,7 +8,6 @@ fraud, rather than for plain spam. A pair is known by one number that is made of
 Good words that were pasted around a lure must not drown it: a long text is also read in windows of some 80 words, and
 where one of them speaks louder than the whole, less an allowance for having chosen it, that one counts.
 
-The score shrinks towards nothing where little is known: four known words prove nothing, however sure they sound.
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
@@ -47,13 +46,11 @@ Sums: TypeAlias = tuple[float, float, float]
 Floats: TypeAlias = NDArray[np.float32]
 
 FORMAT = 2
-MARK_SCALE = 0.2
+MARK_SCALE = 1.0
 MAX_SHOWN = 6
-# With so many known words and pairs, half of the score counts.
-HALF = 20
 # Longer texts are also read in windows of about so many words; the best of many is less surprising than the whole.
 WINDOW = 80
-CHOSEN = 1.0
+CHOSEN = 2.0
 _MAX_LOGIT = 30.0
 _LEAST = 1e-9
 NOWHERE = -1
@@ -192,10 +189,10 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         root = math.sqrt(count or 1)
         marks = [bias + MARK_SCALE * total for bias, total in zip(self._biases, hits.mark_sums, strict=True)]
         whole, phishing, fraud = (mark + total / root for mark, total in zip(marks, hits.sums, strict=True))
-        raw = whole * compute_known_share(count)
+        raw = whole
         for rows, total in hits.windows:
             part = marks[0] + total / math.sqrt(rows or 1)
-            raw = max(raw, (part - CHOSEN) * compute_known_share(rows))
+            raw = max(raw, part - CHOSEN)
         return share_probability(max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset)), phishing, fraud)
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
@@ -238,11 +235,6 @@ def _cut_windows(length: int, window: int) -> list[tuple[int, int]]:
     if length < window * 3 // 2:
         return []
     return [(length * part // count, length * (part + 1) // count) for part in range(count)]
-
-
-def compute_known_share(rows: int) -> float:
-    """Return the part of a score that counts, by how many words and pairs are known."""
-    return rows / (rows + HALF)
 
 
 def sigmoid(logit: float) -> float:

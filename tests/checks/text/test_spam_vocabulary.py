@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from tests.known_senders import know_list
 
 from gatepost.checks.text.advertising import GTUBE, gtube, spam_vocabulary
 from gatepost.findings import Reading
-from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_VOCABULARY
+from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY
 
 Letter = Callable[..., Reading]
 
@@ -105,6 +106,22 @@ HOME = "https://www.sender.example/x"
 def test_spam_vocabulary(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in spam_vocabulary(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_posts_of_a_known_list_talk_about_wares(letter: Letter) -> None:
+    text = "Viagra and Cialis from our online pharmacy. Cheap meds, no prescription needed, worldwide shipping!"
+    (alone,) = spam_vocabulary(letter(text, "Cheap pills", link=AWAY))
+    posted = letter(text, "Cheap pills", link=AWAY, fields="List-Post: <mailto:l@l.example>\n")
+    assert [finding.strength for finding in spam_vocabulary(posted)] == [alone.strength]
+    (known,) = spam_vocabulary(know_list(posted))
+    assert known.strength < alone.strength
+
+
+def test_disclaimers_are_none_of_a_known_list(letter: Letter) -> None:
+    text = "This is not spam. You are receiving this email because you opted in. To be removed, reply."
+    posted = letter(text, fields="List-Post: <mailto:l@l.example>\n")
+    assert TEXT_SPAM_EXCUSE.id in [finding.kind for finding in spam_vocabulary(posted)]
+    assert TEXT_SPAM_EXCUSE.id not in [finding.kind for finding in spam_vocabulary(know_list(posted))]
 
 
 # The text has the GTUBE test string of spam filters.

@@ -148,7 +148,7 @@ def find_new_hosts(reading: Reading) -> dict[str, Link]:
 def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     met = reading.sender_history
     strange = {host for host, known in met.hosts.items() if not known.days}
-    if not strange or reading.is_discussion:
+    if not strange or reading.is_known_list:
         return {}
     ours = reading.protected.own_domains | reading.protected.partner_domains
     strange -= reading.sender_domains | {host for host in strange if is_under(host, ours)}
@@ -167,7 +167,7 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
     Mail in a company's name that has one link, and that to a stranger, is what phishing looks like; so is what a friend
     sends who found something. It says a little, and only beside other signs.
     """
-    if not reading.sites or reading.is_discussion:
+    if not reading.sites or reading.is_known_list:
         return
     owners = {org_domain(host) for host in reading.sites}
     if len(owners) != 1 or owners & reading.sender_domains:
@@ -181,7 +181,6 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
 
 
 MAX_PICTURES = 60
-_ANSWERED = ("in-reply-to", "references", "resent-from", "x-forwarded-message-id")
 (_PICTURE_SIGNED,) = coefficients(kinds.URL_PICTURE_HOST, "signed")
 
 
@@ -191,20 +190,21 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
 
     A shop or bank keeps the pictures of its mail on its own site or with the service that sends the mail. Whoever poses
     as one drops the logo where it costs nothing and asks for no name, or takes it from an encyclopaedia, or copies a
-    page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers and forwards
-    contain such addresses as well, and forums and lists show pictures of their members: both are left out.
+    page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers contain
+    such addresses as well, and forums and lists show pictures of their members: both are left out where the sender or
+    list is known.
     """
-    if reading.is_discussion or any(name in reading.fields for name in _ANSWERED):
+    if reading.is_known_list or reading.is_known_answer:
         return
     pictures = (link for link in reading.message.links[:MAX_PICTURES] if link.source == "image" and link.host)
     found = next((link for link in pictures if is_picture_host(link.host)), None)
     # A host that is also linked to is the sender's choice of a site, as for an album.
     if found and found.host not in reading.sites and org_domain(found.host) not in reading.sender_domains:
-        strength = _PICTURE_SIGNED if reading.is_signed_by_sender else 1.0
+        strength = _PICTURE_SIGNED if reading.is_known_sender else 1.0
         yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
-_PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "proven_home", "discussion")
+_KNOWN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "known_home", "discussion")
 
 
 class LinkAway(msgspec.Struct, frozen=True):
@@ -218,7 +218,7 @@ def find_link_away(reading: Reading) -> LinkAway | None:
     """Return the first link that leads away from the sender, else the first link; None where there is none.
 
     All lures have such a link. A company that asks its customers to sign in links to its own site, most often beside
-    others. A lure has no page there, so none of its links leads to the domain of its sender. Posts on discussion lists
+    others. That speaks for a known sender alone: whoever buys a domain can lead to it. Posts on known discussion lists
     quote and link all sorts of things.
     """
     return reading.once(_find_link_away)
@@ -229,7 +229,7 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     if not links:
         return None
     foreign = [link for link in links if org_domain(link.host) not in reading.sender_domains]
-    distance = _PROVEN_LINKS_HOME if reading.authentication.aligned and len(foreign) < len(links) else 1.0
-    if reading.is_discussion:
+    distance = _KNOWN_LINKS_HOME if reading.is_known_sender and len(foreign) < len(links) else 1.0
+    if reading.is_known_list:
         distance *= _LINKS_IN_DISCUSSION
     return LinkAway(foreign[0] if foreign else links[0], distance)

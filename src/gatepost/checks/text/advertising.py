@@ -32,29 +32,30 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
 
     One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
     ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a
-    long text; an advertisement has nothing else. Talk on discussion lists counts less.
+    long text; an advertisement has nothing else. Talk on known discussion lists counts less.
     """
     phrases = find_phrases(reading)
     ware = max(_WARES, key=phrases.count_of)
-    degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_discussion else 1.0)
+    degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_known_list else 1.0)
     if degree >= _LEAST:
         yield kinds.TEXT_SPAM_VOCABULARY.at(
             "text", strength=round(min(1.0, degree), 2), ware=ware, words=quote(phrases.of(ware, "pitch"))
         )
     excuses = phrases.of("excuse")
-    if len(excuses) >= 2 and not reading.is_discussion:
+    if len(excuses) >= 2 and not reading.is_known_list:
         yield kinds.TEXT_SPAM_EXCUSE.at("text", strength=min(1.0, _PER_EXCUSE * len(excuses)), words=quote(excuses))
 
 
 def _measure(phrases: Phrases, ware: str) -> float:
     """Return how much of the text is advertising for a ware: its phrases, less those that any text of its size has."""
+    length = phrases.length_of(*_WARES, *_NO_WARE)
     count = phrases.count_of(ware) + _IN_SUBJECT * (ware in phrases.in_subject)
     # One phrase in a letter is a mention.
-    if not phrases.count_of(ware) or (count == 1 and phrases.length > _NOTE):
+    if not phrases.count_of(ware) or (count == 1 and length > _NOTE):
         return 0.0
     count += _OTHER_WARE * (phrases.count_of(*_WARES) - phrases.count_of(ware))
     pitch = _PER_PITCH * phrases.count_of("pitch", "excuse") + _PER_URGENCY * phrases.count_of("urgency")
-    expected = _EXPECTED + phrases.length / _ROOM
+    expected = _EXPECTED + length / _ROOM
     return _SCALE * (count + min(_MOST_HELP, pitch) - expected)
 
 
@@ -251,7 +252,7 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     header.
     """
     message = reading.message
-    if not reading.web_links or reading.is_discussion:
+    if not reading.web_links or reading.is_known_list:
         return
     texts = [text.visible for text in message.texts if not text.attached]
     if any(len(text) > _MUCH_TEXT for text in texts) or any(map(_is_letter, texts)):
@@ -263,15 +264,15 @@ def image_only(reading: Reading) -> Iterator[Finding]:
         yield kinds.TEXT_IMAGE_ONLY.at(
             "text", strength=strength * _weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
-    elif size <= _ONE_LINE and len(reading.sites) <= 2 and not message.headers.first("in-reply-to"):
+    elif size <= _ONE_LINE and len(reading.sites) <= 2 and not reading.is_known_answer:
         yield kinds.TEXT_BARE_LINK.at(
             "text", strength=_weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
 
 
 def _weigh_newsletter(reading: Reading) -> float:
-    """Return the factor for mail that offers to unsubscribe (RFC 2369): it is more likely a newsletter."""
-    return _CAN_UNSUBSCRIBE if "list-unsubscribe" in reading.fields else 1.0
+    """Return the factor for mail of a known sender that offers to unsubscribe (RFC 2369): it is a newsletter."""
+    return _CAN_UNSUBSCRIBE if reading.is_known_newsletter else 1.0
 
 
 def _is_letter(text: str) -> bool:
@@ -301,9 +302,9 @@ def picture_first(reading: Reading) -> Iterator[Finding]:
 
     Pages of literature or news below a GIF make a mail look like a letter, and each copy another one. The logo of a
     sender stands below the letter; photographs are JPEG, and pasted screenshots PNG; cartoons and animations are passed
-    on with a link or in answers, which are left out.
+    on with a link, or by known senders and lists, which are left out.
     """
-    if reading.web_links or reading.is_discussion or "in-reply-to" in reading.fields or reading.is_signed_by_sender:
+    if reading.web_links or reading.is_known_list or reading.is_known_sender:
         return
     drawn = {part.path for part in reading.message.parts if part.content_type == "image/gif"}
     if not drawn:

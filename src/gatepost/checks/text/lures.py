@@ -42,7 +42,11 @@ class Lure(msgspec.Struct, frozen=True):
             return True
         if self.in_subject and self.theme in phrases.in_subject:
             return True
-        return count > 0 and phrases.length < self.beside_within and not self.beside.isdisjoint(phrases.themes)
+        return (
+            count > 0
+            and phrases.length_of(self.theme, *self.beside) < self.beside_within
+            and not self.beside.isdisjoint(phrases.themes)
+        )
 
     def measure_strength(self, phrases: Phrases, distance: float) -> float:
         """Return how strongly these phrases tell the story, beside a link that leads so far away from the sender."""
@@ -51,7 +55,9 @@ class Lure(msgspec.Struct, frozen=True):
         for value, themes in zip(additions, self.raised_by, strict=True):
             is_there = not themes.isdisjoint(phrases.themes) if themes else self.theme in phrases.in_subject
             degree += value * is_there
-        return round(min(1.0, degree) * distance * min(1.0, full_length / max(phrases.length, 1)), 2)
+        return round(
+            min(1.0, degree) * distance * min(1.0, full_length / max(phrases.length_of(self.theme, *self.beside), 1)), 2
+        )
 
 
 (_LEAST_LURE,) = coefficients("lure", "least")
@@ -129,7 +135,7 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     asks, fears = phrases.of("credential"), phrases.of("limitation")
-    alarm = len(fears) > 1 and phrases.length < _ALARM_LETTER
+    alarm = len(fears) > 1 and phrases.length_of("limitation") < _ALARM_LETTER
     if not alarm and not (asks and (fears or phrases.count_of("urgency", "follow"))):
         return
     away = find_link_away(reading)
@@ -138,8 +144,10 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
     degree = min(
         1.0, _PER_REQUEST * len(asks) + _PER_THREAT * len(fears) + _REQUEST_URGENCY * ("urgency" in phrases.themes)
     )
-    # Warnings that explain how such mail looks use its words, too; anybody can write one, so the sender must be proven.
-    if phrases.length > _LONG_REQUEST or (phrases.count_of("warning") > 1 and reading.authentication.aligned):
+    # Warnings that explain how such mail looks use its words, too.
+    if reading.is_known_sender and (
+        phrases.count_of("warning") > 1 or phrases.length_of("credential", "limitation") > _LONG_REQUEST
+    ):
         degree *= _REQUEST_EXPLAINED
     strength = round(degree * away.distance, 2)
     if strength >= _LEAST_REQUEST:
@@ -163,7 +171,7 @@ def urgency(reading: Reading) -> Iterator[Finding]:
     words = phrases.of("urgency")
     if len(words) >= 2 or (words and "urgency" in phrases.in_subject):
         strength = min(1.0, _PER_URGENT_PHRASE * len(words)) * (
-            _LONG_URGENT if phrases.length > _URGENT_LETTER else 1.0
+            _LONG_URGENT if phrases.length_of("urgency") > _URGENT_LETTER else 1.0
         )
         strength = round(strength * measure_openness(reading), 2)
         yield kinds.TEXT_URGENCY.at("text", strength=strength, words=quote(words))
@@ -185,7 +193,11 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of(*_BRAND_THEMES)
-    away = find_link_away(reading) if words and phrases.length < _BRAND_LETTER and not reading.is_discussion else None
+    away = (
+        find_link_away(reading)
+        if words and phrases.length_of(*_BRAND_THEMES) < _BRAND_LETTER and not reading.is_known_list
+        else None
+    )
     if away is None:
         return
     for brand in _find_companies(reading):
@@ -242,7 +254,7 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
     then greets `Hello ✅ +$1,989 ➡️ https://forms.example/x` in its own signed mail. No person has a link and a sum in
     their name. Shops name prices and links after a greeting, too, but in sentences, and to their own site.
     """
-    if reading.is_discussion or "in-reply-to" in reading.fields:
+    if reading.is_known_list or reading.is_known_answer:
         return
     for text in reading.message.texts[:2]:
         opening = text.visible[:MAX_PLANTED_TEXT].lower()
@@ -279,7 +291,7 @@ def planted_name(reading: Reading) -> Iterator[Finding]:
     subject and the header of its own signed mail. People have names of a few words; those of companies are longer, but
     hold no sum, no link and no sentence with a number of an order in it.
     """
-    if reading.is_discussion:
+    if reading.is_known_list:
         return
     for recipient in reading.message.recipients[:MAX_NAMED]:
         name = recipient.name[:300]
