@@ -15,9 +15,10 @@ from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
-from gatepost.textmodel.features import Features, extract_features, list_body_words
+from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
+from gatepost.textmodel.words import list_body_words
 
 T = TypeVar("T")
 

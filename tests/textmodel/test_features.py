@@ -9,9 +9,9 @@ from gatepost.files.values import File
 from gatepost.mail.message import Field, Headers, Link, Message, Text
 from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.textmodel.features import (
+from gatepost.textmodel.features import find_marks
+from gatepost.textmodel.words import (
     MAX_WORDS,
-    find_marks,
     guess_word,
     list_body_words,
     list_name_words,

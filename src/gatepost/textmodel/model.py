@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.speedups import native
+from gatepost.textmodel.concepts import CONCEPT
 from gatepost.textmodel.features import MARK, Features, normalise_word
 
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32]
@@ -177,7 +178,8 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
     def hits(self, seen: Features) -> Hits:
         """Return which rows a message has, each once."""
-        return Hits(*self._table.find(seen.text, seen.rest, seen.marks, normalise_word, WINDOW))
+        rest = [*seen.rest, *seen.concepts]
+        return Hits(*self._table.find(seen.text, rest, seen.marks, normalise_word, WINDOW))
 
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
@@ -203,7 +205,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     def name(self, row: int) -> str:
         """Return a row as a person reads it."""
         if row < len(self.words):
-            return self.words[row].removeprefix(MARK)
+            return self.words[row].removeprefix(MARK).removeprefix(CONCEPT).replace("_", " ")
         first, second = divmod(int(self.pairs[row - len(self.words)]), self.base)
         return f"{self.words[first]} {self.words[second]}"
 

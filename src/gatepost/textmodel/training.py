@@ -102,7 +102,7 @@ def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> M
 
 def _collect_words(message: Features) -> set[str]:
     """Return the words of a message that may be known."""
-    words = {*message.text, *message.rest}
+    words = {*message.text, *message.rest, *message.concepts}
     plain = {word for word in words if not any(map(str.isdigit, word))}
     plain |= {form for word in words - plain if (form := normalise_word(word)) and not form.strip("0" + SUBJECT + NAME)}
     # What tells when or by what a mail came is left out.

@@ -30,9 +30,9 @@ from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Campaign, CampaignMarkedAs
-from gatepost.textmodel.features import list_body_words
 from gatepost.textmodel.learnt import LearntModels, ModelScope, PoolRow, train_pool
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
+from gatepost.textmodel.words import list_body_words
 
 # The model speaks with degrees, for and against a mail, and not about returned mail.
 OFFER = (

@@ -15,6 +15,7 @@ from gatepost.checks.known_names import (
     is_genuine,
     is_hosted_page,
     is_picture_host,
+    is_shortener,
     is_tenant,
     is_under,
     measure_ending,
@@ -204,7 +205,9 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
         yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
-_KNOWN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "known_home", "discussion")
+_KNOWN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = coefficients(
+    "link-away", "known_home", "discussion", "company"
+)
 
 
 class LinkAway(msgspec.Struct, frozen=True):
@@ -218,8 +221,9 @@ def find_link_away(reading: Reading) -> LinkAway | None:
     """Return the first link that leads away from the sender, else the first link; None where there is none.
 
     All lures have such a link. A company that asks its customers to sign in links to its own site, most often beside
-    others. That speaks for a known sender alone: whoever buys a domain can lead to it. Posts on known discussion lists
-    quote and link all sorts of things.
+    others. That speaks for a known sender alone: whoever buys a domain can lead to it. Where every link leads to the
+    own site of a company that we know, a lure catches nothing, whoever wrote it. Posts on known discussion lists quote
+    and link all sorts of things.
     """
     return reading.once(_find_link_away)
 
@@ -232,4 +236,16 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     distance = _KNOWN_LINKS_HOME if reading.is_known_sender and len(foreign) < len(links) else 1.0
     if reading.is_known_list:
         distance *= _LINKS_IN_DISCUSSION
+    if all(map(_leads_to_company, links)):
+        distance *= _COMPANY_LINKS
     return LinkAway(foreign[0] if foreign else links[0], distance)
+
+
+def _leads_to_company(link: Link) -> bool:
+    """Return whether a link leads to a company's own site, where no stranger has a page, and no further."""
+    host = link.host
+    return (
+        is_genuine(host)
+        and not (is_hosted_page(host) or is_form_service(host) or is_tenant(host) or is_shortener(host))
+        and "http" not in link.url[8:].lower()
+    )

@@ -9,9 +9,10 @@ from gatepost.kinds import Finding
 from gatepost.names import org_domain
 from gatepost.near_duplicates import compute_signature
 from gatepost.strengths import coefficients
-from gatepost.textmodel.features import MAX_WORDS, Features, extract_features, list_body_words
+from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
+from gatepost.textmodel.words import MAX_WORDS, list_body_words
 
 SPEAKS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS = coefficients(
     "text-model", "speaks", "says_all", "least", "known", "enough_words"
