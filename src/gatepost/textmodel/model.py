@@ -6,7 +6,7 @@ weights stand beside each other: whether the mail is unwanted at all, and how mu
 fraud, rather than for plain spam. A pair is known by one number that is made of those of its two words.
 
 Good words that were pasted around a lure must not drown it: a long text is also read in windows of some 80 words, and
-where one of them speaks louder than the whole, less an allowance for having chosen it, that one counts.
+where the words of one of them speak louder than the whole, less an allowance for having chosen it, that one counts.
 
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
@@ -108,7 +108,7 @@ class RowTable:
         sequence, others = find_rows(self._words, text, normalise), find_rows(self._words, rest, normalise)
         pairs = list(map(self._pairs.get, make_pair_keys(sequence, self._base), repeat(NOWHERE)))
         noted = _unite_rows([self._words.get(mark, NOWHERE) for mark in marks])
-        windows = [_unite_rows(sequence[a:b], pairs[a : b - 1], others) for a, b in _cut_windows(len(sequence), window)]
+        windows = [_unite_rows(sequence[a:b], pairs[a : b - 1]) for a, b in _cut_windows(len(sequence), window)]
         whole = _unite_rows(sequence, pairs, others)
         return (
             whole.tobytes(),
