@@ -7,9 +7,11 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
+from gatepost.api.lists import NewListEntry
 from gatepost.auth.results import Authentication, Dmarc, Spf
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
+from gatepost.rejudge.dry_run import new_entry
 from gatepost.report import Line
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry
@@ -153,11 +155,9 @@ def test_an_entry_that_matches_nothing_or_cannot_lift_says_so(site: Any, tenant:
 
 
 def test_a_block_says_what_beats_it_and_what_is_held_anyway(site: Any, tenant: str) -> None:
-    allowed = NewEntry("192.0.2.7/32", "192.0.2.7")
-    made = BY_NAME["allowed-ips"].normalise("192.0.2.7")
-    site.run(
-        site.store.lists.add(tenant, BY_NAME["allowed-ips"], [msgspec.structs.replace(allowed, key=made.key)], CLI)
-    )
+    allowed = new_entry(NewListEntry("192.0.2.7"), BY_NAME["allowed-ips"])
+    assert isinstance(allowed, NewEntry)
+    site.run(site.store.lists.add(tenant, BY_NAME["allowed-ips"], [allowed], CLI))
     ggrid = site.message(tenant, msgspec.structs.replace(HELD, verdict="clean", decision="deliver", lines=()))
     visitor = site.visitor()
     query = urlencode({"list": "blocked-ips", "entry": "192.0.2.7", "scope": "global"})
