@@ -40,7 +40,7 @@ BOUNDED = {
     "gatepost.files.documents.pdf._MARK": 64,
     "gatepost.names._LOCAL": 64,
     "gatepost.settings.values._PARAMETER": 500,
-    "gatepost.textmodel.features._REPLY": 500,
+    "gatepost.textmodel.words._REPLY": 500,
 }
 _SEARCHING = {"search", "findall", "finditer", "sub", "subn", "split"}
 _ANY = {codes.CATEGORY_DIGIT: "1", codes.CATEGORY_SPACE: " ", codes.CATEGORY_WORD: "a"}

@@ -21,6 +21,7 @@ from gatepost.kinds import (
     TEXT_LEARNT_UNWANTED,
     TEXT_LEARNT_WANTED,
     TEXT_MODEL_FRAUD,
+    TEXT_MODEL_PHISHING,
     TEXT_MODEL_SPAM,
     TEXT_MODEL_SURE,
     TEXT_MODEL_WANTED,
@@ -65,7 +66,7 @@ def model_strength(given: Reading) -> float:
     ("body", "fields", "kinds"),
     [
         (OFFER, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_SURE.id}),
-        (BANK, [], {TEXT_MODEL_SPAM.id}),
+        (BANK, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_PHISHING.id, TEXT_MODEL_SURE.id}),
         (NIGERIA, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_FRAUD.id, TEXT_MODEL_SURE.id}),
         (LETTER, [], {TEXT_MODEL_WANTED.id}),
         ("See you at noon.", [], set()),
