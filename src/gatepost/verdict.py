@@ -43,9 +43,11 @@ NEVER_EXCUSED = frozenset(
         kinds.TEXT_ADVANCE_FEE.id,
         kinds.TEXT_CALL_BACK.id,
         kinds.TEXT_CREDENTIAL_LURE.id,
+        kinds.TEXT_DEVICE_CODE.id,
         kinds.TEXT_EXTORTION.id,
         kinds.TEXT_GIFT_CARDS.id,
         kinds.TEXT_MAILBOX_LURE.id,
+        kinds.TEXT_PASTED_COMMAND.id,
         kinds.TEXT_PAYMENT_CHANGE.id,
         kinds.TEXT_PAYROLL_CHANGE.id,
     }

@@ -189,6 +189,7 @@ BRANDS = _read_brands()
 BY_LABEL: dict[str, Brand] = {brand.label: brand for brand in reversed(BRANDS)}
 OWNED: frozenset[str] = frozenset().union(*(brand.domains for brand in BRANDS))
 EVERYWHERE: frozenset[str] = frozenset().union(*(brand.everywhere for brand in BRANDS))
+_FORWARDERS = read_names("forwarders.txt")[""]
 _NEARBY = read_names("nearby.txt")
 NEARBY = _NEARBY[""]
 NEARBY_WORDS = _NEARBY["words"]
@@ -374,6 +375,11 @@ def is_picture_host(host: str) -> bool:
 def is_tenant(host: str) -> bool:
     """Return whether the names on this host are those of a service's customers."""
     return "tenant" in _find_roles(host)
+
+
+def is_forwarder(host: str) -> bool:
+    """Return whether a host is that of a service which forwards mail from addresses that were made to be given away."""
+    return is_under(host, _FORWARDERS)
 
 
 def is_guard(host: str) -> bool:

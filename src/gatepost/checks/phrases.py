@@ -25,6 +25,7 @@ from typing import Any
 import ahocorasick_rs
 import msgspec
 
+from gatepost.checks.known_names import read_names
 from gatepost.findings import Reading
 from gatepost.kept_results import KeptResult
 from gatepost.mail.message import Message, Text
@@ -474,6 +475,16 @@ def _load_shipped() -> list[CompiledPhrase]:
 _BOOK = Phrasebook(_load_shipped())
 
 
+def _fold_contact_word(word: str) -> str:
+    folded = fold(word.replace("_", " "))
+    return f" {folded}" if folded.isascii() else folded
+
+
+_CONTACT_WORDS = {
+    sort: tuple(map(_fold_contact_word, sorted(words))) for sort, words in read_names("contact_words.txt").items()
+}
+
+
 def find_phrases(reading: Reading) -> Phrases:
     """Return the phrases of a message; they are searched for once."""
     return reading.once(_search)
@@ -489,6 +500,11 @@ def mark_themes(phrases: Phrases) -> list[str]:
         if theme in phrases.in_subject:
             found.append(f"#theme {theme} subject")
     return found
+
+
+def names_contact(sort: str, text: str) -> bool:
+    """Return whether a folded text names a `meeting` or a `messenger`."""
+    return any(word in text for word in _CONTACT_WORDS[sort])
 
 
 def quote(words: Iterable[str]) -> str:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
-from tests.known_senders import know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.links.urls import link_text, qr_codes
 from gatepost.files.values import File
@@ -12,6 +13,8 @@ from gatepost.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH
 from gatepost.mail.links import Source
 from gatepost.mail.message import Field, Headers, Link, Message
 from gatepost.names import Address
+from gatepost.policy.rules import shipped_policy
+from gatepost.verdict import judge
 
 Letter = Callable[..., Reading]
 
@@ -132,3 +135,23 @@ HOME = "https://www.sender.example/x"
 def test_qr_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in qr_codes(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_tickets_with_codes(letter: Letter) -> None:
+    text = "Your ticket is attached. Scan the QR code at the gate. Sign in to view the document or to change the seat."
+    ticket = letter(text, "Your ticket", link=HOME)
+    codes = picture("qr", "t.sender.example").files
+    with_code = msgspec.structs.replace(ticket, files=codes)
+    judgement = judge(qr_codes(with_code), [], shipped_policy())
+    assert judgement.decision == "deliver", "a code and a request to scan it do not hold a mail"
+    strengths = [
+        {finding.kind: finding.strength for finding in qr_codes(reading)}[TEXT_QR_LURE.id]
+        for reading in (
+            with_code,
+            know_sender(with_code, SELDOM),
+            know_sender(with_code),
+            know_sender(msgspec.structs.replace(ticket, files=(*codes, *picture("qr", "evil.example").files))),
+        )
+    ]
+    assert strengths[0] == strengths[1] == strengths[3] >= 0.5
+    assert strengths[2] < strengths[0] / 2

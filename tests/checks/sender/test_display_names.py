@@ -20,8 +20,10 @@ from gatepost.kinds import (
     SENDER_MIXED_SCRIPT_NAME,
     SENDER_PROTECTED_PERSON,
 )
-from gatepost.mail.message import Field, Headers, Link, Message
+from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.names import Address
+from gatepost.policy.rules import shipped_policy
+from gatepost.verdict import judge
 
 
 # Names that show another address.
@@ -278,3 +280,22 @@ def test_protected_person(name: str, address: str, kinds: list[str]) -> None:
 
 def test_nobody_is_protected_by_default() -> None:
     assert list(protected_person(Reading(Message(senders=(Address("Ann Director", "x", "evil.test"),))))) == []
+
+
+def test_the_readers_own_address_is_a_small_sign() -> None:
+    """Scanners and calendars show it, lures as well; the envelope says whose address it is, not To."""
+    sender = Address("ann@house.example", "notify", "service.test")
+    message = Message(senders=(sender,), recipients=(Address("", "ann", "house.example"),))
+    (elsewhere,) = display_name(Reading(message, Envelope("", ("carl@house.example",))))
+    assert elsewhere.strength == 1.0
+    (own,) = display_name(Reading(message, Envelope("", ("carl@house.example", "<Ann@House.Example>"))))
+    assert own.strength == 0.25
+    verdict = judge([own], [], shipped_policy())
+    assert (verdict.verdict, verdict.score) == ("clean", 65)
+
+
+def test_forwarders_that_are_proven_show_for_whom_they_write() -> None:
+    message = Message(senders=(Address("news@shop.test [via Relay]", "x7", "mozmail.com"),))
+    (claimed,) = display_name(Reading(message))
+    (proven,) = display_name(know_sender(Reading(message), NEVER))
+    assert proven.strength < claimed.strength == 1.0

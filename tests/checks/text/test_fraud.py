@@ -288,6 +288,22 @@ def test_call_back_in_an_invitation(text: str, found: bool) -> None:
     assert [finding.kind for finding in call_back(Reading(read(raw.encode())))] == [TEXT_CALL_BACK.id] * found
 
 
+def test_a_known_sender_may_have_its_number_on_an_invoice(letter: Letter) -> None:
+    text = (
+        "Your subscription has been renewed, 399.00 USD has been charged to your card. If you did not place this "
+        "order, call us at +1 888 555 0100, or cancel by phone: call our support. Invoice number 4711, order id 22. "
+        "Thank you for your purchase. The sender team"
+    )
+    invoice = letter(text, "Invoice 4711")
+    (alone,) = call_back(invoice)
+    assert alone.strength == 1.0
+    (seldom,) = call_back(know_sender(invoice, SELDOM))
+    assert seldom.strength == 1.0
+    (known,) = call_back(know_sender(invoice))
+    assert known.strength <= 0.6, "however much there is of it"
+    assert not list(call_back(know_sender(letter(text, "Invoice 4711", link=HOME))))
+
+
 # Gift cards as money, and as gifts.
 @pytest.mark.parametrize(
     ("text", "subject", "link", "kinds"),
@@ -309,6 +325,19 @@ def test_call_back_in_an_invitation(text: str, found: bool) -> None:
         ),
         ("Gift cards make a great present. Order now at our shop.", "Gift cards", HOME, []),
         ("Thank you for your gift card order. The codes are in your account.", "Order 12", HOME, []),
+        (
+            (
+                "Order 4711-22, total 50.00 EUR. One gift card worth $50 was sent to Carl. Card numbers and card codes "
+                "go to the recipient. Buy gift cards for your team at any time; denomination of each card: $50."
+            ),
+            "Your receipt",
+            HOME,
+            [],
+        ),
+        ("Are you free? Send me the numbers for lunch by Thursday. Sent from my iPhone", "Lunch", "", [TEXT_ERRAND.id]),
+        ("Send me the pictures of the party, and text me the numbers for lunch.", "Lunch", "", []),
+        ("Purchase some gift cards and text me the codes.", "Hi", "", [TEXT_GIFT_CARDS.id]),
+        ("Are you free? I need you to get some Steam cards.", "Hi", "", [TEXT_ERRAND.id, TEXT_GIFT_CARDS.id]),
     ],
 )
 def test_gift_cards(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:

@@ -349,7 +349,9 @@ def _read_shown_host(text: str) -> str:
 _LONG_TEXT = 8_000
 _MOST_SCAN_REASONS = 3
 _SCAN_REASONS = ("credential", "limitation", "salary", "document", "mailbox", "crypto")
-_SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE = coefficients(kinds.TEXT_QR_LURE, "base", "per_reason", "code")
+_SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE, _SCAN_HOME = coefficients(
+    kinds.TEXT_QR_LURE, "base", "per_reason", "code", "home"
+)
 
 
 @check(kinds.URL_QR_CODE, kinds.URL_DRAWN_CODE, kinds.TEXT_QR_LURE)
@@ -377,4 +379,7 @@ def qr_codes(reading: Reading) -> Iterator[Finding]:
     reasons = phrases.of(*_SCAN_REASONS)
     code = any(link.source == "qr" for link in reading.links)
     degree = _SCAN_BASE + _PER_SCAN_REASON * min(_MOST_SCAN_REASONS, len(reasons)) + _SCAN_CODE * code
-    yield kinds.TEXT_QR_LURE.at("text", strength=round(min(1.0, degree), 2), words=quote((*words, *reasons)))
+    # Tickets of a railway that is known lead to that railway.
+    is_home = bool(hosts) and all(org_domain(host) in reading.sender_domains for host in hosts)
+    strength = min(1.0, degree) * (_SCAN_HOME if is_home and reading.is_known_sender else 1.0)
+    yield kinds.TEXT_QR_LURE.at("text", strength=round(strength, 2), words=quote((*words, *reasons)))

@@ -17,6 +17,7 @@ from gatepost.checks.known_names import (
     compile_names,
     ending_exists,
     find_brands,
+    is_forwarder,
     is_freemail,
     is_genuine,
     is_hosted_page,
@@ -276,7 +277,10 @@ def _domain_could_exist(sender: Address) -> bool:
 
 
 MAX_NAME = 200
-_ADDRESS_BY_SERVICE, _ADDRESS_LINKED = coefficients(kinds.SENDER_DISPLAY_NAME_SPOOF, "service", "linked")
+MAX_READERS = 100
+_ADDRESS_BY_SERVICE, _ADDRESS_LINKED, _ADDRESS_OF_READER = coefficients(
+    kinds.SENDER_DISPLAY_NAME_SPOOF, "service", "linked", "reader"
+)
 
 
 @check(kinds.SENDER_DISPLAY_NAME_SPOOF)
@@ -286,16 +290,28 @@ def display_name(reading: Reading) -> Iterator[Finding]:
     `"billing@bank.example" <x@evil.example>` is legal (RFC 5322 section 3.4: a display name is free text), and most
     mail programs show only the quoted part. Lists and services that write for a person say so ("ann@example.com via
     list"). Services that give out addresses to be thrown away write the sender's own address into the name; then most
-    links lead to the domain that is shown, and a forger needs them to lead elsewhere.
+    links lead to the domain that is shown, and a forger needs them to lead elsewhere. The reader's own address poses as
+    nobody: scanners, calendars and services that act for the reader show it. Lures show it as well, so it is a small
+    sign beside others.
     """
     for sender in reading.message.senders:
         for shown in find_shown_addresses(sender.name):
             # Same owner, other host (mail.bank.example and bank.example) is ordinary.
             if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
-                is_service = reading.authentication.aligned and is_tenant(sender.domain)
+                is_service = reading.authentication.aligned and (
+                    is_tenant(sender.domain) or is_forwarder(normal_domain(sender.domain))
+                )
                 strength = _ADDRESS_BY_SERVICE if is_service or reading.is_known_list else 1.0
                 strength *= _ADDRESS_LINKED if _leads_to(shown.domain, reading) else 1.0
+                strength *= _ADDRESS_OF_READER if _is_recipient(shown, reading) else 1.0
+                strength = round(strength, 2)
                 yield kinds.SENDER_DISPLAY_NAME_SPOOF.at("From", strength=strength, shown=shown, actual=sender)
+
+
+def _is_recipient(shown: Address, reading: Reading) -> bool:
+    """Return whether an address is one to which the mail goes, as the envelope says; anybody can write a To field."""
+    address = normal_address(f"{shown.local}@{shown.domain}")
+    return any(address == normal_address(recipient) for recipient in reading.envelope.recipients[:MAX_READERS])
 
 
 def _leads_to(domain: str, reading: Reading) -> bool:

@@ -11,7 +11,7 @@ from importlib.resources import files
 import msgspec
 
 from gatepost import kinds
-from gatepost.checks.known_names import ending_exists, is_under
+from gatepost.checks.known_names import ending_exists, is_forwarder, is_under
 from gatepost.checks.sender.envelope import is_delivery_report
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
@@ -64,7 +64,8 @@ def host_names(reading: Reading) -> Iterator[Finding]:
     that mail could not be delivered is believed more.
 
     Every provider gives its mail servers a name in DNS that leads back to their address; many receivers refuse mail
-    otherwise. Home lines have names made from their address. A failure of DNS says nothing.
+    otherwise. Home lines have names made from their address. So have some hosts of services that forward mail from
+    addresses to be given away; those are left out where DNS or SPF proves them. A failure of DNS says nothing.
     """
     yield from _check_helo(reading)
     yield from _check_reverse_name(reading)
@@ -91,12 +92,23 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
     elif not ending_exists(helo):
         yield kinds.HELO_UNKNOWN_ENDING.at("HELO", helo=helo, host=host)
     elif carries_address(helo, host):
-        if not is_mail_server(helo):
+        if not is_mail_server(helo) and not _is_proven_forwarder(helo, reading):
             yield kinds.HELO_DYNAMIC_NAME.at("HELO", strength=strength, helo=helo, host=host)
     elif is_home_line(helo):
         yield kinds.HELO_DYNAMIC_NAME.at("HELO", strength=_HOME_LINE_NAME, helo=helo, host=host)
     elif _is_recipients(helo, reading):
         yield kinds.HELO_OWN_DOMAIN.at("HELO", helo=helo, host=host)
+
+
+def _is_proven_forwarder(helo: str, reading: Reading) -> bool:
+    """Return whether a service that forwards mail from addresses to be given away named itself, and DNS or SPF proves
+    it. Such services name their hosts as a provider names its lines; anybody can say such a name."""
+    if not is_forwarder(helo):
+        return False
+    seen = reading.authentication
+    if seen.iprev.result == "pass" and is_forwarder(normal_domain(seen.iprev.name)):
+        return True
+    return any(each.result == "pass" and is_forwarder(normal_domain(each.domain)) for each in (seen.spf, seen.helo))
 
 
 def is_home_line(name: str) -> bool:
@@ -144,7 +156,11 @@ def _check_reverse_name(reading: Reading) -> Iterator[Finding]:
         yield kinds.HOST_NO_NAME.at("DNS", host=seen.host)
     elif seen.iprev.result == "fail":
         yield kinds.HOST_FALSE_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
-    elif seen.iprev.result == "pass" and carries_address(seen.iprev.name, seen.host):
+    elif (
+        seen.iprev.result == "pass"
+        and carries_address(seen.iprev.name, seen.host)
+        and not is_forwarder(normal_domain(seen.iprev.name))
+    ):
         yield kinds.HOST_DYNAMIC_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
 
 

@@ -20,9 +20,20 @@ _NOTE = 500
 # In two halves, so that this file itself can be mailed.
 GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*" + "GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 _GTUBE_TEXTS = 8
-_NAMES = "scale in_subject other_ware per_pitch per_urgency most_help expected room discussion least".split()
+_NAMES = (
+    "scale in_subject other_ware per_pitch per_urgency most_help expected room discussion least plain known".split()
+)
 _SCALE, _IN_SUBJECT, _OTHER_WARE, _PER_PITCH, _PER_URGENCY, *_OTHERS = coefficients(kinds.TEXT_SPAM_VOCABULARY, *_NAMES)
-_MOST_HELP, _EXPECTED, _ROOM, _DISCUSSION, _LEAST = _OTHERS
+_MOST_HELP, _EXPECTED, _ROOM, _DISCUSSION, _LEAST, _PLAIN, _KNOWN = _OTHERS
+# What a credit union writes about a loan that somebody applied for; advertising has more to say ("bad credit").
+_LENDERS_WORDS = frozenset(
+    "mortgage|mortgage loan|mortgage loans|mortgage rates|personal loan|personal loans|business loan|business loans|"
+    "home loan|home loans|home equity|home equity loan|fixed rate|interest rate|interest rates|lender|lenders|"
+    "loan application|loan amount|loan officer|loan approval|loan approved|loan has been approved|loan is approved|"
+    "loan request|loan program|loan programs|loan quote|mortgage application|mortgage approval|mortgage officer|"
+    "credit application|credit approval|your credit|your credit score|your credit history|apply for a loan|"
+    "% apr|% interest|% interest rate|% annual interest|% annual interest rate|% fixed|% fixed rate".split("|")
+)
 (_PER_EXCUSE,) = coefficients(kinds.TEXT_SPAM_EXCUSE, "per_phrase")
 
 
@@ -32,11 +43,14 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
 
     One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
     ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a
-    long text; an advertisement has nothing else. Talk on known discussion lists counts less.
+    long text; an advertisement has nothing else. Talk on known discussion lists counts less, and so does mail of known
+    senders: the bank of the reader writes about loans.
     """
     phrases = find_phrases(reading)
     ware = max(_WARES, key=phrases.count_of)
     degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_known_list else 1.0)
+    if reading.is_known_sender:
+        degree = min(1.0, degree) * _KNOWN
     if degree >= _LEAST:
         yield kinds.TEXT_SPAM_VOCABULARY.at(
             "text", strength=round(min(1.0, degree), 2), ware=ware, words=quote(phrases.of(ware, "pitch"))
@@ -50,6 +64,10 @@ def _measure(phrases: Phrases, ware: str) -> float:
     """Return how much of the text is advertising for a ware: its phrases, less those that any text of its size has."""
     length = phrases.length_of(*_WARES, *_NO_WARE)
     count = phrases.count_of(ware) + _IN_SUBJECT * (ware in phrases.in_subject)
+    if ware == "loan":
+        plain = sum(word in _LENDERS_WORDS for word in phrases.of(ware))
+        # A subject that names the loan says no more than the letter, where that is all it says.
+        count -= (1.0 - _PLAIN) * plain + _IN_SUBJECT * (plain == phrases.count_of(ware) and ware in phrases.in_subject)
     # One phrase in a letter is a mention.
     if not phrases.count_of(ware) or (count == 1 and length > _NOTE):
         return 0.0

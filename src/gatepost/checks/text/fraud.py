@@ -1,5 +1,5 @@
 """Letters that want money: the first letter of a stranger, advance fee, extortion, calls to a false hotline (with
-telephone numbers that are written so that only a person can read them), payments led astray.
+telephone numbers that are written so that only a person can read them), payments led astray, work that does not exist.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_genuine, is_under
-from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, quote
+from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_contact, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
@@ -230,12 +230,12 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     sites = _list_sites(reading) if number else ()
     if not number or (sites and (not calls or len(charges) <= _ENOUGH_CHARGES)) or reading.is_known_list:
         return
-    degree = _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls))
+    degree = min(1.0, _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)))
     if reading.is_known_sender:
         degree -= (_CALL_SITE if sites else 0.0) + (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
     if degree >= _LEAST_CALL:
         facts = {"number": number, "words": quote((*charges, *calls))}
-        yield kinds.TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
+        yield kinds.TEXT_CALL_BACK.at("text", strength=round(degree, 2), **facts)
 
 
 def _list_sites(reading: Reading) -> tuple[str, ...]:
@@ -261,7 +261,15 @@ _PER_PAYMENT, _PAYMENT_URGENCY, _PAYMENT_ERRAND, _PAYMENT_REPLY, _LEAST_PAYMENT 
     kinds.TEXT_PAYMENT_CHANGE, "per_phrase", "urgency", "errand", "reply_elsewhere", "least"
 )
 _PER_ERRAND, _ERRAND_REPLY = coefficients(kinds.TEXT_ERRAND, "per_phrase", "reply_elsewhere")
-_PER_GIFT, _GIFT_ERRAND = coefficients(kinds.TEXT_GIFT_CARDS, "per_phrase", "per_errand")
+_PER_GIFT, _GIFT_ERRAND, _GIFT_UNASKED = coefficients(kinds.TEXT_GIFT_CARDS, "per_phrase", "per_errand", "unasked")
+# What is said of a party, too: "send me the numbers", "text me the picture", "the nearest store".
+_ANY_LETTER = re.compile(r"(?:send|email|text|snap|forward|nearest|closest|peel|scratch)\b")
+_CARDS = (" card", " gift", "giftcard", "itunes", "voucher", "google play", "steam")
+# What a shop writes in receipts and offers. Who wants the codes asks for them.
+_SHOP_TALK = re.compile(
+    r"(?:buy|purchase|get|pick up|procure|obtain|order|denomination|face value|nearest|closest|card|gift ?card"
+    r"|itunes|google play|steam|apple|amazon)\b"
+)
 
 
 @check(kinds.TEXT_PAYMENT_CHANGE, kinds.TEXT_ERRAND, kinds.TEXT_GIFT_CARDS, themes={"payment", "errand", "gift"})
@@ -270,8 +278,9 @@ def payment_requests(reading: Reading) -> Iterator[Finding]:
 
     This fraud has no link and no file, only a letter in a name that the reader trusts. Real companies do change banks:
     the letter then weighs little by itself, and more where it presses, asks for silence, or answers go to another
-    address. Codes of gift cards are cash that cannot be called back. Shops advertise gift cards all day; only a thief
-    wants pictures of scratched ones.
+    address. Codes of gift cards are cash that cannot be called back. Shops advertise gift cards all day, and send
+    receipts for them; only a thief wants pictures of scratched ones. Numbers and pictures of something else are sent
+    every day, so a card must be named.
     """
     phrases = find_phrases(reading)
     if phrases.length_of("payment", "errand") <= _PAYMENT_LETTER and not reading.is_known_list:
@@ -302,10 +311,14 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
 
 def _find_gift_cards(phrases: Phrases) -> Iterator[Finding]:
     gifts, errands = phrases.of("gift"), phrases.count_of("errand")
-    if gifts and phrases.length_of("gift", "errand") < _GIFT_LETTER and (len(gifts) >= 2 or errands):
-        yield kinds.TEXT_GIFT_CARDS.at(
-            "text", strength=min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands), words=quote(gifts)
-        )
+    if not gifts or phrases.length_of("gift", "errand") >= _GIFT_LETTER or (len(gifts) < 2 and not errands):
+        return
+    if all(map(_ANY_LETTER.match, gifts)) and not any(word in phrases.text for word in _CARDS):
+        return
+    strength = min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands)
+    if not errands and all(map(_SHOP_TALK.match, gifts)):
+        strength *= _GIFT_UNASKED
+    yield kinds.TEXT_GIFT_CARDS.at("text", strength=round(strength, 2), words=quote(gifts))
 
 
 def _replies_leave(reading: Reading) -> bool:
@@ -344,6 +357,39 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
     )
     if degree >= _LEAST_PAYROLL:
         yield kinds.TEXT_PAYROLL_CHANGE.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
+
+
+_PER_JOB_PHRASE, _JOB_MESSENGER, _JOB_FREEMAIL, _JOB_FULL_LENGTH, _JOB_KNOWN, _LEAST_JOB = coefficients(
+    kinds.TEXT_JOB_OFFER, "per_phrase", "messenger", "freemail", "full_length", "known", "least"
+)
+_MESSENGER_SITES = frozenset("t.me telegram.me telegram.org wa.me whatsapp.com line.me".split())
+
+
+@check(kinds.TEXT_JOB_OFFER, themes={"job"})
+def job_offer(reading: Reading) -> Iterator[Finding]:
+    """Work that does not exist: `Earn 350 dollars a day from home, no experience required. Message us on WhatsApp.`
+
+    The reader is to pay for the tasks, to pass stolen money or parcels on, or to send papers. Employers look for people
+    who can do something, answer from their own domain, and wait for an application. Job boards send lists of offers
+    that say such things, in long letters to those who asked for them: known lists and newsletters are left out. One
+    phrase counts where the talk is to go on in a messenger or in a free mailbox.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of("job")
+    if not words or reading.is_known_list or reading.is_known_newsletter:
+        return
+    senders = reading.message.senders[:1]
+    is_free = any(is_freemail(normal_domain(sender.domain)) for sender in senders) or _replies_leave(reading)
+    by_messenger = names_contact("messenger", phrases.text) or any(
+        org_domain(host) in _MESSENGER_SITES for host in reading.sites
+    )
+    if len(words) < 2 and not is_free and not by_messenger:
+        return
+    degree = min(1.0, _PER_JOB_PHRASE * len(words) + _JOB_MESSENGER * by_messenger + _JOB_FREEMAIL * is_free)
+    degree *= min(1.0, _JOB_FULL_LENGTH / max(phrases.length_of("job"), 1))
+    degree *= _JOB_KNOWN if reading.is_known_sender else 1.0
+    if degree >= _LEAST_JOB:
+        yield kinds.TEXT_JOB_OFFER.at("text", strength=round(degree, 2), words=quote(words))
 
 
 _SUM_NOTE = 350
