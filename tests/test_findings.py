@@ -31,6 +31,11 @@ def claiming(**fields: str) -> Reading:
     return Reading(Message(headers=Headers(tuple(Field(name, value, b"") for name, value in named))))
 
 
+def prove(reading: Reading, *, is_company: bool) -> Reading:
+    proven = know_sender(reading, NEVER)
+    return msgspec.structs.replace(proven, is_company=is_company)
+
+
 def list_known(reading: Reading) -> set[str]:
     names = ("is_known_sender", "is_known_list", "is_known_answer", "is_known_newsletter")
     return {name for name in names if getattr(reading, name)}
@@ -75,6 +80,10 @@ def test_the_address_itself_has_to_be_proven(history: SenderHistory) -> None:
         (know_sender(claiming(references="<1@x>")), {"is_known_sender", "is_known_answer"}),
         (know_sender(claiming(in_reply_to="<1@x>")), {"is_known_sender", "is_known_answer"}),
         (know_sender(claiming(list_unsubscribe="<u>")), {"is_known_sender", "is_known_newsletter"}),
+        (prove(claiming(list_unsubscribe="<u>"), is_company=True), {"is_known_newsletter"}),
+        (prove(claiming(list_unsubscribe="<u>"), is_company=False), set()),
+        (msgspec.structs.replace(claiming(list_unsubscribe="<u>"), is_company=True), set()),
+        (prove(claiming(), is_company=True), set()),
         (know_list(claiming(list_post="<mailto:l@l.example>")), {"is_known_list"}),
         (
             know_list(claiming(list_post="<mailto:l@l.example>", references="<1@x>")),

@@ -71,7 +71,8 @@ class Protected(msgspec.Struct, frozen=True):
 
 class Reading(msgspec.Struct, frozen=True, dict=True):
     """Everything known about one message before it is judged. `now` is the time of the analysis, in seconds; `words`
-    are those that its writer chose, where an earlier stage has worked them out.
+    are those that its writer chose, where an earlier stage has worked them out. `is_company` says whether From is at
+    the own domain of a company that we know, proven or not.
 
     What several checks need is worked out once, when the first of them asks.
     """
@@ -89,6 +90,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     reputation: Reputation = Reputation()
     words: list[str] | None = None
     learnt: LearntModels = NO_MODELS
+    is_company: bool = False
 
     @once_property
     def written(self) -> list[str]:
@@ -148,6 +150,11 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return self.authentication.aligned and self.sender_history.address.proven.days >= KNOWN_DAYS
 
     @once_property
+    def is_proven_company(self) -> bool:
+        """Whether From is proven, and at the own domain of a company that we know: its name is its reputation."""
+        return self.is_company and self.authentication.aligned
+
+    @once_property
     def is_known_list(self) -> bool:
         """Whether the mail came through a list to which people write (RFC 2369 section 3.4), from the network from
         which posts of that list were delivered to the tenant on several days before."""
@@ -160,8 +167,9 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @once_property
     def is_known_newsletter(self) -> bool:
-        """Whether the mail offers to end a subscription (RFC 2369, RFC 8058), and its sender is known."""
-        return self.is_known_sender and "list-unsubscribe" in self.fields
+        """Whether the mail offers to end a subscription (RFC 2369, RFC 8058), and its sender is known, or a proven
+        company."""
+        return (self.is_known_sender or self.is_proven_company) and "list-unsubscribe" in self.fields
 
     @once_property
     def claims_discussion(self) -> bool:

@@ -237,6 +237,9 @@ def _list_parents(host: str) -> Iterator[str]:
         yield ".".join(labels[start:])
 
 
+_OF_STRANGERS = frozenset({"page", "form", "picture", "tenant", "shortener"})
+
+
 def is_under(host: str, names: frozenset[str]) -> bool:
     """Return whether a host is one of the names or stands below one."""
     return any(parent in names for parent in _list_parents(host))
@@ -265,6 +268,12 @@ def _find_roles(host: str) -> frozenset[str]:
 def is_genuine(host: str) -> bool:
     """Return whether a host belongs to one of the imitated."""
     return "genuine" in _find_roles(host)
+
+
+def is_company_host(host: str) -> bool:
+    """Return whether a host belongs to one of the imitated, and no stranger has a page, a form or an address there."""
+    roles = _find_roles(host)
+    return "genuine" in roles and roles.isdisjoint(_OF_STRANGERS) and not is_freemail(host)
 
 
 @lru_cache(_REMEMBERED)

@@ -247,6 +247,9 @@ LIST = "List-Post: <mailto:l@lists.example>\n"
         ("https://www.sender.example/x", LIST, [know_list], 0.3),
         ("https://www.sender.example/x", LIST, [know_list, know_sender], 0.045),
         ("https://elsewhere.example/x", "", [know_list], 1.0),  # it names no list
+        ("https://www.paypal.com/signin", "", [], 0.2),  # the company's own site catches nothing
+        ("https://www.paypal.com/r?to=https://evil.example/", "", [], 1.0),
+        ("https://docs.google.com/forms/x", "", [], 1.0),  # strangers have pages there
     ],
 )
 def test_how_far_it_leads(

@@ -10,12 +10,12 @@ import msgspec
 from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
+    is_company_host,
     is_form_service,
     is_freemail,
     is_genuine,
     is_hosted_page,
     is_picture_host,
-    is_shortener,
     is_tenant,
     is_under,
     measure_ending,
@@ -170,10 +170,12 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
     """
     if not reading.sites or reading.is_known_list:
         return
-    owners = {org_domain(host) for host in reading.sites}
+    # A name without a dot is one of the reader's own network: a file server, a printer.
+    sites = {host: link for host, link in reading.sites.items() if "." in host}
+    owners = {org_domain(host) for host in sites}
     if len(owners) != 1 or owners & reading.sender_domains:
         return
-    (host, link), *_ = reading.sites.items()
+    (host, link), *_ = sites.items()
     senders = reading.message.senders
     if is_genuine(host) or is_tenant(host) or not senders or is_freemail(normal_domain(senders[0].domain)):
         return
@@ -243,9 +245,4 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
 
 def _leads_to_company(link: Link) -> bool:
     """Return whether a link leads to a company's own site, where no stranger has a page, and no further."""
-    host = link.host
-    return (
-        is_genuine(host)
-        and not (is_hosted_page(host) or is_form_service(host) or is_tenant(host) or is_shortener(host))
-        and "http" not in link.url[8:].lower()
-    )
+    return is_company_host(link.host) and "http" not in link.url[8:].lower()

@@ -36,8 +36,8 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     nothing that a sender could write to be excused: no fields of lists and answers, no links to the sender's own site.
     Text that reads like wanted mail takes a little off, within a bound, and nothing beside a finding that nothing
     excuses. A long text is read in windows, and the worst of them counts, so that honest prose around a lure does not
-    help it. Of a sender whom the tenant knows, and of a few words, it speaks more softly, and of a few words it is
-    never sure.
+    help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words, it speaks more softly,
+    and of a few words it is never sure.
 
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
@@ -58,7 +58,7 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         if reading.written:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
         return
-    strength = round(strength * (KNOWN if reading.is_known_sender else 1.0), 3)
+    strength = round(strength * (KNOWN if reading.is_known_sender or reading.is_proven_company else 1.0), 3)
     weighed = ", ".join(reading.models.for_tenant(reading.envelope.tenant).reasons(hits))
     yield kinds.TEXT_MODEL_SPAM.at("text", strength=strength, probability=probability, weighed=weighed)
     for kind, share in ((kinds.TEXT_MODEL_PHISHING, score.phishing), (kinds.TEXT_MODEL_FRAUD, score.fraud)):
