@@ -22,10 +22,19 @@ from gatepost.ids import canonical, id_time
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import message_index, traffic
-from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, storable
+from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, now, storable
 from gatepost.store.evidence import add_queue_id, index_evidence
+from gatepost.store.held_rows import (
+    MAX_SUBJECT,
+    HeldRow,
+    Holding,
+    insert_held,
+    insert_held_in_sqlite,
+    normalize_address,
+    recipient_rows,
+)
 from gatepost.store.message_days import ALWAYS, by_keys, day_of, read_by_ggrid, read_by_ggrids
-from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_texts
+from gatepost.store.message_index import IndexedMessage, IndexedTexts, domain_of, fold, index_texts
 from gatepost.store.record_packing import Detail, pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
@@ -101,7 +110,8 @@ class MessageRecord(msgspec.Struct, frozen=True):
     """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
     changes. `source` is that of the scan request; "" where the record is older than this field, as `receipt` is None.
     `header` is the header section of a new record as it is stored (`record_packing.compress`); records that are read
-    come without it (`Messages.header`)."""
+    come without it (`Messages.header`). With `holding`, a new record is that of a message which is held by the same
+    commit."""
 
     ggrid: str
     created: int
@@ -114,6 +124,7 @@ class MessageRecord(msgspec.Struct, frozen=True):
     source: str = ""
     header: bytes | None = None
     receipt: Receipt | None = None
+    holding: Holding | None = None
 
     @property
     def is_trial(self) -> bool:
@@ -138,8 +149,8 @@ class MessageLine(msgspec.Struct, frozen=True):
 
 
 class RecordRow(msgspec.Struct, frozen=True):
-    """A record as SQLite gets it: the values of its row, its texts for searching, and what is counted of it, unless it
-    `is_trial`.
+    """A record as SQLite gets it: the values of its row, its texts for searching, what is counted of it, unless it
+    `is_trial`, and the row of held mail where the message is held.
 
     Where another process writes, rows are made by those who ask, so that it has only the database to wait for.
     """
@@ -148,6 +159,7 @@ class RecordRow(msgspec.Struct, frozen=True):
     texts: IndexedTexts
     counted: CountedMessage
     is_trial: bool = False
+    held: HeldRow | None = None
 
 
 R = TypeVar("R", MessageRecord, RecordRow)
@@ -159,12 +171,26 @@ def prepare_row(record: MessageRecord | RecordRow) -> RecordRow:
     """Make the row of a record; one that is made already stays as it is."""
     if isinstance(record, RecordRow):
         return record
-    return RecordRow(_row(record), _texts(record), _count_message(record), record.is_trial)
+    packed, holding = pack(record.detail), record.holding
+    held = prepare_held(record, packed, holding) if holding else None
+    return RecordRow(_row(record, packed), _texts(record), _count_message(record), record.is_trial, held)
+
+
+def prepare_held(record: MessageRecord, packed: bytes, holding: Holding) -> HeldRow:
+    """Make the rows of a message that is held from now on; `packed` is what its record has as one value."""
+    ggrid, envelope, report = record.ggrid.lower(), record.envelope, record.report
+    sender = normalize_address(envelope.sender)
+    values = (
+        *(ggrid, record.created, record.completed, now(), envelope.tenant, report.verdict),
+        *(sender, domain_of(sender), record.size, record.sha256, packed),
+        *(fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], report.score, storable(holding.core)),
+    )
+    return HeldRow(values, recipient_rows(ggrid, envelope.recipients), holding.content)
 
 
 def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
-    """Store, index and count records in SQLite; where one of that ggrid is stored already, it stays and is
-    returned."""
+    """Store, index and count records in SQLite, and hold their messages where they say so; where one of that ggrid is
+    stored already, it stays and is returned."""
     rows = [prepare_row(record) for record in records]
     before = connection.total_changes()
     connection.executemany(_INSERT_SQLITE, [row.values for row in rows])
@@ -175,11 +201,18 @@ def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | Me
     fresh = list(enumerate(rows, first)) if is_all_new else _find_fresh(connection, rows, first) if count else []
     message_index.insert_in_sqlite(connection, [_index_message(uid, row) for uid, row in fresh])
     traffic.count_in_sqlite(connection, [row.counted for _, row in fresh if not row.is_trial])
+    if held := [row.held for _, row in fresh if row.held]:
+        insert_held_in_sqlite(connection, held)
     if is_all_new:
         return list(records)
-    select = in_sqlite(_SELECT)
-    known = (connection.execute(select, (row.values[0], *ALWAYS)).fetchone() for row in rows)
-    return [parse_record(*stored) if stored else record for stored, record in zip(known, records, strict=True)]
+    added = {id(row) for _, row in fresh}
+    found = zip(records, rows, strict=True)
+    return [record if id(row) in added else _find_stored(connection, row) or record for record, row in found]
+
+
+def _find_stored(connection: apsw.Connection, row: RecordRow) -> MessageRecord | None:
+    stored = connection.execute(in_sqlite(_SELECT), (row.values[0], *ALWAYS)).fetchone()
+    return parse_record(*stored) if stored else None
 
 
 def find_message(ggrid: str) -> Work[MessageRecord | None]:
@@ -201,7 +234,7 @@ def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[Non
     """Replace envelope and report of a result, as the erasure of an address does; its index row follows. The header
     section goes, and so do the texts of replies: an address can be written there in too many ways to be sure of."""
     record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report, receipt=detail.receipt)
-    row = dict(zip(COLUMNS, _row(record), strict=True))
+    row = dict(zip(COLUMNS, _row(record, pack(record.detail)), strict=True))
     texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
     recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
     yield from message_index.remove_from_index([(uid, before.completed, recipients)])
@@ -247,8 +280,8 @@ def parse_release(time: int, by: str, recipients: str) -> Release:
 
 
 def insert_together(records: Sequence[MessageRecord]) -> Work[list[MessageRecord]]:
-    """Store, index and count records in PostgreSQL with one statement; where one of that ggrid is stored already, it
-    stays and is returned."""
+    """Store, index and count records in PostgreSQL with one statement, and hold their messages where they say so; where
+    one of that ggrid is stored already, it stays and is returned."""
     first: dict[str, MessageRecord] = {}
     for record in records:
         first.setdefault(storable(record.ggrid.lower()), record)
@@ -259,6 +292,9 @@ def insert_together(records: Sequence[MessageRecord]) -> Work[list[MessageRecord
         addresses = [(storable(row.values[0]), address) for row in rows for address in row.texts.addresses]
         whose, addressed = zip(*addresses, strict=True) if addresses else ((), ())
         kept = {ggrid for (ggrid,) in (yield Read(_INSERT, (*map(Many, columns), Many(whose), Many(addressed))))}
+        for row in rows:
+            if row.held and row.held.values[0] in kept:
+                yield from insert_held(row.held)
     stored = []
     for record in records:
         ggrid = storable(record.ggrid.lower())
@@ -315,7 +351,7 @@ def _count_message(record: MessageRecord) -> CountedMessage:
     )
 
 
-def _row(record: MessageRecord) -> tuple[object, ...]:
+def _row(record: MessageRecord, packed: bytes) -> tuple[object, ...]:
     envelope, report = record.envelope, record.report
     return (
         record.ggrid.lower(),
@@ -331,7 +367,7 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         report.subject[:MAX_TEXT],
         record.size,
         record.sha256,
-        pack(record.detail),
+        packed,
         record.header,
     )
 
