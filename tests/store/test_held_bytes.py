@@ -16,8 +16,7 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
-from gatepost.store.held_rows import MAX_CONTENT, Holding
-from gatepost.store.message_records import MessageRecord
+from gatepost.store.message_records import MAX_CONTENT, Holding, MessageRecord
 from gatepost.store.quarantine import HeldFilter
 from gatepost.store.sqlite import open_file
 from gatepost.store.store import Store
@@ -143,7 +142,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store import open_store
-from gatepost.store.held_rows import Holding
+from gatepost.store.message_records import Holding
 from gatepost.store.message_records import MessageRecord
 
 async def hold(store, number):

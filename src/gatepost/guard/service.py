@@ -32,8 +32,7 @@ from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
-from gatepost.store.held_rows import Holding
-from gatepost.store.message_records import MessageRecord
+from gatepost.store.message_records import Holding, MessageRecord
 from gatepost.store.record_packing import HEAD_BYTES, compress, cut_header
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown

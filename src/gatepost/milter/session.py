@@ -45,7 +45,7 @@ from gatepost.smtp.services import MessageHandler, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
 from gatepost.store.errors import StorageError
-from gatepost.store.held_rows import Holding
+from gatepost.store.message_records import Holding
 
 MIN_VERSION, MAX_VERSION = 2, 6
 # Bodies come in pieces of 64 KiB. A header field is one frame, and Postfix sends up to `header_size_limit` of it.

@@ -19,7 +19,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.store.audit import Actor
-from gatepost.store.held_rows import Holding
+from gatepost.store.message_records import Holding
 from gatepost.view.values import NotShown, Picture, View
 
 MESSAGE = "message/rfc822"

@@ -36,8 +36,8 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.held_rows import normalize_address
 from gatepost.store.list_rows import raise_versions
+from gatepost.store.message_records import normalize_address
 from gatepost.store.quarantine import HeldMessage, find_held
 
 # Messages that are read in one step of planning; each may have a thousand recipients.

@@ -45,26 +45,24 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.evidence import Evidence, has_evidence
-from gatepost.store.held_rows import (
-    MAX_CONTENT,
-    MAX_SUBJECT,
-    Holding,
-    insert_held,
-    insert_recipients,
-    normalize_address,
-    recipient_rows,
-)
 from gatepost.store.learning import digest_of, teach_record
 from gatepost.store.message_index import Term, domain_of, fits_record, fold, parse_term
 from gatepost.store.message_records import (
+    MAX_CONTENT,
+    MAX_SUBJECT,
     Delivery,
+    Holding,
     MessageRecord,
     Release,
     blank_replies,
     insert_deliveries,
+    insert_held,
+    insert_recipients,
+    normalize_address,
     parse_record,
     parse_release,
     prepare_held,
+    recipient_rows,
 )
 from gatepost.store.paging import (
     END,
@@ -239,7 +237,7 @@ class QuarantineFlow(msgspec.Struct, frozen=True):
 
 class QuarantineRecords(Operations):
     """Held mail: its records, its search, and its figures. `tenant` None means any. The bytes are in the raw store, or
-    here where they are few (`held_rows`)."""
+    here where they are few (`message_records`)."""
 
     @property
     def largest_content(self) -> int:

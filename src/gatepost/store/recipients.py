@@ -32,8 +32,8 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.held_rows import normalize_address
 from gatepost.store.list_rows import raise_versions
+from gatepost.store.message_records import normalize_address
 
 EntrySays: TypeAlias = Literal["allow", "block"]
 MAX_OF_RECIPIENT = 100

@@ -18,7 +18,7 @@ from gatepost.scanning.spool import BytesBody
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
-from gatepost.store.held_rows import MAX_CONTENT
+from gatepost.store.message_records import MAX_CONTENT
 
 LARGE = b"Subject: large\r\n\r\n" + b"x" * MAX_CONTENT
 

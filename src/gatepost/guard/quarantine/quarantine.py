@@ -57,8 +57,7 @@ from gatepost.smtp.signing import Signer, UnsignedError
 from gatepost.smtp.trace import Arrival, build_release_fields, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
-from gatepost.store.held_rows import Holding, normalize_address
-from gatepost.store.message_records import Delivery, MessageRecord, Release
+from gatepost.store.message_records import Delivery, Holding, MessageRecord, Release, normalize_address
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
