@@ -1,5 +1,7 @@
 """Keys that fit an index: short ones as they are, long ones cut, and never two entries under one key."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,9 @@ from gatepost.auth.results import Authentication
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.entries import (
     MAX_KEY_BYTES,
+    MAX_LOOKS,
+    MAX_PHRASE_TEXT,
+    FindingLimit,
     NormalForm,
     PhraseFinder,
     UnkeyedEntry,
@@ -72,6 +77,61 @@ def test_a_long_link_is_matched_by_its_own_entry_and_no_other() -> None:
         assert len(ruling.blocks) == count
 
 
+def _find_phrases(listed: list[UnkeyedEntry], text: str) -> list[UnkeyedEntry]:
+    return [entry for _, entry in PhraseFinder(listed).find([text])]
+
+
+def _list_phrases(*shown: str) -> list[UnkeyedEntry]:
+    return [UnkeyedEntry(PHRASES.name, "tenant", each, each) for each in shown]
+
+
+@given(
+    st.lists(st.text("ab _-!.é ", min_size=3, max_size=6).map(fold_phrase).filter(bool), max_size=8, unique=True),
+    st.text("ab _-!.é ", max_size=40),
+)
+def test_phrases_are_found_where_a_plain_search_finds_them(phrases: list[str], text: str) -> None:
+    """A phrase begins with a whole word, or with a sign, and no word goes on behind it."""
+    folded = fold_phrase(text)
+    expected = set()
+    for phrase in phrases:
+        first = re.match(r"\w+|", phrase)
+        assert first is not None
+        inside, behind = re.escape(phrase), r"(?![^\W_])" if phrase[-1].isalnum() else ""
+        whole = rf"(?<!\w)(?={re.escape(first.group())}(?!\w))" if first.group() else ""
+        if re.search(whole + inside + behind, folded):
+            expected.add(phrase)
+    assert {entry.shown for entry in _find_phrases(_list_phrases(*phrases), text)} == expected
+
+
+def test_phrases_cost_what_the_text_is_long_however_many_they_are() -> None:
+    few, many = PhraseFinder(_list_phrases("the b7")), PhraseFinder(_list_phrases(*(f"the b{i}" for i in range(500))))
+    work = []
+    for finder, words in ((few, 1_000), (many, 1_000), (many, 4_000)):
+        assert list(finder.find(["the " * words])) == []
+        work.append(finder.work)
+    # 500 phrases have three lengths instead of one.
+    assert work[1] == 3 * work[0]
+    assert work[2] - work[1] == 4 * work[1]
+
+
+def test_a_list_and_a_mail_that_are_made_for_each_other_end_at_a_limit() -> None:
+    nested = _list_phrases(*("a " * length + "b" for length in range(1, 450)))
+    finder = PhraseFinder(nested)
+    with pytest.raises(FindingLimit, match="too many"):
+        list(finder.find(["a " * 75_000]))
+    assert finder.work < MAX_LOOKS + 1_000
+    # The budget is that of a message: the next one is compared again.
+    assert [entry for _, entry in finder.find(["a a b"])] == nested[1::-1]
+
+
+def test_of_very_long_texts_the_beginning_is_compared_and_the_rest_is_a_limit() -> None:
+    listed = _list_phrases("wire money")
+    finding = PhraseFinder(listed).find(["wire money", "x" * MAX_PHRASE_TEXT, "wire money"])
+    assert next(finding) == (0, listed[0])
+    with pytest.raises(FindingLimit, match="too long"):
+        next(finding)
+
+
 def test_a_long_phrase_is_found_by_its_words() -> None:
     words = " ".join(f"\u5b57{number}" for number in range(200))
     entry = PHRASES.normalise(words.upper())
@@ -81,9 +141,9 @@ def test_a_long_phrase_is_found_by_its_words() -> None:
     assert isinstance(long, NormalForm)
     listed = [UnkeyedEntry(PHRASES.name, "global", each.key, each.shown) for each in (entry, long)]
     assert long.key != long.shown
-    assert PhraseFinder(listed).within(f"so: {run} Ende!") == (listed[1],)
-    assert PhraseFinder(listed).within(f"so: {words} und") == (listed[0],)
-    assert PhraseFinder(listed).within(f"so: {run[1:]} Ende!") == ()
+    assert _find_phrases(listed, f"so: {run} Ende!") == [listed[1]]
+    assert _find_phrases(listed, f"so: {words} und") == [listed[0]]
+    assert _find_phrases(listed, f"so: {run[1:]} Ende!") == []
     assert Subject("text", long.key, "1").keys == (long.key,)
 
 

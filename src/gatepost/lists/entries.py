@@ -268,6 +268,8 @@ _WORD = re.compile(r"\w+")
 
 def fold_phrase(text: str) -> str:
     """Return the text with case and accents folded, invisible characters removed and white space as single blanks."""
+    if text.isascii():
+        return " ".join(text.lower().split())
     # Twice: letters such as U+1D400 have no other case, and become capitals only when they are taken apart.
     plain = _MARKS.sub("", unicodedata.normalize("NFKD", text.casefold()).casefold())
     return _SPACES.sub(" ", unicodedata.normalize("NFKC", plain)).strip()
@@ -283,44 +285,71 @@ def normalise_phrase(text: str) -> NormalForm | ListRefusal:
     return show_as_key(phrase)
 
 
-class PhraseFinder(EntryFinder):
-    """Finds whole phrases in text. They are kept by their first word, so a text is read once, word by word.
+# Of the texts of a message: how many characters are compared, where those of a text that is not ASCII count twice, and
+# how many pieces of them are looked up. Each is about 0.2 s.
+MAX_PHRASE_TEXT = 1_000_000
+MAX_LOOKS = 500_000
+# So many characters of a piece take as long to cut out and compare as the look-up itself.
+_LOOK_CHARACTERS = 256
+# Where a phrase can begin: at a word, or at a sign.
+_BEGINNING = re.compile(r"\w+|[^\w\s]")
 
-    A phrase is compared as it is shown, which is its whole normal form.
+
+class PhraseFinder(EntryFinder):
+    """Finds whole phrases in text, with all phrases of a snapshot in one table.
+
+    At each place of a text where phrases begin with the word or sign that stands there, one piece is looked up for each
+    length that those phrases have, however many phrases there are. Who writes both the list and the mail could choose
+    many lengths and repeat that word. So all texts of a message have one budget, and a message that goes beyond it is
+    not called clean. A phrase is compared as it is shown, which is its whole normal form.
     """
 
     def __init__(self, entries: Iterable[UnkeyedEntry]) -> None:
-        self._by_word: dict[str, list[UnkeyedEntry]] = {}
+        self._phrases: dict[str, list[UnkeyedEntry]] = {}
+        lengths: dict[str, set[int]] = {}
         for entry in entries:
-            first = _WORD.search(entry.shown)
+            first = _BEGINNING.search(entry.shown)
             if first:
-                self._by_word.setdefault(first.group(), []).append(entry)
+                self._phrases.setdefault(entry.shown, []).append(entry)
+                lengths.setdefault(first.group(), set()).add(len(entry.shown))
+        self._lengths = {first: tuple(found) for first, found in lengths.items()}
+        self._characters = self._most = 0
 
     def find(self, texts: Sequence[str]) -> Iterator[tuple[int, UnkeyedEntry]]:
-        """Yield the entries that each text contains, with the place of the text."""
-        return ((place, entry) for place, text in enumerate(texts) for entry in self.within(text))
+        """Yield the entries that each text contains, each once, with the place of the text."""
+        if not self._phrases:
+            return
+        self._characters, self._most = MAX_PHRASE_TEXT, self.work + MAX_LOOKS
+        for place, text in enumerate(texts):
+            for entry in dict.fromkeys(self._find_within(text)):
+                yield place, entry
 
-    def within(self, text: str) -> tuple[UnkeyedEntry, ...]:
-        """Return the entries that the text contains, each once."""
-        if not self._by_word:
-            return ()
-        text = fold_phrase(text)
-        found: dict[UnkeyedEntry, None] = {}
-        for word in _WORD.finditer(text):
-            for entry in self._by_word.get(word.group(), ()):
-                if _is_whole_phrase(entry.shown, text, word.start()):
-                    found[entry] = None
-        return tuple(found)
+    def _find_within(self, text: str) -> Iterator[UnkeyedEntry]:
+        cost = 1 if text.isascii() else 2
+        compared = text[: self._characters // cost]
+        self._characters -= len(compared) * cost
+        folded = fold_phrase(compared)
+        phrases, lengths_of = self._phrases, self._lengths
+        for first in _BEGINNING.finditer(folded):
+            lengths = lengths_of.get(first.group())
+            if lengths is None:
+                continue
+            start = first.start()
+            for length in lengths:
+                self.work += 1 + length // _LOOK_CHARACTERS
+                piece = folded[start : start + length]
+                found = phrases.get(piece)
+                if found and _is_whole(folded, start + len(piece)):
+                    yield from found
+            if self.work > self._most:
+                raise FindingLimit("its phrases and the texts of the message are too many to compare")
+        if len(compared) < len(text):
+            raise FindingLimit("the texts of the message are too long to compare")
 
 
-def _is_whole_phrase(phrase: str, text: str, place: int) -> bool:
-    """Return whether the phrase, whose first word starts at `place`, is there and ends with a word."""
-    first = _WORD.search(phrase)
-    start = place - (first.start() if first else 0)
-    end = start + len(phrase)
-    if start < 0 or not text.startswith(phrase, start):
-        return False
-    return not (phrase[-1].isalnum() and text[end : end + 1].isalnum())
+def _is_whole(text: str, end: int) -> bool:
+    """Return whether no word goes on behind this place."""
+    return not (text[end - 1].isalnum() and text[end : end + 1].isalnum())
 
 
 PHRASE = EntryKind(
