@@ -79,7 +79,8 @@ def _write_names(late: Iterable[LateFile]) -> str:
 
 def _write_tables(late: Iterable[LateFile]) -> str:
     """Return the places of late classes, and the names of the members that are lent, for `late.js`."""
-    classes, members = {}, {}
+    classes: dict[str, int] = {}
+    members: dict[str, dict[str, object]] = {}
     for place, file in enumerate(late):
         if file.lends_members():
             members[file.classes[0]] = {"place": place, **list_members(file.text)}
