@@ -197,9 +197,9 @@ def test_a_long_letter_says_less_about_a_job(letter: Letter) -> None:
 @pytest.mark.parametrize(
     ("text", "link", "strength"),
     [
-        ("As discussed on the phone, please see the attached document.", AWAY, 0.5),
+        ("As discussed on the phone, please see the attached document.", AWAY, 0),
         ("Here is the contract you requested. As agreed, please open the link.", AWAY, 1.0),
-        ("As discussed on the phone, please see the attached document.", "", 0),
+        ("Here is the contract you requested. As agreed, please open the link.", "", 0),
         ("It was good to talk to you at the fair.", AWAY, 0),
         ("As discussed, we meet on Tuesday at ten.", AWAY, 0),
     ],
@@ -209,15 +209,22 @@ def test_invented_thread(letter: Letter, text: str, link: str, strength: float) 
 
 
 def test_a_known_sender_has_talked_to_the_reader(letter: Letter) -> None:
-    text = "As discussed on the phone, please see the attached document.\n> Ann wrote: see you\n"
+    text = "As discussed, please see the attached document.\n> Ann wrote: here is the file you asked for\n"
     claimed = letter(text, "Re: figures", link=AWAY, fields=f"{LIST}In-Reply-To: <1@x>\nReferences: <1@x>\n")
     for reading in (claimed, know_sender(claimed, SELDOM), know_sender(claimed, aligned=False)):
-        assert measure(invented_thread, reading) >= 0.5
+        assert measure(invented_thread, reading) == 1.0
     assert measure(invented_thread, know_sender(claimed)) == measure(invented_thread, know_list(claimed)) == 0
 
 
 def test_an_invented_thread_hands_over_a_file(letter: Letter) -> None:
-    reading = letter("Here is the contract you requested.")
+    reading = letter("Here is the contract you requested. As agreed, please open the attachment.")
     assert measure(invented_thread, reading) == 0
     with_file = msgspec.structs.replace(reading, files=(File("2", b"%PDF-", "pdf", "0" * 64, names=("c.pdf",)),))
-    assert measure(invented_thread, with_file) == 0.5
+    assert measure(invented_thread, with_file) == 1.0
+
+
+def test_one_phrase_counts_for_strangers(letter: Letter) -> None:
+    reading = letter("As discussed on the phone, please see the attached document.", link=AWAY)
+    remembered = msgspec.structs.replace(reading.sender_history, ready=True)
+    assert measure(invented_thread, msgspec.structs.replace(reading, sender_history=remembered)) == 1.0
+    assert measure(invented_thread, reading) == 0, "nothing is remembered of anybody"

@@ -273,7 +273,9 @@ def _find_consent_link(reading: Reading) -> LinkAway | None:
     return away
 
 
-_PER_THREAD_PHRASE, _THREAD_STRANGER = coefficients(kinds.TEXT_INVENTED_THREAD, "per_phrase", "stranger")
+_PER_THREAD_PHRASE, _THREAD_STRANGER, _LEAST_THREAD = coefficients(
+    kinds.TEXT_INVENTED_THREAD, "per_phrase", "stranger", "least"
+)
 
 
 @check(kinds.TEXT_INVENTED_THREAD, needs={"link", "attachment"}, themes={"thread"})
@@ -282,14 +284,14 @@ def invented_thread(reading: Reading) -> Iterator[Finding]:
 
     Whoever believes to have forgotten a talk opens what it was about. People who did talk write so as well, and most of
     them have written before: known senders and known lists are left out, and so are answers of theirs. Quoted mail
-    proves nothing, because anybody can write it below. From somebody who really telephoned for the first time it
-    weighs little.
+    proves nothing, because anybody can write it below. One such phrase counts where the sender is new to the tenant;
+    from somebody who really telephoned for the first time it weighs little.
     """
     if reading.is_known_sender or reading.is_known_list or not (reading.web_links or "attachment" in reading.signs):
         return
     words = find_phrases(reading).of("thread")
-    if words:
-        degree = _PER_THREAD_PHRASE * len(words) + _THREAD_STRANGER * is_first_contact(reading)
+    degree = _PER_THREAD_PHRASE * len(words) + _THREAD_STRANGER * (bool(words) and is_first_contact(reading))
+    if degree >= _LEAST_THREAD:
         yield kinds.TEXT_INVENTED_THREAD.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
 
 
