@@ -17,8 +17,8 @@ import sys
 import msgspec
 
 from gatepost.learning.proof import Proof, prove
+from gatepost.sandbox import SOCKET, die_with_parent, seal
 from gatepost.textmodel.learnt import MAX_PACKED, PoolRow, parse_learnt
-from gatepost.workers.sandbox import SOCKET, die_with_parent, seal
 
 CPU_SECONDS = 300
 WALL_SECONDS = 900.0

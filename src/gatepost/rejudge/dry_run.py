@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
@@ -26,7 +27,8 @@ from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import FindingLimit, ListRefusal
 from gatepost.lists.rulings import Match, Ruling, Subject, collect_keys, rule_on, scoped_name
 from gatepost.lists.unkeyed import UnkeyedLists, make_hit
-from gatepost.policy.layers import Policies
+from gatepost.policy.condition_process import ConditionWork, condition_work, end_current_work
+from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import RULE, Policy
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.replay import (
@@ -55,8 +57,14 @@ _judging = ThreadPoolExecutor(1, "judge-again")
 
 
 async def judge_in_turn(judge: Callable[[], T]) -> T:
-    """Judge stored messages in the one thread for that, after those that wait already."""
-    return await asyncio.get_running_loop().run_in_executor(_judging, background.run, judge)
+    """Judge stored messages in the one thread for that, after those that wait already. Where nobody waits any more, the
+    conditions that are being evaluated are stopped."""
+    run = partial(copy_context().run, background.run, judge)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_judging, run)
+    except asyncio.CancelledError:
+        end_current_work()
+        raise
 
 
 async def replay_record(store: Store, record: MessageRecord, policies: Policies) -> Comparison:
@@ -99,15 +107,32 @@ async def try_policy(
     """
     considered, hits, flips = 0, list[Comparison](), list[Comparison]()
     known: dict[str | None, Known] = {}
-    async with aclosing(store.messages.recent(tenant, last)) as batches:
-        async for every in batches:
-            batch = [record for record in every if record.envelope.outbound or not only_outbound]
-            await load_custom_lists(store, batch, known)
-            compared = await judge_in_turn(partial(_compare, batch, known, today, other))
-            hits += [each for each in compared if rule and each.has_now(f"{RULE}{rule}")]
-            flips += [each for each in compared if each.flips]
-            considered += len(batch)
+    with condition_work() as work:
+        async with aclosing(store.messages.recent(tenant, last)) as batches:
+            async for every in batches:
+                batch = [record for record in every if record.envelope.outbound or not only_outbound]
+                await load_custom_lists(store, batch, known)
+                compared = await judge_in_turn(partial(_compare, batch, known, today, other))
+                if slow := _describe_slow(work, today, other):
+                    return PolicyTrial(mistakes=slow)
+                hits += [each for each in compared if rule and each.has_now(f"{RULE}{rule}")]
+                flips += [each for each in compared if each.flips]
+                considered += len(batch)
     return PolicyTrial(considered, tuple(flips), tuple(hits))
+
+
+def _describe_slow(work: ConditionWork, today: Policies, other: Policies) -> tuple[str, ...]:
+    """Say which rules of the other policies took too long for a stored message, or that all of them together did."""
+    in_force = {rule.when for each in _list_effective(today) for rule in each.policy.rules.values()}
+    stated = {name: rule for each in _list_effective(other) for name, rule in each.policy.rules.items()}
+    slow = [name for name, rule in stated.items() if rule.when in work.slow - in_force]
+    if slow:
+        return tuple(f"rules.{name}.when took too long for a stored message, and was stopped" for name in slow[:20])
+    return ("the rules take too long together: they were stopped before the messages ended",) if work.is_over else ()
+
+
+def _list_effective(policies: Policies) -> list[Effective]:
+    return [policies.deployment, *policies.tenants.values()]
 
 
 def _compare(
@@ -199,7 +224,8 @@ class ListDryRuns:
             return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
         dry_run = EntryDryRun(change, self._policies.now.deployment.policy)
         async with self.turn:
-            await self._run(scope, dry_run)
+            with condition_work():
+                await self._run(scope, dry_run)
         entries = tuple(TriedEntry(entry, dry_run.hits[key], dry_run.flips[key]) for key, entry in shown.items())
         return DryRun(dry_run.considered, modified, dry_run.hit, dry_run.flipped, entries)
 
@@ -208,7 +234,8 @@ class ListDryRuns:
         dry_run, hits = EntryDryRun(change, self._policies.now.deployment.policy), list[HitMessage]()
         if change.countable:
             async with self.turn:
-                await self._run(scope, dry_run, hits)
+                with condition_work():
+                    await self._run(scope, dry_run, hits)
         return FoundHits(dry_run.considered, dry_run.hit, dry_run.flipped, tuple(hits))
 
     async def _run(self, scope: str | None, dry_run: EntryDryRun, hits: list[HitMessage] | None = None) -> None:
@@ -334,11 +361,12 @@ async def look_back(
     search = _Search(EntryDryRun(change, policies.deployment.policy, effort), policies, now() - days * DAY)
     if keys and can_look_back(definition):
         known: dict[str | None, Known] = {}
-        async with aclosing(store.messages.recent(scope, messages)) as batches:
-            async for batch in batches:
-                await load_custom_lists(store, batch, known)
-                if not await judge_in_turn(partial(search.take, batch, known)):
-                    break
+        with condition_work():
+            async with aclosing(store.messages.recent(scope, messages)) as batches:
+                async for batch in batches:
+                    await load_custom_lists(store, batch, known)
+                    if not await judge_in_turn(partial(search.take, batch, known)):
+                        break
         search.is_cut |= search.seen >= messages
     reached = search.oldest if search.is_cut else None
     return LookBack(

@@ -26,6 +26,7 @@ from gatepost import __version__
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import Emits, node_name, observe_audit
 from gatepost.logs import Logger
+from gatepost.policy.condition_process import end_all_work
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
@@ -104,7 +105,7 @@ async def run_plan(
             follower = Follower(store, plan, name, control, generations.health)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
-        for end in node.start():
+        for end in (*node.start(), asyncio.create_task(_end_trials_at(stop)).cancel):
             stack.callback(end)
 
         async def announce_start() -> None:
@@ -118,6 +119,12 @@ async def run_plan(
         finally:
             if node.is_first:
                 events.emit(_describe_state, plan, "stopping")
+
+
+async def _end_trials_at(stop: asyncio.Event) -> None:
+    """Whoever tries a policy while the service stops gets an answer without the rest: nobody waits for expressions."""
+    await stop.wait()
+    end_all_work()
 
 
 def _watch_condition(

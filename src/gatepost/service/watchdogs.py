@@ -26,7 +26,7 @@ from gatepost.metrics import counter, gauge
 from gatepost.names import preload_suffixes
 from gatepost.node_memory import NodeMemory
 from gatepost.periodic import PeriodicWork
-from gatepost.workers.sandbox import give_back_memory, syscall
+from gatepost.sandbox import give_back_memory, syscall
 
 LIMIT_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005

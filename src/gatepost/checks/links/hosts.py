@@ -150,7 +150,7 @@ def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     strange = {host for host, known in met.hosts.items() if not known.days}
     if not strange or reading.is_discussion:
         return {}
-    ours = reading.protected.own_domains | reading.protected.partner_domains
+    ours = reading.protected.trusted_domains
     strange -= reading.sender_domains | {host for host in strange if is_under(host, ours)}
     found: dict[str, Link] = {}
     for link in reading.sites.values():

@@ -7,8 +7,9 @@ domain, decoration, a brand, a person.
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from functools import lru_cache
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
 
 from gatepost import kinds
 from gatepost.checks.known_names import (
@@ -23,6 +24,7 @@ from gatepost.checks.known_names import (
     is_tenant,
     is_under,
     list_words,
+    list_words_of_lines,
     measure_ending,
     owns,
     read_names,
@@ -468,9 +470,43 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
         return
     for sender in reading.message.senders:
         name = _sort_words(sender.name)
-        bearers = [person for person in people if name and _sort_words(person.name) == name]
+        bearers = _index_people(people).get(name) if name else None
         if bearers and not _is_insider(sender, bearers, reading):
-            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearers[0].name, known_as=bearers[0], actual=sender)
+            first = bearers.people[0]
+            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=first.name, known_as=first, actual=sender)
+
+
+class _Namesakes:
+    """The people of one name."""
+
+    def __init__(self) -> None:
+        self.people: list[Address] = []
+
+    @cached_property
+    def addresses(self) -> frozenset[str]:
+        """Their own addresses."""
+        return frozenset(normal_address(str(person)) for person in self.people)
+
+
+# The last lists of people with their indexes. A list is the same object for all messages of a tenant, until it changes:
+# to compare lists of a hundred thousand would take longer than to look somebody up.
+_indexed: dict[int, tuple[tuple[Address, ...], Mapping[tuple[str, ...], _Namesakes]]] = {}
+_MOST_INDEXED = 32
+
+
+def _index_people(people: tuple[Address, ...]) -> Mapping[tuple[str, ...], _Namesakes]:
+    """Return people by the sorted words of their names."""
+    known = _indexed.get(id(people))
+    if known is not None:
+        return known[1]
+    names = "\n".join([person.name.replace("\n", " ") for person in people])
+    index: defaultdict[tuple[str, ...], _Namesakes] = defaultdict(_Namesakes)
+    for person, words in zip(people, list_words_of_lines(skeleton(names)), strict=True):
+        index[tuple(sorted(words))].people.append(person)
+    if len(_indexed) >= _MOST_INDEXED:
+        del _indexed[next(iter(_indexed))]
+    _indexed[id(people)] = (people, index)
+    return index
 
 
 def _sort_words(name: str) -> tuple[str, ...]:
@@ -478,8 +514,9 @@ def _sort_words(name: str) -> tuple[str, ...]:
     return tuple(sorted(list_words(skeleton(name))))
 
 
-def _is_insider(sender: Address, bearers: list[Address], reading: Reading) -> bool:
+def _is_insider(sender: Address, bearers: _Namesakes, reading: Reading) -> bool:
     """Return the person's own address, or any of the own domains: a namesake there is a colleague, and a forged own
     domain is found as such."""
-    known = {normal_address(str(person)) for person in bearers}
-    return normal_address(str(sender)) in known or is_under(normal_domain(sender.domain), reading.protected.own_domains)
+    if normal_address(str(sender)) in bearers.addresses:
+        return True
+    return is_under(normal_domain(sender.domain), reading.protected.own_domains)

@@ -72,7 +72,7 @@ NO_TEST_ENTRY = ""
 # A worker's seal, tried in a process that is thrown away; its socket is descriptor 0 as in a worker.
 SEAL_TEST = """\
 import msgspec, os, socket
-from gatepost.workers.sandbox import seal
+from gatepost.sandbox import seal
 connection = socket.socket(fileno=0)
 connection.sendall(msgspec.json.encode(seal(256 << 20)))
 os._exit(0)
