@@ -30,7 +30,7 @@ def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: 
     expect(page.get_by_role("row").filter(has_text="no entry at all")).to_contain_text("is not a host name")
     expect(page.locator(".card").filter(has_text="Would have matched").first).to_contain_text("1")
     page.get_by_role("button", name="Save 1 entry, skip 1").first.click()
-    expect(page.get_by_text("Entries saved.")).to_be_visible()
+    expect(page.get_by_text("Entries saved: 1.")).to_be_visible()
     expect(page.get_by_role("heading", name="Delivered before it was known")).to_be_visible()
     expect(page.get_by_role("row").filter(has_text="Seen before").first).to_contain_text(f"ann@{name}")
     page.goto(SENDERS)
@@ -45,7 +45,7 @@ def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: 
     page.get_by_role("button", name="Delete…").click()
     expect(page.get_by_text("Nothing is deleted yet.")).to_be_visible()
     page.get_by_role("button", name="Delete entry").click()
-    expect(page.get_by_text("Deleted.")).to_be_visible()
+    expect(page.get_by_text("Entries deleted: 1.")).to_be_visible()
     page.goto(f"{SENDERS}/history")
     expect(page.get_by_role("row").filter(has_text=f"ann@{name}").filter(has_text="deleted")).to_have_count(1)
 

@@ -99,11 +99,28 @@ def test_a_message_tells_why_is_judged_again_and_leads_to_the_list(browser: Any,
     expect(page.get_by_role("row").filter(has_text="Zebra crossing reopened")).to_contain_text("would change")
     page.go_back()
     page.get_by_role("button", name="Block").click()
-    expect(page.get_by_text("Blocked from the next message on.")).to_be_visible()
+    expect(page.get_by_text("this message would have been held.")).to_be_visible()
     expect(page.get_by_role("heading", name="Zebra crossing reopened")).to_be_visible()
     page.goto(f"/messages/{wanted['ggrid']}")
     page.get_by_role("button", name="Report: should have been held").click()
     expect(page.get_by_text("Report recorded.")).to_be_visible()
+
+
+def test_an_entry_without_effect_says_why_and_what_would_work(browser: Any, service: Any, virus: Any) -> None:
+    scanned = service.scan(virus("Allowed in vain"), "ann@example.org")
+    page = browser.page()
+    page.goto(f"/messages/{scanned['ggrid']}")
+    page.get_by_text("Block or allow sender, links or files").click()
+    page.get_by_role("link", name="Allow ann@example.org").click()
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("counts only if it is proven to be the sender, and this one is not (SPF")
+    page.get_by_role("button", name="Allow").click()
+    expect(
+        page.get_by_role("status").filter(has_text="would still be held: SPF, DKIM and DMARC do not")
+    ).to_be_visible()
+    page.go_back()
+    told.get_by_role("link", name="Allow the file").first.click()
+    expect(page.get_by_role("region", name="Effect")).to_contain_text("would have been delivered instead of held")
 
 
 def test_the_overview_counts_without_being_loaded_again(browser: Any, service: Any, mail: Any) -> None:

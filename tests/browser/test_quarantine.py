@@ -114,7 +114,7 @@ def test_senders_are_blocked_with_a_key_and_the_list_comes_back(browser: Any, se
         re.compile("bulk1@senders.example\tfrom message ")
     )
     page.get_by_role("button", name="Save 1 entry").click()
-    expect(page.get_by_text("Senders blocked from the next message on.")).to_be_visible()
+    expect(page.get_by_text("Entries of blocked senders saved: 1.")).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(2)
 
 

@@ -38,9 +38,28 @@ def test_the_most_frequent(use: Use, new_record: NewRecord, monkeypatch: pytest.
         assert dict(found.targets) == {"b@rcpt.example": 2, "ü@rcpt.example": 2}, "nobody is attacked by clean mail"
         assert dict(found.findings) == {"text:lure": 2, "url:homograph": 2}
         assert found.tenants == ((tenant.uid, 1),)
-        assert found.hosts == (("evil.example", 1),)
+        assert found.hosts == (("evil.example", 2),), "as many as a search for the host finds, clean ones too"
+        assert found.reached == 2_000
         assert (await store.traffic.top_values(tenant.uid, 0, 3_000)).counted == 1
         monkeypatch.setattr(traffic, "COUNTED", 2)
         assert (await store.traffic.top_values(None, 0, 3_000)).more
+
+    use(scenario)
+
+
+def test_link_hosts_follow_the_period(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only some records are read for links; what is counted is the whole period."""
+    monkeypatch.setattr(traffic, "READ_FOR_LINKS", 4)
+
+    async def scenario(store: Store) -> None:
+        for number in range(40):
+            host = "new.example" if number >= 30 else "old.example"
+            made = new_record(completed=1_000 + number)
+            report = msgspec.structs.replace(made.report, subjects=(Subject("link", f"https://{host}/{number}", "1"),))
+            await store.messages.record(msgspec.structs.replace(made, report=report))
+        month = await store.traffic.top_values(None, 0, 3_000)
+        assert month.hosts == (("old.example", 30), ("new.example", 10))
+        day = await store.traffic.top_values(None, 1_030, 3_000)
+        assert day.hosts == (("new.example", 10),)
 
     use(scenario)

@@ -29,7 +29,7 @@ def test_adding_an_entry_lists_what_was_delivered_before(site: Any, tenant: str)
     there = answer.headers["location"]
     assert (answer.status_code, there.partition("=")[0]) == (303, f"{path}/look-back?id")
     page = visitor.get(there).text
-    assert "Entries saved." in page
+    assert "Entries saved: 1." in page
     assert "Your &lt;b&gt;invoice&lt;/b&gt;" in page
     assert f'href="/messages/{ggrid}"' in page
     assert "bob@" in page
@@ -41,7 +41,7 @@ def test_adding_an_entry_lists_what_was_delivered_before(site: Any, tenant: str)
     assert ">1</td>" in visitor.get(f"{path}/look-back").text
     # An entry that would have held nothing leads back to the list.
     answer = visitor.post(f"{path}/add", {"entries": "absent.example"})
-    assert site.went(answer) == f"{path} added"
+    assert site.went(answer) == f"{path} added~1"
     # When the message is gone, nothing of it is left.
     site.run(site.store.messages.purge(now() + 1))
     page = visitor.get(there).text
@@ -67,7 +67,7 @@ def test_lists_that_hold_nothing_are_not_looked_back(site: Any, tenant: str) -> 
     visitor = site.visitor(tenant=tenant)
     for name in ("allowed-urls", "blocked-phrases"):
         answer = visitor.post(f"/lists/{tenant}/{name}/add", {"entries": "evil.example"})
-        assert site.went(answer) == f"/lists/{tenant}/{name} added"
+        assert site.went(answer) == f"/lists/{tenant}/{name} added~1"
 
 
 def test_feeds_are_shown_where_they_fill_lists(site: Any, tenant: str) -> None:

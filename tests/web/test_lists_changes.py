@@ -87,7 +87,7 @@ def test_saving_is_one_change_under_the_visitors_name(site: Any, tenant: str) ->
         f"/lists/{tenant}/blocked-urls/add",
         {"entries": "Evil.example\tmine\r\nfine.example", "comment": "feed", "expires": "2099-12-31"},
     )
-    assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/blocked-urls added")
+    assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/blocked-urls added~2")
     found = entries(site, tenant)
     assert [(each.shown, each.comment, each.expires) for each in found] == [
         ("evil.example", "mine", 4_102_444_800_000),
@@ -95,7 +95,7 @@ def test_saving_is_one_change_under_the_visitors_name(site: Any, tenant: str) ->
     ]
     assert {each.modified_by for each in found} == {f"user:{visitor.who}"}
     assert changes(site, tenant) == [(f"user:{visitor.who}", "entries.add", 2)]
-    assert "Entries saved." in visitor.get(answer.headers["location"]).text
+    assert "Entries saved: 2." in visitor.get(answer.headers["location"]).text
 
 
 def test_a_faulty_line_stops_all_until_somebody_goes_on_without_it(site: Any, tenant: str) -> None:
@@ -208,7 +208,7 @@ def test_deleting_shows_first_what_it_would_do(site: Any, tenant: str) -> None:
     assert figures(page.text)[:2] == ["2", "1"]
     assert len(entries(site, tenant)) == 3
     answer = visitor.post(path, {"key": ["a.example", "b.example", "gone.example"], "sure": "1"})
-    assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/blocked-urls deleted")
+    assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/blocked-urls deleted~2")
     assert [entry.shown for entry in entries(site, tenant)] == ["c.example"]
     assert changes(site, tenant)[0] == (f"user:{visitor.who}", "entries.delete", 2)
 

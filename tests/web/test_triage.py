@@ -101,7 +101,7 @@ def test_every_action_of_a_message_keeps_the_place(site: Any, tenant: str) -> No
         query = f"list=blocked-senders&entry=a@x.example&{PLACE}"
         assert f'href="{here}"' in visitor.get(f"/messages/{ggrid}/{path}?{query}").text
     fields = {"list": "blocked-senders", "entry": "a@x.example"}
-    assert site.went(visitor.post(f"/messages/{ggrid}/entry?{PLACE}", fields)) == f"{here} blocked"
+    assert site.went(visitor.post(f"/messages/{ggrid}/entry?{PLACE}", fields)) == f"{here} entry-idle~delivered"
     assert f'href="{here}"' in visitor.post(f"/messages/{ggrid}/release?{PLACE}").text
     assert site.went(visitor.post(f"/messages/{ggrid}/release?{PLACE}", {"sure": "1"})) == f"{here} released"
 
@@ -129,7 +129,7 @@ def test_senders_of_selected_messages_are_blocked_and_the_list_comes_back(site: 
     }
     entries = f"win0@prize.example\tfrom message {ggrids[0]}\nwin1@prize.example"
     answer = visitor.post(f"/lists/{tenant}/blocked-senders/add", {**fields, "entries": entries})
-    assert site.went(answer) == "/quarantine?subject=prize senders-blocked"
+    assert site.went(answer) == "/quarantine?subject=prize senders-blocked~2"
     (entry,) = site.run(site.store.lists.find(tenant, "blocked-senders", ["win0@prize.example"]))
     assert entry.comment == f"from message {ggrids[0]}"
     assert entry.expires

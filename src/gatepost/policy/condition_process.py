@@ -182,13 +182,6 @@ def end_all_work() -> None:
         work.end()
 
 
-def end_current_work() -> None:
-    """End the work that the caller belongs to, since nobody waits for it any more."""
-    work = _current.get()
-    if work is not None:
-        work.end()
-
-
 def _ask(question: str, asked: Sequence[str]) -> list[tuple[bool, str]]:
     known = {each: found for each in asked if (found := _known.get(question, each))}
     missing = [each for each in dict.fromkeys(asked) if each not in known]

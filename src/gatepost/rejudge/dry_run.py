@@ -5,6 +5,10 @@ off the event loop and one batch at a time, whoever asks (`judge_in_turn`). Dry 
 so that several take longer and nothing else slows down. The List API (`dryRun`), the web pages and the command line use
 the same functions.
 
+An entry that is made from a message is measured on that message: it is judged twice by today's policy, with today's
+lists and with the entry in addition. Where the decision stays, the result says whether the entry matches anything of
+the message, and why the lists refuse it.
+
 Looking back finds messages that were delivered in the last days, and that new entries of a list would have held.
 Attacks become known a day late, and by then the first messages have been read. Storage keeps the keys that lists were
 asked for, so those messages can be found without their text. The work is bounded in days, messages and effort, and the
@@ -27,17 +31,20 @@ from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import FindingLimit, ListRefusal
 from gatepost.lists.rulings import Match, Ruling, Subject, collect_keys, rule_on, scoped_name
 from gatepost.lists.unkeyed import UnkeyedLists, make_hit
-from gatepost.policy.condition_process import ConditionWork, condition_work, end_current_work
+from gatepost.policy.condition_process import ConditionWork, condition_work
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import RULE, Policy
+from gatepost.questions import Hit
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.replay import (
     Change,
     Comparison,
     EntryDryRun,
+    JudgedOutcome,
     Known,
     compare,
     list_file_names,
+    outcome_of,
     rejudge,
     rulings_of,
 )
@@ -59,24 +66,26 @@ _judging = ThreadPoolExecutor(1, "judge-again")
 async def judge_in_turn(judge: Callable[[], T]) -> T:
     """Judge stored messages in the one thread for that, after those that wait already. Where nobody waits any more, the
     conditions that are being evaluated are stopped."""
-    run = partial(copy_context().run, background.run, judge)
-    try:
-        return await asyncio.get_running_loop().run_in_executor(_judging, run)
-    except asyncio.CancelledError:
-        end_current_work()
-        raise
+    with condition_work() as work:
+        run = partial(copy_context().run, background.run, judge)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(_judging, run)
+        except asyncio.CancelledError:
+            work.end()
+            raise
 
 
 async def replay_record(store: Store, record: MessageRecord, policies: Policies) -> Comparison:
     """Compare the stored decision on one message with the one that today's policy and lists lead to."""
     policy = policies.of(record.envelope.tenant, outbound=record.envelope.outbound).policy
-    ruling = await _rule_today(store, record)
+    lists = await ask_lists(store, record)
     # In a thread, as in the batches below: mail decides how many findings and links a report has.
-    return await judge_in_turn(partial(_judge_again, record, policy, ruling))
+    return await judge_in_turn(partial(_judge_again, record, policy, lists))
 
 
-def _judge_again(record: MessageRecord, policy: Policy, ruling: Ruling) -> Comparison:
-    return compare(record.ggrid, record.report, rejudge(record.report, policy, ruling), record.report.subject)
+def _judge_again(record: MessageRecord, policy: Policy, lists: "ListsToday") -> Comparison:
+    judged = rejudge(record.report, policy, lists.rule(record.report))
+    return compare(record.ggrid, record.report, judged, record.report.subject)
 
 
 class PolicyTrial(msgspec.Struct, frozen=True):
@@ -158,15 +167,35 @@ async def _custom_lists(store: Store, owner: str | None) -> Known:
     return known
 
 
-async def _rule_today(store: Store, record: MessageRecord) -> Ruling:
-    """The ruling of today's lists. Phrases need the text, so a phrase counts if it was hit then and is still listed."""
+class ListsToday(msgspec.Struct, frozen=True):
+    """What today's lists have to say of a stored message: entries that were found by key, those of the lists that are
+    handed out whole, and what the operator's own lists count as."""
+
+    hits: tuple[Hit, ...]
+    found: tuple[Match, ...]
+    custom: Mapping[str, str]
+
+    def with_hit(self, hit: Hit) -> "ListsToday":
+        """Return the same with one more entry; one that is there already stays as it is."""
+        known = {(each.list, each.scope, each.key) for each in self.hits}
+        return (
+            self if (hit.list, hit.scope, hit.key) in known else ListsToday((*self.hits, hit), self.found, self.custom)
+        )
+
+    def rule(self, report: Report) -> Ruling:
+        """Return the ruling of these entries."""
+        authenticated = report.authentication.aligned
+        return rule_on(self.hits, report.subjects, authenticated=authenticated, custom=self.custom, found=self.found)
+
+
+async def ask_lists(store: Store, record: MessageRecord) -> ListsToday:
+    """Ask today's lists. Phrases need the text, so a phrase counts if it was hit then and is still listed."""
     report, tenant = record.report, record.envelope.tenant
     unkeyed = await store.list_lookup.unkeyed(tenant)
     found = await judge_in_turn(partial(_find_today, report, unkeyed))
     keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
     hits = await store.list_lookup.find(tenant, keys)
-    authenticated, custom = report.authentication.aligned, unkeyed.custom
-    return rule_on(hits, report.subjects, authenticated=authenticated, custom=custom, found=found)
+    return ListsToday(tuple(hits), tuple(found), unkeyed.custom)
 
 
 def _find_today(report: Report, unkeyed: UnkeyedLists) -> list[Match]:
@@ -184,6 +213,67 @@ def _find_today(report: Report, unkeyed: UnkeyedLists) -> list[Match]:
                     where, shown = names[place]
                     found.append(Match(make_hit(entry), Subject("name", shown, where)))
     return found
+
+
+# Each is a judgement of the message; a page asks for a few.
+MAX_CHANGES = 40
+
+
+class EntryEffect(msgspec.Struct, frozen=True):
+    """A message without an entry and with it. `refusal` is why the lists refuse an entry that matches."""
+
+    before: JudgedOutcome
+    now: JudgedOutcome
+    is_matched: bool
+    refusal: str = ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the decision differs."""
+        return self.before.decision != self.now.decision
+
+
+async def measure_entries(
+    store: Store, policies: Policies, record: MessageRecord, changes: Sequence[Change]
+) -> tuple[EntryEffect, ...]:
+    """Return the effect of each change on a message; a change adds one entry to a list that counts for the message."""
+    envelope = record.envelope
+    policy = policies.of(envelope.tenant, outbound=envelope.outbound).policy
+    today = await ask_lists(store, record)
+    return await judge_in_turn(partial(_measure, record.report, policy, today, changes[:MAX_CHANGES]))
+
+
+def _measure(report: Report, policy: Policy, today: ListsToday, changes: Sequence[Change]) -> tuple[EntryEffect, ...]:
+    ruling = today.rule(report)
+    before = outcome_of(rejudge(report, policy, ruling))
+    return tuple(_measure_one(report, policy, today, each, ruling, before) for each in changes)
+
+
+def _measure_one(
+    report: Report, policy: Policy, today: ListsToday, change: Change, ruling: Ruling, before: JudgedOutcome
+) -> EntryEffect:
+    (key,) = change.keys
+    entry = Hit(change.definition.name, change.scope, key)
+    alone = ListsToday((entry,), (), today.custom).rule(report)
+    if alone == Ruling():
+        return EntryEffect(before, before, is_matched=False)
+    added = today.with_hit(entry).rule(report)
+    now = before if added == ruling else outcome_of(rejudge(report, policy, added))
+    refused = (why for match, why in added.refused if (match.hit.list, match.hit.key) == (entry.list, entry.key))
+    return EntryEffect(before, now, is_matched=True, refusal=next(refused, ""))
+
+
+async def try_policies_on(store: Store, record: MessageRecord, today: Policies, other: Policies) -> Comparison:
+    """Compare the judgements of one message by two policies, both with today's lists."""
+    envelope, lists = record.envelope, await ask_lists(store, record)
+    old, new = (each.of(envelope.tenant, outbound=envelope.outbound).policy for each in (today, other))
+    return await judge_in_turn(partial(_compare_policies, record, lists, old, new))
+
+
+def _compare_policies(record: MessageRecord, lists: ListsToday, old: Policy, new: Policy) -> Comparison:
+    report = record.report
+    ruling = lists.rule(report)
+    return compare(record.ggrid, rejudge(report, old, ruling), rejudge(report, new, ruling), report.subject)
 
 
 DRY_RUN_MESSAGES = 5_000

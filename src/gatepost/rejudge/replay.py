@@ -327,7 +327,7 @@ def compare(ggrid: str, before: Report | Judgement, now: Judgement, subject: str
     """The comparison of two judgements, with every line of either."""
     old, new = _index_lines(before.lines), _index_lines(now.lines)
     lines = (_compare_lines(old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new)))
-    return Comparison(ggrid, subject, _outcome_of(before), _outcome_of(now), tuple(lines))
+    return Comparison(ggrid, subject, outcome_of(before), outcome_of(now), tuple(lines))
 
 
 def _index_lines(lines: Iterable[Line]) -> Mapping[tuple[object, ...], Line]:
@@ -354,7 +354,8 @@ def _compare_lines(old: Line | None, new: Line | None) -> LineChange:
     )
 
 
-def _outcome_of(judged: Report | Judgement) -> JudgedOutcome:
+def outcome_of(judged: Report | Judgement) -> JudgedOutcome:
+    """Verdict, decision, score and reason of a judgement."""
     return JudgedOutcome(judged.verdict, judged.decision, _to_points(judged.score), judged.reason)
 
 

@@ -214,7 +214,9 @@ class ShardedTraffic(Traffic):
         found = await gather_all(part.top_values(None, since, until) for part in self._parts)
         names = ("senders", "domains", "targets", "findings", "tenants", "hosts")
         tops = {name: _add_tops([getattr(each, name) for each in found]) for name in names}
-        return TopValues(sum(each.counted for each in found), any(each.more for each in found), **tops)
+        counted, more = sum(each.counted for each in found), any(each.more for each in found)
+        reached = max((each.reached for each in found if each.more), default=0)
+        return TopValues(counted, more, **tops, reached=reached)
 
 
 class ShardedSightings(StoredSightings):

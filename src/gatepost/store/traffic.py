@@ -10,9 +10,10 @@ a chart. Until then the day of a week before can be compared with this one to fi
 Latency is counted in bins that double: bin 0 is below 1 ms, bin n from 2^(n-1) to 2^n ms, the last one all above.
 
 Counters for each sender, target, finding and link host would be several more rows a message, and a stranger could make
-any number of them. So the newest messages of the period are counted when somebody asks: narrow rows for most of it, and
-packed records of some messages that were not clean for the hosts that their links lead to. The answer says how many
-messages it is about. Trials are no mail and are left out.
+any number of them. So the newest messages of the period are counted when somebody asks, by their narrow rows. Which
+hosts the links of bad mail lead to stands in packed records, of which some are read that are spread over the whole
+period; how many messages have links to such a host is then counted in the narrow rows, as a search would count. The
+answer says how many messages it is about, and how far it reaches back. Trials are no mail and are left out.
 """
 
 from collections import Counter
@@ -37,6 +38,7 @@ from gatepost.store.engine import (
     normalize_scope,
     write_rows,
 )
+from gatepost.store.evidence import digest
 from gatepost.store.record_packing import read_packed
 
 BUCKET_MILLISECONDS = 300_000
@@ -201,19 +203,22 @@ COUNTED = 5_000
 READ_FOR_LINKS = 200
 MAX_LINKS = 20
 TOP = 8
+# Hosts whose messages are counted: those with the most among the records that were read.
+COUNTED_HOSTS = 3 * TOP
 _TRIAL = "\ntrial\n"
 # What nobody is attacked by.
 _HARMLESS = frozenset({"clean", "bulk"})
 
-_ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags FROM message_search
+_ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags, evidence, completed FROM message_search
 WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
 _ALL_TENANTS, _OF_TENANT = _ROWS.format(""), _ROWS.format(" AND tenant = $4")
-_DETAILS = "SELECT detail FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
+_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
 
 
 class TopValues(msgspec.Struct, frozen=True):
     """The most frequent values, each with its number of messages. Targets are recipients of mail that was neither clean
-    nor bulk. `counted` messages were looked at; with `more` the period has others."""
+    nor bulk. Hosts are those that links of such mail lead to, counted in all mail. `counted` messages were looked at;
+    with `more` the period has others, which are older than `reached`."""
 
     counted: int = 0
     more: bool = False
@@ -223,6 +228,7 @@ class TopValues(msgspec.Struct, frozen=True):
     findings: tuple[tuple[str, int], ...] = ()
     tenants: tuple[tuple[str, int], ...] = ()
     hosts: tuple[tuple[str, int], ...] = ()
+    reached: int = 0
 
 
 class Traffic(Operations):
@@ -249,13 +255,27 @@ class Traffic(Operations):
         limits = (since, until, COUNTED + 1)
         found = yield Read(_OF_TENANT, (*limits, scope)) if scope else Read(_ALL_TENANTS, limits)
         rows = [row for row in found[:COUNTED] if _TRIAL not in row[6]]
-        bad = tuple(row[0] for row in rows if row[1] not in _HARMLESS)[:READ_FOR_LINKS]
-        details = (yield Read(_DETAILS, (Many(bad), since, until))) if bad else ()
-        hosts = Counter(host for (packed,) in details for host in _link_hosts(packed))
+        bad = [row[0] for row in rows if row[1] not in _HARMLESS]
+        # Evenly over the period: the newest alone would say the same of a day and of a month.
+        some = tuple(bad[:: -(-len(bad) // READ_FOR_LINKS)]) if bad else ()
+        details = (yield Read(_DETAILS, (Many(some), since, until))) if some else ()
+        hosts = {number: _link_hosts(packed) for number, packed in details}
         return _count(rows, len(found) > COUNTED, hosts)
 
 
-def _count(rows: Sequence[Row], more: bool, hosts: Counter[str]) -> TopValues:
+def _count_hosts(rows: Sequence[Row], hosts: Mapping[int, set[str]]) -> tuple[tuple[str, int], ...]:
+    """Those hosts of the records that were read that most messages have links to, counted as a search finds them."""
+    first = Counter(host for each in hosts.values() for host in each).most_common(COUNTED_HOSTS)
+    found = Counter[str]()
+    for host, read in first:
+        mark = digest("link", host)
+        known = sum(mark in row[7] for row in rows if row[7] is not None)
+        # Messages with too many values have no digests: of those, the ones that were read count.
+        found[host] = max(read, known + sum(row[7] is None and host in hosts.get(row[0], ()) for row in rows))
+    return tuple(found.most_common(TOP))
+
+
+def _count(rows: Sequence[Row], more: bool, hosts: Mapping[int, set[str]]) -> TopValues:
     targets = (address for row in rows if row[1] not in _HARMLESS for address in _lines(row[5]))
     return TopValues(
         counted=len(rows),
@@ -265,7 +285,8 @@ def _count(rows: Sequence[Row], more: bool, hosts: Counter[str]) -> TopValues:
         targets=_top(address for address in targets if not address.startswith("@")),
         findings=_top(tag for row in rows for tag in _lines(row[6])),
         tenants=_top(row[2] for row in rows if row[2]),
-        hosts=tuple(hosts.most_common(TOP)),
+        hosts=_count_hosts(rows, hosts),
+        reached=rows[-1][8] if rows else 0,
     )
 
 

@@ -1,14 +1,17 @@
-"""How a message is described in few words: its headline, its sender as the reader sees it, and its marks.
+"""How a message is described in few words: its headline, its sender as the reader sees it, its marks, and the entries
+of lists that can be made from it.
 
 Lists of messages and the page of one message use the same words. Model internals and the numbers of parts are not among
 them; the ledger has them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
 
 import msgspec
 
 from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.entries import Role
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.report import FileSeen, Line, Report
@@ -18,6 +21,8 @@ from gatepost.store.quarantine import HeldMessage
 LIST = "list:"
 MAX_REASONS = 6
 MAX_HOSTS = 50
+# How a decision is said.
+DONE = {"deliver": "delivered", "quarantine": "held", "bounce": "bounced", "drop": "dropped"}
 _DECISIONS = {"quarantine": "Held", "deliver": "Delivered", "bounce": "Bounced", "drop": "Dropped"}
 _ACTIONS = {
     "tag": "Tagged and delivered",
@@ -146,3 +151,53 @@ def group_campaigns(rows: Sequence[HeldMessage]) -> list[MailGroup]:
         key = (report.verdict, " ".join(subject.split()), hosts[0].host if hosts else "")
         groups.setdefault(key, []).append(row)
     return [MailGroup(tuple(group)) for group in groups.values()]
+
+
+MAX_PER_ROLE = 8
+
+
+class EntryLink(msgspec.Struct, frozen=True):
+    """One possible list entry, what it is, and the URLs of the forms that block or allow it."""
+
+    what: str
+    entry: str
+    block: str
+    allow: str
+
+
+def entry_links(report: Report, ggrid: str, place: str = "") -> list[EntryLink]:
+    """Return links for sender, sender's domain, sending host, link hosts and files, each once; `place` is where the
+    message stands (`message_search`)."""
+    found: dict[tuple[str, str], EntryLink] = {}
+    for what, entry, lists in entry_candidates(report):
+        block, allow = (entry_form_path(ggrid, name, entry, place) for name in lists)
+        found.setdefault((what, entry), EntryLink(what, entry, block, allow))
+    return list(found.values())
+
+
+def entry_form_path(ggrid: str, name: str, entry: str, place: str) -> str:
+    """Return the URL of the form of one entry."""
+    query = urlencode({"list": name, "entry": entry}, errors="replace")
+    return f"/messages/{ggrid}/entry?{query}{place.replace('?', '&', 1)}"
+
+
+def entry_candidates(report: Report) -> Iterator[tuple[str, str, tuple[str, str]]]:
+    """Yield what lists can have of a message: what it is, the entry, and the lists that block and allow it."""
+    senders = ("blocked-senders", "allowed-senders")
+    roles: tuple[Role, ...] = ("from", "envelope")
+    for role in roles:
+        for address in _values_of_role(report, role):
+            yield "sender", address, senders
+            if domain := address.rpartition("@")[2]:
+                yield "sender's domain", domain, senders
+    for host in _values_of_role(report, "host"):
+        yield "sending host", host, ("blocked-ips", "allowed-ips")
+    for link in _values_of_role(report, "link"):
+        if parts := split_url(link):
+            yield "link host", parts[0], ("blocked-urls", "allowed-urls")
+    for digest in _values_of_role(report, "file"):
+        yield "file", digest, ("blocked-files", "allowed-files")
+
+
+def _values_of_role(report: Report, role: Role) -> list[str]:
+    return [subject.value for subject in report.subjects if subject.role == role][:MAX_PER_ROLE]

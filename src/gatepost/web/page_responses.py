@@ -31,7 +31,7 @@ from gatepost.web.request import drop_cookie, put_cookie
 NOTICE_COOKIE = "__Host-gatepost-notice"
 # Long enough for a redirect over a slow line.
 NOTICE_SECONDS = 60
-_COOKIE = re.compile(r"[a-z-]{1,30}(?:~[0-9a-f-]{1,40}){0,3}", re.ASCII)
+_COOKIE = re.compile(r"[a-z-]{1,30}(?:~[0-9a-z-]{1,40}){0,3}", re.ASCII)
 
 NOTICES = {
     "signed-out": "You are signed out.",
@@ -72,8 +72,8 @@ NOTICES = {
     "key-removed": "Security key removed. All other sessions of this user have ended.",
     "zone": "Time zone saved.",
     "key-revoked": "Key revoked. It no longer works.",
-    "added": "Entries saved.",
-    "deleted": "Deleted.",
+    "added": "Entries saved: {0}. They count from the next message on.",
+    "deleted": "Entries deleted: {0}.",
     "changed": "Change saved.",
     "list-created": "List created. Add its first entry.",
     "list-deleted": "List and entries deleted.",
@@ -90,11 +90,13 @@ NOTICES = {
     "none-selected": "Nothing is selected; nothing was changed.",
     "event-sent": "A test event was handed to every output. Alerts get it if they choose node.state.",
     "no-outputs": "No output of events is configured, so there is nothing to test.",
-    "senders-blocked": "Senders blocked from the next message on.",
+    "senders-blocked": "Entries of blocked senders saved: {0}. They count from the next message on.",
     "search-saved": "Search saved.",
     "search-deleted": "Saved search deleted.",
-    "blocked": "Blocked from the next message on.",
-    "allowed": "Allowed from the next message on.",
+    "entry-changes": "Saved. With this entry, this message would have been {0}.",
+    "entry-already": "Saved. This message would be {0} without the entry as well; the entry counts for mail to come.",
+    "entry-unproven": "Saved, but this message would still be {0}: SPF, DKIM and DMARC do not prove its sender.",
+    "entry-idle": "Saved, but this message would still be {0}: the entry does not change the decision on it.",
 }
 # Notices of changes that can be taken back: where to post to, with the last value of the cookie in it.
 UNDO = {"mail-deleted": "/quarantine/work/{}/undo"}

@@ -216,10 +216,10 @@ async def add_entries(context: WebContext, request: SignedInRequest, scoped_list
         return with_status(await _render_preview(context, request, scoped_list, refused), 409)
     number = await _look_back(context, request, scoped_list, pasted)
     if request.form.has("from-quarantine"):
-        return redirect(f"/quarantine?{request.form.text('back', 5_000)}".rstrip("?"), notice="senders-blocked")
-    if number and request.may("messages.read"):
-        return redirect(f"{scoped_list.path}/look-back?id={number}", notice="added")
-    return redirect(scoped_list.path, notice="added")
+        back = f"/quarantine?{request.form.text('back', 5_000)}".rstrip("?")
+        return redirect(back, applied.modified, notice="senders-blocked")
+    path = f"{scoped_list.path}/look-back?id={number}" if number and request.may("messages.read") else scoped_list.path
+    return redirect(path, applied.modified, notice="added")
 
 
 async def _look_back(

@@ -189,9 +189,12 @@ async def delete_entries(context: WebContext, request: SignedInRequest, scoped_l
     if not keys:
         return redirect(scoped_list.path, notice="none-selected")
     if request.form.has("sure"):
+        done = 0
         for call in split_calls(keys):
-            await context.store.lists.remove(scoped_list.scope, scoped_list.definition.name, call, request.actor)
-        return redirect(scoped_list.path, notice="deleted")
+            done += await context.store.lists.remove(
+                scoped_list.scope, scoped_list.definition.name, call, request.actor
+            )
+        return redirect(scoped_list.path, done, notice="deleted")
     dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
     return await context.page(request, "lists-delete.html", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen)

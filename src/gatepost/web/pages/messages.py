@@ -1,4 +1,4 @@
-"""Messages on record: search, the page of one message with its ledger, its source, and entries made from it.
+"""Messages on record: search, the page of one message with its ledger, and its source.
 
 The page of a message gives the reasons first, then every finding with its evidence. The message itself is only stored
 while it is held; it is shown as plain text that a sealed worker made of it, without links, and with pictures only on
@@ -12,11 +12,6 @@ other mail the header section that is kept with its record. Both are shown as te
 no UTF-8, control characters and characters that turn text round are written out. Every reading of held mail, and every
 file of it, is put on record. A file is the message as it came, or a zip file with a password, so that no virus scanner
 on the way deletes it and no mail program opens it.
-
-Each sender, host and file leads to a page that blocks or allows it, with the entry, its effect and the messages behind
-the numbers. The comment names the message, and the entry ends after some months unless its user says otherwise: most of
-what is blocked in a hurry is forgotten. Who is about to list a free-mail provider or an own domain is told, and has to
-confirm it. `/lists/{scope}/{name}/hits` lists the messages that any entry would match.
 """
 
 import asyncio
@@ -26,12 +21,11 @@ import sys
 import time
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from hashlib import pbkdf2_hmac
 from struct import Struct
 from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -42,28 +36,30 @@ from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
 from gatepost.abby.messages import describe_timeline
 from gatepost.api.errors import CORE_UNAVAILABLE, INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.ids import canonical, id_prefix
-from gatepost.lists.catalogue import BY_NAME, ListDefinition
-from gatepost.lists.entries import ListRefusal, Role
-from gatepost.lists.links import split_url
+from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.rules import VERDICTS
-from gatepost.rejudge.dry_run import MAX_SHOWN_HITS, FoundHits, new_entry, replay_record
-from gatepost.rejudge.replay import Change
-from gatepost.report import ListNote, Report, shown_sender
+from gatepost.rejudge.dry_run import replay_record
+from gatepost.report import ListNote, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
-from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageFilter, MessageSummary
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.record_packing import is_cut
 from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
-from gatepost.web.context import Scopes, WebContext, find_scopes
-from gatepost.web.forms import Form, default_end, parse_expiry, whole_number
-from gatepost.web.list_access import ListInScope, explain_refusal, find_warnings, for_list
-from gatepost.web.message_lines import attachments, defang, headline, is_body, links_by_host, strongest_lines
+from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.forms import whole_number
+from gatepost.web.message_lines import (
+    attachments,
+    defang,
+    entry_links,
+    headline,
+    is_body,
+    links_by_host,
+    strongest_lines,
+)
 from gatepost.web.message_search import (
     DECISIONS,
     describe_search,
@@ -72,57 +68,10 @@ from gatepost.web.message_search import (
     list_of,
     tail_of,
 )
-from gatepost.web.page_responses import download_response, image_response, redirect, with_status
+from gatepost.web.page_responses import download_response, image_response, redirect
 from gatepost.web.rendering import write_out
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
-
-MAX_PER_ROLE = 8
-
-
-class EntryLink(msgspec.Struct, frozen=True):
-    """One possible list entry, what it is, and the URLs of the forms that block or allow it."""
-
-    what: str
-    entry: str
-    block: str
-    allow: str
-
-
-def entry_links(report: Report, ggrid: str, place: str = "") -> list[EntryLink]:
-    """Return links for sender, sender's domain, sending host, link hosts and files, each once; `place` is where the
-    message stands (`message_search`)."""
-    found: dict[tuple[str, str], EntryLink] = {}
-    for what, entry, lists in _entry_candidates(report):
-        form = f"/messages/{ggrid}/entry?"
-        block, allow = (
-            form + urlencode({"list": name, "entry": entry}, errors="replace") + place.replace("?", "&", 1)
-            for name in lists
-        )
-        found.setdefault((what, entry), EntryLink(what, entry, block, allow))
-    return list(found.values())
-
-
-def _entry_candidates(report: Report) -> Iterator[tuple[str, str, tuple[str, str]]]:
-    senders = ("blocked-senders", "allowed-senders")
-    roles: tuple[Role, ...] = ("from", "envelope")
-    for role in roles:
-        for address in _values_of_role(report, role):
-            yield "sender", address, senders
-            if domain := address.rpartition("@")[2]:
-                yield "sender's domain", domain, senders
-    for host in _values_of_role(report, "host"):
-        yield "sending host", host, ("blocked-ips", "allowed-ips")
-    for link in _values_of_role(report, "link"):
-        if parts := split_url(link):
-            yield "link host", parts[0], ("blocked-urls", "allowed-urls")
-    for digest in _values_of_role(report, "file"):
-        yield "file", digest, ("blocked-files", "allowed-files")
-
-
-def _values_of_role(report: Report, role: Role) -> list[str]:
-    return [subject.value for subject in report.subjects if subject.role == role][:MAX_PER_ROLE]
-
 
 CORRECTIONS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
 
@@ -375,135 +324,6 @@ async def export_message(context: WebContext, request: SignedInRequest, found: M
     return download_response(packed, f"{found.record.ggrid}.zip", "application/zip")
 
 
-LISTS = tuple(f"{verb}-{kind}" for verb in ("blocked", "allowed") for kind in ("senders", "ips", "urls", "files"))
-SHOWN = 20
-UNKNOWN_LIST = Failure(INVALID_REQUEST, "list: choose a list of blocked or allowed senders, hosts, links or files")
-
-
-class EntryForm(msgspec.Struct, frozen=True):
-    """What the page is about: list, scope, the entry as it was typed and in normal form, and what is wrong with it."""
-
-    definition: ListDefinition
-    scope: str | None
-    text: str
-    comment: str
-    expires: str
-    entry: NewEntry | None = None
-    fault: str = ""
-
-    @property
-    def is_block(self) -> bool:
-        return self.definition.category == "block"
-
-    @property
-    def change(self) -> Change:
-        """The change, for a dry run."""
-        keys = (self.entry.key,) if self.entry else ()
-        return Change(self.definition, "tenant" if self.scope else "global", keys, adding=True)
-
-
-@for_message
-async def show_entry_form(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
-    """Show the entry, with its effect; nothing is saved."""
-    form = _read_form(context, request, found, request.query)
-    return form if isinstance(form, Failure) else await _render(context, request, found, form)
-
-
-@for_message
-async def save_entry(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
-    """Save the entry and lead back to the message; what needs a second look is shown once more instead."""
-    form = _read_form(context, request, found, request.form)
-    if isinstance(form, Failure):
-        return form
-    scopes = await find_scopes(context, request)
-    is_sure = request.form.has("sure") or not await _find_warning(context, form, scopes)
-    if form.entry is None or not is_sure:
-        return with_status(await _render(context, request, found, form, is_asked=True), 400)
-    outcome = await context.store.lists.add(form.scope, form.definition, [form.entry], request.actor)
-    if not isinstance(outcome, int):
-        refused = msgspec.structs.replace(form, fault=explain_refusal(outcome))
-        return with_status(await _render(context, request, found, refused), 409)
-    return redirect(
-        f"/messages/{found.record.ggrid}{tail_of(request)}", notice="blocked" if form.is_block else "allowed"
-    )
-
-
-def _read_form(
-    context: WebContext, request: SignedInRequest, found: MessageOnRecord, fields: Form
-) -> EntryForm | Failure:
-    name = fields.text("list", 60)
-    if name not in LISTS:
-        return UNKNOWN_LIST
-    own = request.user.tenant or found.record.envelope.tenant or GLOBAL
-    scope = request.parse_scope(fields.text("scope", 60) or own)
-    if isinstance(scope, Failure):
-        return scope
-    record = found.record
-    comment = f"from message {record.ggrid}, {record.report.verdict}, {request.user.name}"
-    form = EntryForm(
-        definition=BY_NAME[name],
-        scope=scope,
-        text=fields.text("entry", 1_000),
-        comment=fields.text("comment", MAX_COMMENT) if "comment" in fields.fields else comment[:MAX_COMMENT],
-        expires=fields.text("expires", 20) if "expires" in fields.fields else default_end(context.now()),
-    )
-    return _normalise(context, form)
-
-
-def _normalise(context: WebContext, form: EntryForm) -> EntryForm:
-    """Return the form with its entry in normal form, or with what is wrong."""
-    expires = parse_expiry(form.expires, context.now())
-    if isinstance(expires, Failure):
-        return msgspec.structs.replace(form, fault=f"Last day: {expires.message}.")
-    made = new_entry(NewListEntry(form.text, form.comment), form.definition)
-    if isinstance(made, ListRefusal):
-        return msgspec.structs.replace(form, fault=f"The entry {made.reason}.")
-    return msgspec.structs.replace(form, entry=msgspec.structs.replace(made, expires=expires))
-
-
-async def _find_warning(context: WebContext, form: EntryForm, scopes: Scopes) -> str:
-    keys = form.change.keys
-    return (await find_warnings(context, scopes, form.scope, form.definition, keys)).get(keys[0], "") if keys else ""
-
-
-async def _render(
-    context: WebContext, request: SignedInRequest, found: MessageOnRecord, form: EntryForm, *, is_asked: bool = False
-) -> Response:
-    scopes = await find_scopes(context, request)
-    hits = await context.dry_runs.find_hits(form.scope, form.change) if form.entry else FoundHits(0, 0, 0)
-    return await context.page(
-        request,
-        "message-entry.html",
-        record=found.record,
-        report=found.record.report,
-        place=tail_of(request),
-        form=form,
-        hits=hits,
-        is_counted=form.change.countable,
-        warning=await _find_warning(context, form, scopes),
-        is_asked=is_asked,
-        scopes=scopes,
-        shown=SHOWN,
-    )
-
-
-@for_list
-async def show_hits(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
-    """List the messages among the last ones that an entry would match."""
-    made = new_entry(NewListEntry(request.query.text("entry", 1_000)), scoped_list.definition)
-    if isinstance(made, ListRefusal):
-        return Failure(INVALID_REQUEST, f"the entry {made.reason}")
-    change = Change(scoped_list.definition, "tenant" if scoped_list.scope else "global", (made.key,), adding=True)
-    return await context.page(
-        request,
-        "lists-hits.html",
-        scoped_list=scoped_list,
-        entry=made,
-        hits=await context.dry_runs.find_hits(scoped_list.scope, change),
-        most=MAX_SHOWN_HITS,
-    )
-
-
 PASSWORD = "infected"  # noqa: S105  it is shown to everybody
 _ROUNDS, _SALT, _CHECK, _MAC, _KEY = 1_000, 16, 2, 10, 32
 _BLOCK = 16
@@ -572,7 +392,4 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/messages/{ggrid}/replay", show_reevaluation, "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/source", show_source, "messages.read"),
     PageRoute("POST", "/messages/{ggrid}/export", export_message, "quarantine.act"),
-    PageRoute("GET", "/messages/{ggrid}/entry", show_entry_form, "lists.change", "dry run"),
-    PageRoute("POST", "/messages/{ggrid}/entry", save_entry, "lists.change", "dry run"),
-    PageRoute("GET", "/lists/{scope}/{name}/hits", show_hits, "messages.read", "dry run"),
 )

@@ -100,6 +100,7 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "held": held,
         "total": total_traffic(buckets),
         "before": before,
+        "week_before": (now - span.length - WEEK, now - WEEK),
         "top": top,
         "flow": flow,
         "may_audit": request.may("audit.read"),

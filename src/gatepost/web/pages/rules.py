@@ -6,6 +6,7 @@ the rules that its author has seen. Rules in policy files are shown and not chan
 same name. Administrators change rules: those of the deployment for all tenants, those of a tenant for their own.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -15,22 +16,27 @@ from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.api.http import end_with_client
+from gatepost.ids import canonical
 from gatepost.policy.condition_process import condition_work, find_storable
 from gatepost.policy.conditions import MAX_CONDITION, VARIABLES, find_place
 from gatepost.policy.layers import MAX_TITLE, WEB, Effective, check_rule
 from gatepost.policy.rules import RULE, VERDICTS, OwnRule, Policy
-from gatepost.rejudge.dry_run import PolicyTrial, try_policy
+from gatepost.rejudge.dry_run import PolicyTrial, try_policies_on, try_policy
 from gatepost.rejudge.policies_in_force import with_rule
 from gatepost.store.errors import NotFound
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageFilter
 from gatepost.store.own_rules import MAX_CHARACTERS, MAX_OF_DEPLOYMENT, MAX_OF_TENANT, RuleSet, StoredRule
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, whole_number
+from gatepost.web.message_lines import DONE, links_by_host
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_NAME = 63
+# Names that need no quoting in a condition.
+_PLAIN_NAME = re.compile(r"[a-z0-9.-]{1,253}", re.ASCII)
 # Verdicts that a rule can point to; a rule that points to `clean` could do nothing.
 RULE_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
 
@@ -92,7 +98,8 @@ EXAMPLES: tuple[Example, ...] = (
 
 
 class RuleForm(msgspec.Struct, frozen=True):
-    """The fields of the form, as they were typed. `was` is the name of the rule that is changed, "" for a new one."""
+    """The fields of the form, as they were typed. `was` is the name of the rule that is changed, "" for a new one;
+    `message` is the message that it is made from, "" where there is none."""
 
     name: str = ""
     title: str = ""
@@ -104,6 +111,7 @@ class RuleForm(msgspec.Struct, frozen=True):
     decision: str = ""
     enabled: bool = True
     was: str = ""
+    message: str = ""
 
     @property
     def rule(self) -> OwnRule:
@@ -148,6 +156,23 @@ def read_rule_form(form: Form) -> RuleForm:
         decision=form.text("decision", 20),
         enabled=form.has("enabled"),
         was=form.text("was", MAX_NAME),
+        message=form.text("message", 60),
+    )
+
+
+def rule_from_message(record: MessageRecord) -> RuleForm:
+    """Return a rule for mail like a message, to begin with: its sender's domain, and a host that it links to."""
+    report = record.report
+    domain = report.senders[0].rpartition("@")[2].casefold() if report.senders else ""
+    hosts = (group.host for group in links_by_host(report))
+    host = next((each for each in hosts if _PLAIN_NAME.fullmatch(each)), "")
+    parts = [f'sender_domain == "{domain}"'] if _PLAIN_NAME.fullmatch(domain) else []
+    parts += [f'links.exists(host, host == "{host}")'] if host else []
+    return RuleForm(
+        name=f"like-{record.ggrid[-8:].lower()}",
+        title=" ".join(f"Like the message “{report.subject}”".split())[:MAX_TITLE],
+        when=" && ".join(parts) or "!authenticated",
+        message=record.ggrid,
     )
 
 
@@ -268,6 +293,8 @@ async def edit_rule(context: WebContext, request: SignedInRequest, scope: str | 
         form = fill_form(stored.name, stored.rule, enabled=stored.enabled)
     elif example:
         form = RuleForm(example.name, example.title, example.when, example.verdict, example.weight)
+    elif record := await _find_message(context, request, query.text("message", 60)):
+        form = rule_from_message(record)
     return await _render_form(context, request, scope, form, kept.version)
 
 
@@ -284,7 +311,8 @@ async def change_rule(context: WebContext, request: SignedInRequest, scope: str 
         if trial and trial.mistakes:
             mistakes = tuple(FormMistake("when", each) for each in trial.mistakes)
             return with_status(await _render_form(context, request, scope, form, seen, mistakes=mistakes), 400)
-        return await _render_form(context, request, scope, form, seen, trial=trial)
+        on_message = await _try_on_message(context, request, scope, form) if trial else ""
+        return await _render_form(context, request, scope, form, seen, trial=trial, on_message=on_message)
     saved = await context.store.own_rules.put(scope, form.name, form.rule, seen, request.actor, enabled=form.enabled)
     if isinstance(saved, NotFound):
         return NOT_VISIBLE
@@ -392,6 +420,33 @@ async def _try(context: WebContext, request: SignedInRequest, scope: str | None,
         return await try_policy(context.store, policies, other, owner, TRIED_MESSAGES, rule=form.name)
 
 
+async def _find_message(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | None:
+    """Return the message that a rule is made from, if the user may see it."""
+    known = canonical(ggrid) if request.may("messages.read") else None
+    record = await context.store.messages.find(known) if known else None
+    return record if record and request.user.tenant in (None, record.envelope.tenant) else None
+
+
+async def _try_on_message(context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm) -> str:
+    """Return what a rule would do to the message that it is made from, as sentences; "" where there is none."""
+    record = await _find_message(context, request, form.message)
+    if record is None:
+        return ""
+    if scope and scope != record.envelope.tenant:
+        return "The message that it was made from is not of this tenant, so the rule does not count for it."
+    other = with_rule(context.policies, scope, form.name, form.rule)
+    found = await try_policies_on(context.store, record, context.policies, other)
+    if not found.has_now(f"{RULE}{form.name}"):
+        return "The condition does not hold for the message that it was made from, so that message stays as it is."
+    before, now = DONE.get(found.before.decision, "held"), DONE.get(found.now.decision, "held")
+    if found.flips:
+        return f"The message that it was made from would be {now} instead of {before}."
+    return (
+        f"The rule holds for the message that it was made from, which would still be {now}: "
+        f"{found.now.reason.rstrip('.')}."
+    )
+
+
 async def _render_form(
     context: WebContext,
     request: SignedInRequest,
@@ -401,6 +456,7 @@ async def _render_form(
     *,
     mistakes: tuple[FormMistake, ...] = (),
     trial: PolicyTrial | None = None,
+    on_message: str = "",
     fault: str = "",
 ) -> Response:
     before = (await context.store.own_rules.find(scope)).find(form.was)
@@ -418,6 +474,7 @@ async def _render_form(
         differences=list_differences(before.rule, form.rule) if before and is_checked else [],
         is_changed=before is not None,
         trial=trial,
+        on_message=on_message,
         tried=TRIED_MESSAGES,
         shown=SHOWN,
         groups=context.policies.of(scope).policy.groups,

@@ -64,10 +64,15 @@ document.addEventListener("submit", (event) => {
 const replace = (section, html) => {
   const kinds = "details, summary, a[href], button, [tabindex]";
   const open = all("details", section).map((each) => each.open);
-  const at = all(kinds, section).indexOf(document.activeElement);
+  const name = (each) => `${each.tagName} ${each.textContent.trim()}`;
+  const before = all(kinds, section);
+  const at = before.indexOf(document.activeElement);
+  const said = at >= 0 ? name(before[at]) : "";
   section.innerHTML = html;
   all("details", section).forEach((each, index) => { if (open[index] !== undefined) each.open = open[index]; });
-  if (at >= 0) all(kinds, section)[at]?.focus({ preventScroll: true });
+  // Others may have come before it: what has the same words has the focus, else what stands in the same place.
+  const after = all(kinds, section);
+  if (at >= 0) (after.find((each) => name(each) === said) || after[at])?.focus({ preventScroll: true });
   localise(section);
 };
 
