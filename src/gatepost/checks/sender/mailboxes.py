@@ -7,9 +7,9 @@ domain, decoration, a brand, a person.
 
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TypeAlias
 
 from gatepost import kinds
 from gatepost.checks.known_names import (
@@ -470,43 +470,50 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
         return
     for sender in reading.message.senders:
         name = _sort_words(sender.name)
-        bearers = _index_people(people).get(name) if name else None
-        if bearers and not _is_insider(sender, bearers, reading):
-            first = bearers.people[0]
-            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=first.name, known_as=first, actual=sender)
+        index = _index_people(people)
+        bearer = index.find(name) if name else None
+        if bearer and not _is_insider(sender, index.list_addresses(name), reading):
+            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearer.name, known_as=bearer, actual=sender)
 
 
-class _Namesakes:
-    """The people of one name."""
+_SortedName: TypeAlias = tuple[str, ...]
 
-    def __init__(self) -> None:
-        self.people: list[Address] = []
 
-    @cached_property
-    def addresses(self) -> frozenset[str]:
-        """Their own addresses."""
-        return frozenset(normal_address(str(person)) for person in self.people)
+class _PeopleIndex:
+    """Protected people by the sorted words of their names."""
+
+    def __init__(self, people: tuple[Address, ...]) -> None:
+        self.people = people
+        self._by_name: dict[_SortedName, list[Address]] = {}
+        self._addresses: dict[_SortedName, frozenset[str]] = {}
+        names = "\n".join([person.name.replace("\n", " ") for person in people])
+        for person, words in zip(people, list_words_of_lines(skeleton(names)), strict=True):
+            self._by_name.setdefault(tuple(sorted(words)), []).append(person)
+
+    def find(self, name: _SortedName) -> Address | None:
+        """Return the first person of that name."""
+        return self._by_name[name][0] if name in self._by_name else None
+
+    def list_addresses(self, name: _SortedName) -> frozenset[str]:
+        """Return the addresses of all people of that name."""
+        if name not in self._addresses:
+            self._addresses[name] = frozenset(normal_address(str(person)) for person in self._by_name[name])
+        return self._addresses[name]
 
 
 # The last lists of people with their indexes. A list is the same object for all messages of a tenant, until it changes:
 # to compare lists of a hundred thousand would take longer than to look somebody up.
-_indexed: dict[int, tuple[tuple[Address, ...], Mapping[tuple[str, ...], _Namesakes]]] = {}
+_indexed: dict[int, _PeopleIndex] = {}
 _MOST_INDEXED = 32
 
 
-def _index_people(people: tuple[Address, ...]) -> Mapping[tuple[str, ...], _Namesakes]:
-    """Return people by the sorted words of their names."""
+def _index_people(people: tuple[Address, ...]) -> _PeopleIndex:
     known = _indexed.get(id(people))
-    if known is not None:
-        return known[1]
-    names = "\n".join([person.name.replace("\n", " ") for person in people])
-    index: defaultdict[tuple[str, ...], _Namesakes] = defaultdict(_Namesakes)
-    for person, words in zip(people, list_words_of_lines(skeleton(names)), strict=True):
-        index[tuple(sorted(words))].people.append(person)
-    if len(_indexed) >= _MOST_INDEXED:
-        del _indexed[next(iter(_indexed))]
-    _indexed[id(people)] = (people, index)
-    return index
+    if known is None:
+        if len(_indexed) >= _MOST_INDEXED:
+            del _indexed[next(iter(_indexed))]
+        known = _indexed[id(people)] = _PeopleIndex(people)
+    return known
 
 
 def _sort_words(name: str) -> tuple[str, ...]:
@@ -514,9 +521,9 @@ def _sort_words(name: str) -> tuple[str, ...]:
     return tuple(sorted(list_words(skeleton(name))))
 
 
-def _is_insider(sender: Address, bearers: _Namesakes, reading: Reading) -> bool:
+def _is_insider(sender: Address, known: frozenset[str], reading: Reading) -> bool:
     """Return the person's own address, or any of the own domains: a namesake there is a colleague, and a forged own
     domain is found as such."""
-    if normal_address(str(sender)) in bearers.addresses:
+    if normal_address(str(sender)) in known:
         return True
     return is_under(normal_domain(sender.domain), reading.protected.own_domains)
