@@ -411,28 +411,29 @@ class SealedProcess:
         """The CPU time that it has used."""
         return read_cpu_seconds(self._process.pid)
 
-    def ask(self, order: bytes, cpu_seconds: float, max_answer: int) -> bytes:
-        """Return the answer to an order; raises `SealedProcessEnded` where there is none within the time."""
+    def ask(self, order: bytes, cpu_seconds: float, max_answer: int, *, patience: float = _MAX_STARVED) -> bytes:
+        """Return the answer to an order; raises `SealedProcessEnded` where there is none within the time, which by the
+        wall clock is `patience` times that."""
         try:
             if self.layers is None:
                 self.layers = msgspec.msgpack.decode(self._receive(_START_SECONDS, 4096), type=SealReport).layers
-            self._send(order, cpu_seconds)
-            return self._receive(cpu_seconds, max_answer)
+            self._send(order, cpu_seconds * patience)
+            return self._receive(cpu_seconds, max_answer, patience)
         except (OSError, msgspec.DecodeError) as fault:
             self.kill()
             raise SealedProcessEnded(was_late=isinstance(fault, TimeoutError)) from None
 
     def _send(self, order: bytes, seconds: float) -> None:
         data = memoryview(_LENGTH.pack(len(order)) + order)
-        end = time.monotonic() + seconds * _MAX_STARVED
+        end = time.monotonic() + seconds
         while data:
             with contextlib.suppress(TimeoutError):
                 data = data[self._socket.send(data[: 1 << 20]) :]
             if time.monotonic() > end:
                 raise TimeoutError
 
-    def _receive(self, seconds: float, most: int) -> bytes:
-        used, end = self.cpu_seconds + seconds, time.monotonic() + seconds * _MAX_STARVED
+    def _receive(self, seconds: float, most: int, patience: float = 1.0) -> bytes:
+        used, end = self.cpu_seconds + seconds, time.monotonic() + seconds * patience
         data, length = bytearray(), _LENGTH.size
         while len(data) < length:
             try:
