@@ -83,8 +83,9 @@ async def end_with_client(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     `ClientDisconnect` is raised."""
     gone = asyncio.ensure_future(ConnectedClient(receive).wait_until_gone())
     task = asyncio.ensure_future(work)
+    waiting: set[asyncio.Future[Any]] = {gone, task}
     try:
-        await asyncio.wait((gone, task), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientDisconnect
         return task.result()
