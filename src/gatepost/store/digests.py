@@ -37,7 +37,8 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.list_rows import raise_versions
-from gatepost.store.quarantine import HeldMessage, find_held, normalize_address
+from gatepost.store.message_records import normalize_address
+from gatepost.store.quarantine import HeldMessage, find_held
 
 # Messages that are read in one step of planning; each may have a thousand recipients.
 PLAN_STEP = 100
