@@ -360,7 +360,7 @@ _LENGTH = struct.Struct("<I")
 _LOOK_SECONDS = 0.05
 _SCHEDULER_CLOCK = 2
 # A process that waits for a processor is given so many times its CPU time before the wall clock ends it.
-_MAX_STARVED = 8
+_MAX_STARVED = 30
 _START_SECONDS = 60.0
 NICENESS = 10
 

@@ -26,7 +26,7 @@ from gatepost.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
 PROCESS = "gatepost.policy.condition_process"
 # CPU seconds that one condition may take, and all conditions of a piece of work.
 CONDITION_SECONDS = 0.5
-WORK_SECONDS = 10.0
+WORK_SECONDS = 20.0
 MEMORY = 256 << 20
 MAX_ORDER = 64 << 20
 MAX_ANSWER = 1 << 20

@@ -277,6 +277,8 @@ def _compare_policies(record: MessageRecord, lists: ListsToday, old: Policy, new
 
 
 DRY_RUN_MESSAGES = 5_000
+# CPU time that the rules in force may take in a dry run, and in looking back: without the time, fewer messages count.
+DRY_RUN_SECONDS, LOOK_BACK_SECONDS = 60.0, 300.0
 
 # How many messages are named that a change would match.
 MAX_SHOWN_HITS = 200
@@ -314,8 +316,7 @@ class ListDryRuns:
             return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
         dry_run = EntryDryRun(change, self._policies.now.deployment.policy)
         async with self.turn:
-            with condition_work():
-                await self._run(scope, dry_run)
+            await self._run(scope, dry_run)
         entries = tuple(TriedEntry(entry, dry_run.hits[key], dry_run.flips[key]) for key, entry in shown.items())
         return DryRun(dry_run.considered, modified, dry_run.hit, dry_run.flipped, entries)
 
@@ -324,18 +325,18 @@ class ListDryRuns:
         dry_run, hits = EntryDryRun(change, self._policies.now.deployment.policy), list[HitMessage]()
         if change.countable:
             async with self.turn:
-                with condition_work():
-                    await self._run(scope, dry_run, hits)
+                await self._run(scope, dry_run, hits)
         return FoundHits(dry_run.considered, dry_run.hit, dry_run.flipped, tuple(hits))
 
     async def _run(self, scope: str | None, dry_run: EntryDryRun, hits: list[HitMessage] | None = None) -> None:
         known: dict[str | None, Known] = {}
-        async with aclosing(self._store.messages.recent(scope, DRY_RUN_MESSAGES)) as batches:
-            async for batch in batches:
-                await load_custom_lists(self._store, batch, known)
-                await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
-                if dry_run.exhausted:
-                    return
+        with condition_work(DRY_RUN_SECONDS) as work:
+            async with aclosing(self._store.messages.recent(scope, DRY_RUN_MESSAGES)) as batches:
+                async for batch in batches:
+                    await load_custom_lists(self._store, batch, known)
+                    await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
+                    if dry_run.exhausted or work.is_over:
+                        return
 
 
 async def load_custom_lists(store: Store, batch: Sequence[MessageRecord], known: dict[str | None, Known]) -> None:
@@ -451,13 +452,13 @@ async def look_back(
     search = _Search(EntryDryRun(change, policies.deployment.policy, effort), policies, now() - days * DAY)
     if keys and can_look_back(definition):
         known: dict[str | None, Known] = {}
-        with condition_work():
+        with condition_work(LOOK_BACK_SECONDS) as work:
             async with aclosing(store.messages.recent(scope, messages)) as batches:
                 async for batch in batches:
                     await load_custom_lists(store, batch, known)
-                    if not await judge_in_turn(partial(search.take, batch, known)):
+                    if not await judge_in_turn(partial(search.take, batch, known)) or work.is_over:
                         break
-        search.is_cut |= search.seen >= messages
+            search.is_cut |= search.seen >= messages or work.is_over
     reached = search.oldest if search.is_cut else None
     return LookBack(
         now(), by.label, len(keys), days, search.dry_run.considered, search.found, tuple(search.hits), reached
