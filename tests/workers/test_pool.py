@@ -141,7 +141,7 @@ def test_a_rule_that_never_ends_costs_the_message_that_rule_and_nothing_else(
         async with running() as pool:
             pool.publish(None, msgspec.structs.replace(shipped_policy(), rules=RULES))
             first = await pool.run(faulty(what))
-            counts = dict(pool.counters().kills)
+            counts = {str(reason): count for reason, count in pool.counters().kills.items()}
             # A copy of the message for somebody without rules is judged as ever: nothing is remembered of it.
             pool.publish(None, shipped_policy())
             return first, await pool.run(faulty(what)), counts

@@ -73,15 +73,19 @@ _running: "set[ConditionWork]" = set()
 
 
 class ConditionWork:
-    """One piece of work. `slow` are the conditions that were stopped; `is_over` says that no time is left, or that
-    nobody waits any more."""
+    """One piece of work. `slow` are the conditions that were stopped."""
 
     def __init__(self, seconds: float = WORK_SECONDS) -> None:
         self.slow: set[str] = set()
-        self.is_over = False
+        self._over = threading.Event()
         self._seconds = seconds
         self._process: SealedProcess | None = None
         self._turn, self._lock = threading.Lock(), threading.Lock()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left, or nobody waits any more."""
+        return self._over.is_set()
 
     def ask(self, question: str, asked: Sequence[str], variables: Mapping[str, Any]) -> list[tuple[bool, str]]:
         """Return, for each condition, whether it is so and why not."""
@@ -98,7 +102,9 @@ class ConditionWork:
         if answer is not None:
             return dict(zip(order.conditions, zip(answer.holds, answer.faults, strict=True), strict=True))
         if len(order.conditions) == 1:
-            self.slow.update(() if self.is_over else order.conditions)
+            # Whoever ended the work meanwhile has stopped a condition that may be a good one.
+            if not self._over.is_set():
+                self.slow.update(order.conditions)
             return {}
         found: dict[str, tuple[bool, str]] = {}
         for each in order.conditions:
@@ -147,7 +153,7 @@ class ConditionWork:
     def end(self) -> None:
         """Do no more, from whatever thread: what is asked now or later has no answer."""
         with self._lock:
-            self.is_over = True
+            self._over.set()
             if self._process is not None:
                 self._process.kill()
 

@@ -105,7 +105,7 @@ async def run_plan(
             follower = Follower(store, plan, name, control, generations.health)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
-        for end in (*node.start(), asyncio.create_task(_end_trials_at(stop)).cancel):
+        for end in (*node.start(), _end_trials_at(stop)):
             stack.callback(end)
 
         async def announce_start() -> None:
@@ -121,10 +121,15 @@ async def run_plan(
                 events.emit(_describe_state, plan, "stopping")
 
 
-async def _end_trials_at(stop: asyncio.Event) -> None:
-    """Whoever tries a policy while the service stops gets an answer without the rest: nobody waits for expressions."""
-    await stop.wait()
-    end_all_work()
+def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:
+    """End trials when the service stops: whoever tries a policy gets an answer without the rest. Returns what ends
+    this."""
+
+    async def wait() -> None:
+        await stop.wait()
+        end_all_work()
+
+    return asyncio.create_task(wait()).cancel
 
 
 def _watch_condition(
