@@ -76,11 +76,11 @@ def test_a_backup_says_what_it_needs_and_a_restore_encrypts_what_is_old(
     file = tmp_path / "kept.db"
     run("user", "create", "ann", "--data", data)
     code, said, _ = run("backup", file, "--data", data)
-    assert (code, "hashes of passwords" in said, "totp.key" in said) == (0, True, False)
+    assert (code, "hashes of passwords" in said, "secrets.key" in said) == (0, True, False)
     with closing(sqlite3.connect(file)) as old, old:
         old.execute("UPDATE users SET totp_secret = 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ'")
     code, said, _ = run("restore", file, "--data", data, "--force")
-    assert (code, "1 second factors of an older version are encrypted now" in said) == (0, True)
+    assert (code, "1 secrets of an older version are encrypted now" in said) == (0, True)
     with closing(sqlite3.connect(data / "gatepost.db")) as restored, restored:
         assert restored.execute("SELECT totp_secret FROM users").fetchone()[0].startswith("aesgcm:")
     assert "Keep a copy of" in run("backup", file, "--data", data, "--force")[1]

@@ -53,7 +53,7 @@ from gatepost.settings.values import HIDDEN, hide_credentials, split_address
 from gatepost.speedups import native
 from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
-from gatepost.store.second_factors import KEY_FILE
+from gatepost.store.sealed_secrets import KEY_FILE, OLD_KEY_FILE
 from gatepost.store.upgrading import SchemaState
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def check_data_folder(data: DataFolder) -> DoctorRow:
 
 def check_secret_files(read: ExaminedFiles, config: Path, data: DataFolder) -> DoctorRow:
     """Check that other users of this machine cannot read or change files with secrets."""
-    files = [data.secret, data.token, data.key, data.path / KEY_FILE]
+    files = [data.secret, data.token, data.first_password, data.key]
+    files += [data.path / KEY_FILE, data.path / OLD_KEY_FILE]
     for name, settings in ((GUARD_FILE, read.guard), (ABBY_FILE, read.abby)):
         if settings and any(HIDDEN in value for _, _, value in settings_in_force(str(name), settings)):
             files.append(config / name)
@@ -699,7 +700,7 @@ def _check_room(state: SchemaState, url: str, data: DataFolder) -> DoctorRow:
 
 def _advise_backup(state: SchemaState) -> DoctorRow:
     advice = (
-        "gatepost backup FILE with the version that runs now; keep a copy of totp.key and of the quarantine as well"
+        "gatepost backup FILE with the version that runs now; keep a copy of secrets.key and of the quarantine as well"
     )
     if state.needs_upgrade and state.is_additive:
         return DoctorRow("backup", "ok", "the version that runs now can open the database after the upgrade", advice)
