@@ -441,6 +441,20 @@ async def _count_sightings(settings: SenderHistorySettings, today: int, store: "
     return keys, ready, len(scopes)
 
 
+def check_sealed_secrets(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
+    """Check that secrets in the database are encrypted, with a key that is here; no row where all is well, or if
+    storage cannot be read."""
+    counted = _ask_if_there(read, data, lambda store: store.secrets.count())
+    if counted and counted.lost:
+        found = f"{counted.lost} secrets in the database are encrypted with a key that is not in {data.path / KEY_FILE}"
+        advice = "copy the file from another machine or a backup, see docs/backup.md"
+        yield DoctorRow("stored secrets", "warn", found, advice)
+    elif counted and counted.clear:
+        found = f"{counted.clear} secrets in the database are in clear"
+        advice = f"copy {KEY_FILE} to all machines that use the database, then: gatepost secrets rotate"
+        yield DoctorRow("stored secrets", "warn", found, advice)
+
+
 def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
     from gatepost.smtp.flow_control import MAX_ENTRIES
@@ -574,6 +588,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
             check_secret_files(read, config, data),
             check_storage(read, data),
             *check_tenant_databases(read, data),
+            *check_sealed_secrets(read, data),
             *check_mail_path(read, data, now),
             *check_certificates(read, data, now),
         ]
