@@ -88,6 +88,8 @@ async def open_quarantine(
         core=name_core(settings, data),
         outbound=outbound,
         signer=build_signer(settings, Tenancy(settings.tenants, store.tenants.of_domain)),
+        # Where an operator says where held mail is to lie, all of it lies there.
+        in_database=settings.quarantine.url is None,
     )
     cleanup = Cleanup(
         store,

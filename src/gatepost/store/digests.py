@@ -40,7 +40,8 @@ from gatepost.store.engine import (
 )
 from gatepost.store.errors import StorageError
 from gatepost.store.list_rows import raise_versions
-from gatepost.store.quarantine import HeldMessage, find_held, normalize_address
+from gatepost.store.message_records import normalize_address
+from gatepost.store.quarantine import HeldMessage, find_held
 from gatepost.store.sealed_secrets import DIGEST_KEY, SecretKey, Secrets
 
 # Messages that are read in one step of planning; each may have a thousand recipients.

@@ -187,6 +187,8 @@ class Engine(ABC):
     groups_under_way = 1
     # Whether one machine alone has the database.
     is_local = False
+    # Whether the bytes of small messages that are held lie here.
+    keeps_held_bytes = False
     _observer: ChangeObserver | None = None
     _closed = False
 

@@ -42,9 +42,13 @@ class ShardedQuarantine(QuarantineRecords):
         self._databases, self._parts = databases, databases.each(QuarantineRecords)
         self._engine = databases.first
 
-    def hold(self, record: MessageRecord, core: str = "") -> Coroutine[Any, Any, bool]:
+    def hold(self, record: MessageRecord, core: str = "", content: bytes | None = None) -> Coroutine[Any, Any, bool]:
         """Add a message to those that are held, in the database of its tenant."""
-        return self._of(record.envelope.tenant).hold(record, core)
+        return self._of(record.envelope.tenant).hold(record, core, content)
+
+    async def content(self, ggrid: str) -> bytes | None:
+        """The bytes of a held message, if they lie in one of the databases."""
+        return await choose(self._databases, [part.content(ggrid) for part in self._parts])
 
     async def find(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """One held or released message."""

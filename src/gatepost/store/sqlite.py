@@ -460,6 +460,7 @@ class SqliteEngine(Engine):
     """
 
     is_local = True
+    keeps_held_bytes = True
 
     def __init__(self, path: Path, writer: WritesChanges | None = None) -> None:
         self._path = path
