@@ -80,7 +80,7 @@ async def run_plan(
         stack.push_async_callback(store.close)
         health = await _watch_health(events, alerts, store, stack)
         if plan.abby and node.is_first:
-            await _encrypt_second_factors(store)
+            await _encrypt_secrets(store)
         metrics = node.metrics(registry)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
         shared = SharedParts(store, spool, policies, registry, node, events, metrics)
@@ -170,13 +170,13 @@ def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeSt
     return NodeState(state=state, services=plan.services, version=__version__)
 
 
-async def _encrypt_second_factors(store: Store) -> None:
+async def _encrypt_secrets(store: Store) -> None:
     """Encrypt what an older version stored in clear. Mail is served also if the key is missing; the log says so."""
     try:
-        if count := await store.second_factors.encrypt_totp_secrets():
-            log.info("second factors encrypted", count=count)
+        if count := await store.secrets.seal_clear():
+            log.info("secrets in storage encrypted", count=count)
     except StorageError as fault:
-        log.error("second factors not encrypted", reason=str(fault))
+        log.error("secrets in storage not encrypted", reason=str(fault))
 
 
 async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callable[[], Awaitable[None]]) -> None:

@@ -24,7 +24,7 @@ from gatepost.background_work import background
 from gatepost.logs import Logger
 from gatepost.metrics import counter, gauge
 from gatepost.names import preload_suffixes
-from gatepost.node_memory import NodeMemory
+from gatepost.node_memory import NodeMemory, fit_cell
 from gatepost.periodic import PeriodicWork
 from gatepost.sandbox import give_back_memory, syscall
 
@@ -237,7 +237,8 @@ class Heartbeats:
         self.columns[self.memory.member][0] = ENDING
 
     async def _beat(self) -> None:
-        self.columns[self.memory.member][0] += 1
+        own = self.columns[self.memory.member]
+        own[0] = fit_cell(own[0] + 1)
 
 
 class _Look(msgspec.Struct):
