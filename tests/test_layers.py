@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("speedups",),
     (
         *("names", "urls", "times", "ids", "kinds", "near_duplicates"),
-        *("metrics", "node_memory", "background_work", "kept_results"),
+        *("metrics", "node_memory", "background_work", "kept_results", "sandbox"),
     ),
     ("questions", "policy", "strengths"),
     ("plugins",),
