@@ -140,6 +140,11 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
             family.add_metric(at, value)
         up.add_metric(at, float(not relay.fault))
     yield from (opened, reused, failures, up)
+    said = counter("gatepost_next_hop_answers", "Answers of the next hop", labels=("route", "stage", "answer"))
+    for route in (route for routing in routings for route in routing.routes):
+        for (stage, answer), count in sorted(route.answers.total.items()):
+            said.add_metric((route.name, stage, answer), count)
+    yield said
 
 
 class ProcessInfo(Collector):
