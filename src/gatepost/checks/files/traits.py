@@ -50,6 +50,7 @@ BY_TRAIT: dict[str, Stated] = {
     "program-action": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
     "embedded-command": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
     "page-system-link": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
+    "connection-settings": Stated(kinds.FILE_CONNECTION_SETTINGS, "server"),
     "installer": Stated(kinds.FILE_INSTALLER, "command", joined=False),
     "remote-template": Stated(kinds.FILE_REMOTE_TEMPLATE, "target", joined=False),
     "remote-object": Stated(kinds.FILE_REMOTE_OBJECT, "target", joined=False),
@@ -88,6 +89,8 @@ def traits(reading: Reading) -> Iterator[Finding]:
       program; one that starts by itself is held unless its sender is known.
     - Actions: a slide runs a program when the mouse moves over a shape; a packaged object is a command line under the
       icon of a letter. An installer runs as a program does.
+    - Connections: a profile of a private network or a remote desktop sends all that its reader does through the server
+      that it names. Administrators mail them, so it is a fact; one that starts a program is an action.
     - Remote parts: the mailed document is harmless; its template or object comes from the attacker's server
       (CVE-2017-0199, CVE-2021-40444, CVE-2022-30190). Templates on the author's own disk are left out by the readers.
     - Embedded objects: a chart in a letter is an embedded spreadsheet, and what is embedded is judged as a file of its

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from gatepost.files.archives import decompress
 from gatepost.files.documents.contents_builder import ContentsBuilder
+from gatepost.files.documents.pdf_forms import find_form_scripts, join_addresses
 from gatepost.files.documents.script_strings import expand_commands, join_script_strings
 from gatepost.files.values import UnreadReason
 
@@ -665,8 +666,14 @@ class _PdfInspector:
         self._builder = builder
         self._embedded: set[int] = set()
         self._scripts: set[int] = set()
+        self._base = ""
+        self._addresses: list[str] = []
 
     def read(self) -> None:
+        self._read_objects()
+        self._builder.add_links(join_addresses(self._base, self._addresses))
+
+    def _read_objects(self) -> None:
         seen = 0
         for found in self._objects.all:
             if not _INTERESTING.search(found.body):
@@ -685,7 +692,9 @@ class _PdfInspector:
         name = action.text if isinstance(action, PdfName) else ""
         address = self._objects.resolve(values.get("URI"))
         if isinstance(address, bytes):
-            self._builder.add_link(decode_text(address).strip())
+            self._addresses.append(decode_text(address).strip())
+        elif isinstance(address, dict):
+            self._base = self._read_text(address.get("Base")).strip() or self._base
         if "JS" in values:
             self._add_script(values["JS"])
         elif name == "JavaScript":
@@ -717,8 +726,16 @@ class _PdfInspector:
                 self._builder.add_trait("pdf-open-action", name.text)
         if "XFA" in values:
             self._builder.add_trait("pdf-form", "XFA")
+            self._inspect_form(values["XFA"])
         elif "AcroForm" in values:
             self._builder.add_trait("pdf-form", "AcroForm")
+
+    def _inspect_form(self, value: Value) -> None:
+        """Report the scripts of a form that is XML: one stream, or several that are read one after the other."""
+        parts = self._objects.resolve(value)
+        targets = map(self._objects.find_target, parts[:200] if isinstance(parts, list) else [value])
+        for source in find_form_scripts(b"".join(self._objects.read_stream(each) for each in targets if each)):
+            self._add_source(source)
 
     def _add_script(self, value: Value) -> None:
         found = self._objects.find_target(value)
@@ -730,6 +747,9 @@ class _PdfInspector:
         source = decode_text(
             direct if isinstance(direct, bytes) else self._objects.read_stream(found) if found else b""
         )
+        self._add_source(source)
+
+    def _add_source(self, source: str) -> None:
         self._builder.add_trait("pdf-javascript", source[:100])
         if launch := _LAUNCHES.search(source):
             self._builder.add_trait("pdf-launch", launch.group()[:100])
