@@ -14,6 +14,7 @@ from gatepost.files.file_types import identify
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
+from gatepost.mail.reader import read
 
 SIZE = 5_000_000
 LINES = {
@@ -82,8 +83,9 @@ def test_as_the_body(encoding: str) -> None:
 
 def test_a_lure_at_the_end_of_a_long_text_is_read() -> None:
     lure = b"\r\nYour mailbox is full. Verify your password at https://login.evil.example/verify today.\r\n"
-    report = judge(attach(make("txt") + lure, "text/plain", "note.txt", "base64"))
-    assert "login.evil.example" in {link.host for link in report.links}
+    message = read(attach(make("txt") + lure, "text/plain", "note.txt", "base64"))
+    assert "login.evil.example" in {link.host for link in message.links}
+    assert any("Verify your password" in text.visible for text in message.texts)
 
 
 def zipped(name: str, content: bytes) -> bytes:

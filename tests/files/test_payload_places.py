@@ -12,7 +12,7 @@ from tests.files import document_formats as d
 from tests.files.test_coverage import report_on
 
 from gatepost.files.documents import dispatch
-from gatepost.files.documents.pdf_forms import find_form_scripts, join_addresses
+from gatepost.files.documents.script_strings import find_form_scripts, join_addresses
 from gatepost.files.file_types import identify
 from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.files.walk import find_files

@@ -146,12 +146,14 @@ def _is_confirmed(name: str, content: bytes) -> bool:
         return len(content) > 26 and int.from_bytes(content[20:22], "little" if content[0] == 0xC7 else "big") < 1_024
     if name == "zoo":
         return content[20:24] == b"\xdc\xa7\xc4\xfd"
+    if name == "vmdk":
+        return content[:1] == b"#" or not reads_as_text(content)
     # A letter may begin with any letters: what is said to be unread is not text.
     return name not in _BINARY or not reads_as_text(content)
 
 
 # Types that hold other files and whose own bytes are not text, though their marks are letters.
-_BINARY = (CONTAINERS | {"mp3"}) - {"warc", "vmdk", "cpio"}
+_BINARY = (CONTAINERS | {"mp3"}) - {"warc", "vmdk", "cpio", "ar"}
 _UNWRITTEN = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 

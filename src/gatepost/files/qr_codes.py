@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from itertools import islice, pairwise
+from urllib.parse import unquote
 
 import msgspec
 from PIL import Image, ImageDraw
@@ -31,8 +32,10 @@ from gatepost.files.pictures import (
     is_image_type,
     make_code_contents,
 )
+from gatepost.files.svg_drawing import draw_svg
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.html.style import parse_colour
 
@@ -76,6 +79,8 @@ def may_draw_code(file: File) -> bool:
     content = file.content
     if file.type not in ("html", "text") and not file.declared.startswith("text/"):
         return False
+    if b"<svg" in content or b"svg+xml" in content:
+        return True
     if not content.isascii() and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_BYTES):
         return True
     if b"&#" in content and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_ENTITIES):
@@ -99,7 +104,36 @@ def find_drawn_codes(file: File) -> tuple[list[str], int]:
         codes = find_codes(image)
         drawn += bool(codes) or _has_finders(rows)
         found.update(dict.fromkeys(codes))
+    if "svg" in text:
+        for drawing in _find_svg(text):
+            codes = next(filter(None, map(find_codes, draw_svg(drawing))), [])
+            drawn += bool(codes)
+            found.update(dict.fromkeys(codes))
     return list(found), drawn
+
+
+_SVG = re.compile(
+    r"<svg[\s>]|%3csvg|data:image/svg\+xml;[^,\"'<>\s]{0,60}base64,([A-Za-z0-9+/=]{200,600000})", re.IGNORECASE
+)
+_SVG_END = re.compile(r"</svg|%3c/svg|%3c%2fsvg", re.IGNORECASE)
+MAX_SVG = 600_000
+
+
+def _find_svg(text: str) -> Iterator[str]:
+    """Yield drawings within a page: elements of it, and addresses that hold a whole drawing."""
+    place = 0
+    for _ in range(MAX_DRAWN):
+        start = _SVG.search(text, place)
+        if start is None:
+            return
+        if start[1]:
+            yield decode_base64(start[1].encode("ascii")).content.decode("utf-8", "replace")
+            place = start.end()
+            continue
+        end = _SVG_END.search(text, start.end(), start.end() + MAX_SVG)
+        place = end.start() if end else min(len(text), start.end() + MAX_SVG)
+        piece = text[start.start() : place]
+        yield unescape(unquote(piece) if piece[0] == "%" else piece)
 
 
 def _draw(text: str) -> Iterator[tuple[Image.Image, Rows]]:

@@ -31,8 +31,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from gatepost.files.archives import decompress
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.documents.pdf_forms import find_form_scripts, join_addresses
-from gatepost.files.documents.script_strings import expand_commands, join_script_strings
+from gatepost.files.documents.script_strings import (
+    LAUNCHES,
+    expand_commands,
+    find_form_scripts,
+    join_addresses,
+    join_script_strings,
+)
 from gatepost.files.values import UnreadReason
 
 MAX_TOKENS = 50_000
@@ -609,13 +614,6 @@ _IDENTIFIER = re.compile(rb"/ID[\0\t\n\f\r ]{0,20}\[")
 _ACTIONS = {"Launch": "pdf-launch", "SubmitForm": "pdf-submit-form", "ImportData": "pdf-import-data"}
 _AT_ONCE = frozenset({"OpenAction", "AA", "XFA", "AcroForm"})
 _SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]{1,200}\.[^\\/.]{1,60}[\\/]", re.IGNORECASE)
-# Calls by which a script opens a file that the PDF brings along, and those that only exploits make: CVE-2007-5659,
-# 2008-2992, 2009-0927, 2009-4324, and strings that are machine code.
-_LAUNCHES = re.compile(
-    r"exportDataObject\s{0,9}\([^)]{0,300}?nLaunch\s{0,9}:\s{0,9}[12]|Collab\s{0,9}\.\s{0,9}(?:collectEmailInfo|getIcon)"
-    r"|util\s{0,9}\.\s{0,9}printf\s{0,9}\(\s{0,9}[\"']%\d{4,}|media\s{0,9}\.\s{0,9}newPlayer\s{0,9}\(\s{0,9}null"
-    r"|(?:%u[0-9a-fA-F]{4}){8}",
-)
 _ELSEWHERE = frozenset({"GoToR", "GoToE", "SubmitForm", "ImportData"})
 
 
@@ -624,7 +622,9 @@ def inspect(builder: ContentsBuilder) -> None:
     objects = PdfObjects(builder.file.content, builder)
     if _find_key(objects, builder):
         objects.unpack()
-        _PdfInspector(objects, builder).read()
+        inspector = _PdfInspector(objects, builder)
+        inspector.read()
+        builder.add_links(join_addresses(inspector.base, inspector.addresses))
 
 
 def _find_key(objects: PdfObjects, builder: ContentsBuilder) -> bool:
@@ -666,14 +666,10 @@ class _PdfInspector:
         self._builder = builder
         self._embedded: set[int] = set()
         self._scripts: set[int] = set()
-        self._base = ""
-        self._addresses: list[str] = []
+        self.base = ""
+        self.addresses: list[str] = []
 
     def read(self) -> None:
-        self._read_objects()
-        self._builder.add_links(join_addresses(self._base, self._addresses))
-
-    def _read_objects(self) -> None:
         seen = 0
         for found in self._objects.all:
             if not _INTERESTING.search(found.body):
@@ -692,9 +688,9 @@ class _PdfInspector:
         name = action.text if isinstance(action, PdfName) else ""
         address = self._objects.resolve(values.get("URI"))
         if isinstance(address, bytes):
-            self._addresses.append(decode_text(address).strip())
+            self.addresses.append(decode_text(address).strip())
         elif isinstance(address, dict):
-            self._base = self._read_text(address.get("Base")).strip() or self._base
+            self.base = self._read_text(address.get("Base")).strip() or self.base
         if "JS" in values:
             self._add_script(values["JS"])
         elif name == "JavaScript":
@@ -731,7 +727,7 @@ class _PdfInspector:
             self._builder.add_trait("pdf-form", "AcroForm")
 
     def _inspect_form(self, value: Value) -> None:
-        """Report the scripts of a form that is XML: one stream, or several that are read one after the other."""
+        """Report the scripts of a form that is XML: one stream, or several one after the other."""
         parts = self._objects.resolve(value)
         targets = map(self._objects.find_target, parts[:200] if isinstance(parts, list) else [value])
         for source in find_form_scripts(b"".join(self._objects.read_stream(each) for each in targets if each)):
@@ -751,7 +747,7 @@ class _PdfInspector:
 
     def _add_source(self, source: str) -> None:
         self._builder.add_trait("pdf-javascript", source[:100])
-        if launch := _LAUNCHES.search(source):
+        if launch := LAUNCHES.search(source):
             self._builder.add_trait("pdf-launch", launch.group()[:100])
         strings = join_script_strings(source)
         self._builder.add_member("JavaScript", f"{source}\n".encode() + expand_commands(strings))
