@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TypeAlias
 
 from gatepost import kinds
 from gatepost.checks.known_names import (
@@ -17,12 +18,14 @@ from gatepost.checks.known_names import (
     compile_names,
     ending_exists,
     find_brands,
+    is_forwarder,
     is_freemail,
     is_genuine,
     is_hosted_page,
     is_tenant,
     is_under,
     list_words,
+    list_words_of_lines,
     measure_ending,
     owns,
     read_names,
@@ -62,7 +65,7 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
     person with an account there has one of an employer, a school or a provider.
     """
     message = reading.message
-    if not message.reply_to or not message.senders or reading.is_discussion:
+    if not message.reply_to or not message.senders or reading.is_known_list:
         return
     owners = reading.sender_domains | {org_domain(address.domain) for address in message.recipients}
     addresses = {(sender.local.casefold(), normal_domain(sender.domain)) for sender in message.senders}
@@ -86,9 +89,23 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
 
 
 def _is_same_person(reply: Address, sender: Address) -> bool:
-    """People have several mailboxes: the same name before the @ is the same person."""
+    """People have several mailboxes: the same name before the @ is the same person. Lists whose members' domains
+    publish a DMARC policy write in their own name for a person (`Ann via list`), who gets the answers."""
+    if is_written_for(sender, reply):
+        return True
     mine, theirs = (address.local.casefold().replace(".", "") for address in (reply, sender))
     return bool(mine) and (mine == theirs or (len(mine) > 4 and mine in theirs) or (len(theirs) > 4 and theirs in mine))
+
+
+def is_written_for(sender: Address, reply: Address) -> bool:
+    """Return whether the sender says that it writes for the person who gets the answers: `Ann via list` for `Ann`."""
+    person, via, _ = sender.name.partition(" via ")
+    name = _reduce_name(person)
+    return bool(via and name) and name in (_reduce_name(reply.name), _reduce_name(reply.local))
+
+
+def _reduce_name(name: str) -> str:
+    return "".join(filter(str.isalnum, name[:MAX_NAME])).casefold()
 
 
 _OFFICE_WORDS = frozenset(
@@ -262,7 +279,10 @@ def _domain_could_exist(sender: Address) -> bool:
 
 
 MAX_NAME = 200
-_ADDRESS_BY_SERVICE, _ADDRESS_LINKED = coefficients(kinds.SENDER_DISPLAY_NAME_SPOOF, "service", "linked")
+MAX_READERS = 100
+_ADDRESS_BY_SERVICE, _ADDRESS_LINKED, _ADDRESS_OF_READER = coefficients(
+    kinds.SENDER_DISPLAY_NAME_SPOOF, "service", "linked", "reader"
+)
 
 
 @check(kinds.SENDER_DISPLAY_NAME_SPOOF)
@@ -272,19 +292,35 @@ def display_name(reading: Reading) -> Iterator[Finding]:
     `"billing@bank.example" <x@evil.example>` is legal (RFC 5322 section 3.4: a display name is free text), and most
     mail programs show only the quoted part. Lists and services that write for a person say so ("ann@example.com via
     list"). Services that give out addresses to be thrown away write the sender's own address into the name; then most
-    links lead to the domain that is shown, and a forger needs them to lead elsewhere.
+    links lead to the domain that is shown, and a forger needs them to lead elsewhere. The reader's own address poses as
+    nobody: scanners, calendars and services that act for the reader show it. Lures show it as well, so it is a small
+    sign beside others.
     """
     for sender in reading.message.senders:
         for shown in find_shown_addresses(sender.name):
             # Same owner, other host (mail.bank.example and bank.example) is ordinary.
             if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
-                strength = _ADDRESS_BY_SERVICE if is_tenant(sender.domain) or reading.is_discussion else 1.0
+                is_service = reading.authentication.aligned and (
+                    is_tenant(sender.domain) or is_forwarder(normal_domain(sender.domain))
+                )
+                strength = _ADDRESS_BY_SERVICE if is_service or reading.is_known_list else 1.0
                 strength *= _ADDRESS_LINKED if _leads_to(shown.domain, reading) else 1.0
+                strength *= _ADDRESS_OF_READER if _is_recipient(shown, reading) else 1.0
+                strength = round(strength, 2)
                 yield kinds.SENDER_DISPLAY_NAME_SPOOF.at("From", strength=strength, shown=shown, actual=sender)
 
 
+def _is_recipient(shown: Address, reading: Reading) -> bool:
+    """Return whether an address is one to which the mail goes, as the envelope says; anybody can write a To field."""
+    address = normal_address(f"{shown.local}@{shown.domain}")
+    return any(address == normal_address(recipient) for recipient in reading.envelope.recipients[:MAX_READERS])
+
+
 def _leads_to(domain: str, reading: Reading) -> bool:
-    """Return whether at least half of the sites that the mail links to are those of a domain."""
+    """Return whether at least half of the sites that the mail of an authenticated sender links to are those of a
+    domain."""
+    if not reading.authentication.aligned:
+        return False
     home = sum(org_domain(host) == org_domain(domain) for host in reading.sites)
     return 2 * home >= len(reading.sites) > 0
 
@@ -315,13 +351,12 @@ def shown_domain(reading: Reading) -> Iterator[Finding]:
             return
         name = org_domain(domain).partition(".")[0].replace("-", "")
         owners = (normal_domain(sender.domain), *reading.sender_domains)
-        if reading.is_discussion or any(_is_named_after(owner, name) for owner in owners):
+        if reading.is_known_list or any(_is_named_after(owner, name) for owner in owners):
             return
-        strength = (_DOMAIN_BY_SERVICE if is_tenant(sender.domain) else 1.0) * (
-            _DOMAIN_LINKED if _leads_to(domain, reading) else 1.0
-        )
+        is_service = reading.authentication.aligned and is_tenant(sender.domain)
+        strength = (_DOMAIN_BY_SERVICE if is_service else 1.0) * (_DOMAIN_LINKED if _leads_to(domain, reading) else 1.0)
         strength *= _DOMAIN_IN_MAILBOX if name in sender.local.lower() else 1.0
-        strength *= _DOMAIN_OPENLY if "list-unsubscribe" in reading.fields else 1.0
+        strength *= _DOMAIN_OPENLY if reading.is_known_newsletter else 1.0
         yield kinds.SENDER_DISPLAY_NAME_DOMAIN.at("From", strength=round(strength, 2), shown=domain, actual=sender)
 
 
@@ -430,11 +465,15 @@ def _says_on_behalf(name: str) -> bool:
 
 def _measure_brand_doubt(brand: Brand, domain: str, shown: str, reading: Reading) -> float:
     """Return how little speaks for an honest sender. A mailing service may write in its own domain for the company,
-    and where most links lead to the company's own sites its agency may have written; a fraud needs a site of its
+    and where all links lead to the company's own sites its agency may have written; a fraud needs a site of its
     own."""
-    doubt = (1.0 if shown else _BRAND_NO_NAME) * (_BRAND_BY_SERVICE if is_tenant(domain) else 1.0)
-    home = sum(owns(brand, host) for host in reading.sites)
-    return doubt * _BRAND_OWN_LINKS if domain and 2 * home > len(reading.sites) else doubt
+    doubt = 1.0 if shown else _BRAND_NO_NAME
+    # Anybody can write the service's domain into From.
+    if reading.authentication.aligned and is_tenant(domain):
+        doubt *= _BRAND_BY_SERVICE
+    # One link elsewhere is enough for a fraud, however many lead to the company.
+    leads_home = bool(domain and reading.sites) and all(owns(brand, host) for host in reading.sites)
+    return doubt * _BRAND_OWN_LINKS if leads_home else doubt
 
 
 def _is_office_word(word: str) -> bool:
@@ -468,9 +507,50 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
         return
     for sender in reading.message.senders:
         name = _sort_words(sender.name)
-        bearers = [person for person in people if name and _sort_words(person.name) == name]
-        if bearers and not _is_insider(sender, bearers, reading):
-            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearers[0].name, known_as=bearers[0], actual=sender)
+        index = _index_people(people)
+        bearer = index.find(name) if name else None
+        if bearer and not _is_insider(sender, index.list_addresses(name), reading):
+            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearer.name, known_as=bearer, actual=sender)
+
+
+_SortedName: TypeAlias = tuple[str, ...]
+
+
+class _PeopleIndex:
+    """Protected people by the sorted words of their names."""
+
+    def __init__(self, people: tuple[Address, ...]) -> None:
+        self.people = people
+        self._by_name: dict[_SortedName, list[Address]] = {}
+        self._addresses: dict[_SortedName, frozenset[str]] = {}
+        names = "\n".join([person.name.replace("\n", " ") for person in people])
+        for person, words in zip(people, list_words_of_lines(skeleton(names)), strict=True):
+            self._by_name.setdefault(tuple(sorted(words)), []).append(person)
+
+    def find(self, name: _SortedName) -> Address | None:
+        """Return the first person of that name."""
+        return self._by_name[name][0] if name in self._by_name else None
+
+    def list_addresses(self, name: _SortedName) -> frozenset[str]:
+        """Return the addresses of all people of that name."""
+        if name not in self._addresses:
+            self._addresses[name] = frozenset(normal_address(str(person)) for person in self._by_name[name])
+        return self._addresses[name]
+
+
+# The last lists of people with their indexes. A list is the same object for all messages of a tenant, until it changes:
+# to compare lists of a hundred thousand would take longer than to look somebody up.
+_indexed: dict[int, _PeopleIndex] = {}
+_MOST_INDEXED = 32
+
+
+def _index_people(people: tuple[Address, ...]) -> _PeopleIndex:
+    known = _indexed.get(id(people))
+    if known is None:
+        if len(_indexed) >= _MOST_INDEXED:
+            del _indexed[next(iter(_indexed))]
+        known = _indexed[id(people)] = _PeopleIndex(people)
+    return known
 
 
 def _sort_words(name: str) -> tuple[str, ...]:
@@ -478,8 +558,9 @@ def _sort_words(name: str) -> tuple[str, ...]:
     return tuple(sorted(list_words(skeleton(name))))
 
 
-def _is_insider(sender: Address, bearers: list[Address], reading: Reading) -> bool:
+def _is_insider(sender: Address, known: frozenset[str], reading: Reading) -> bool:
     """Return the person's own address, or any of the own domains: a namesake there is a colleague, and a forged own
     domain is found as such."""
-    known = {normal_address(str(person)) for person in bearers}
-    return normal_address(str(sender)) in known or is_under(normal_domain(sender.domain), reading.protected.own_domains)
+    if normal_address(str(sender)) in known:
+        return True
+    return is_under(normal_domain(sender.domain), reading.protected.own_domains)
