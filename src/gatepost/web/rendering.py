@@ -35,7 +35,7 @@ from gatepost.web.compiled_templates import CompiledTemplates
 from gatepost.web.message_lines import attachments, links_by_host, short_reason
 from gatepost.web.page_responses import html_response, read_notice
 from gatepost.web.request import PagePermission, SignedInRequest
-from gatepost.web.time_zones import current_zone_name, format_ago, format_moment, times_in
+from gatepost.web.time_zones import current_zone_name, format_ago, format_brief, format_moment, times_in
 
 LOOK_MILLISECONDS = 60_000
 # Where warnings are explained; a note that leads there is not for people of a tenant.
@@ -239,6 +239,7 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
     created.globals["shown_sender"] = shown_sender
     created.filters.update(
         moment=format_moment,
+        brief=format_brief,
         machine=date_time,
         size=format_size,
         points=format_points,
