@@ -126,6 +126,9 @@ MISPLACED = """() => {
             if (Math.abs(cell.getBoundingClientRect().width - room) > 1.5)
                 found.push(`a cell of ${cell.getBoundingClientRect().width} px in a card of ${room}: ${name(cell)}`);
     }
+    const ids = Array.from(document.querySelectorAll("[id]")).map((each) => each.id);
+    const again = ids.filter((id, index) => ids.indexOf(id) !== index);
+    if (again.length) found.push(`ids that stand there twice: ${again}`);
     const controls = document.querySelectorAll("main button, main a, main input:not([type=hidden]), main select");
     for (const each of Array.from(controls).filter((one) => one.getClientRects().length).slice(0, 80)) {
         if (each.closest(".hidden") || each.matches(".hidden")) continue;
