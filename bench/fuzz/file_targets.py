@@ -52,6 +52,7 @@ FILES: tuple[Target, ...] = (
     _file("mbox", "mbox"),
     _file("tnef", "dat"),
     _file("cms", "p7m"),
+    _file("pgp", "gpg", "asc"),
     _file("html", "html", made=seeds.pages),
     _file("svg", "svg", made=seeds.pages),
     _file(

@@ -7,7 +7,7 @@ from gatepost.auth import dmarc, results
 from gatepost.auth.sending_host import _read_hop
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
 from gatepost.mail.addresses import parse_addresses
-from gatepost.mail.encodings import cms, outlook
+from gatepost.mail.encodings import cms, openpgp, outlook
 from gatepost.mail.headers import decode_words
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.links import find_targets
@@ -74,6 +74,7 @@ MAIL: tuple[Target, ...] = (
     ),
     Target("tnef", lambda data: list(outlook.find_tnef(data)), formats("dat")),
     Target("cms", cms.open_cms, formats("p7m")),
+    Target("openpgp", lambda data: list(openpgp.find_openpgp(data, 1 << 20)), formats("gpg", "asc")),
     Target(
         "addresses",
         lambda data: parse_addresses(readers.decode_text(data), 100),

@@ -12,6 +12,7 @@ import msgspec
 import zstandard
 from tests.files import archive_formats as a
 from tests.files import document_formats as d
+from tests.files import openpgp_formats
 
 Outcome = Literal["opened", "said"]
 
@@ -134,6 +135,10 @@ FORMATS: tuple[Format, ...] = (
     _document("winmail.dat (TNEF)", "dat", d.tnef),
     _document("S/MIME, signed", "p7m", d.signed),
     _document("S/MIME, signed, BER", "p7m", d.signed_in_pieces),
+    *(
+        _document(f"OpenPGP that is not encrypted: {title}", "asc" if "armour" in title else "gpg", make)
+        for title, make in openpgp_formats.FORMATS.items()
+    ),
     _document("ActiveMime of Office", "mso", d.active_mime, named=False),
     _document("form with a PDF (XDP)", "xdp", d.form_with_pdf),
     _document("web page that saves a file", "html", d.page),

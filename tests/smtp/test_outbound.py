@@ -6,8 +6,17 @@ from typing import Any
 import pytest
 
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords
-from gatepost.smtp.client import SmtpClient, parse_networks
-from gatepost.smtp.outbound import WIDTH, HourlyLimits, LimitedSender, Outbound, SenderLimits, name_sender
+from gatepost.smtp.client import SmtpClient, Tenancy
+from gatepost.smtp.outbound import (
+    WIDTH,
+    HourlyLimits,
+    LimitedSender,
+    Outbound,
+    SenderLimits,
+    SendingAccount,
+    name_sender,
+)
+from gatepost.smtp.outbound_tenants import OutboundTenants
 
 MESSAGE = b"From: a@x.example\r\n\r\ny\r\n"
 HOUR = 3_600.0
@@ -18,6 +27,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Nobody:
+    async def of_domain(self, _domain: str) -> str | None:
+        return None
 
 
 def limits(clock: Clock, told: list[LimitedSender], records: Any = None, **most: int) -> SenderLimits:
@@ -84,16 +98,21 @@ def test_who_the_sender_is() -> None:
 
 
 def test_which_mail_is_outbound() -> None:
-    outbound = Outbound(parse_networks(["192.0.2.0/24"]), 587, None, limits(Clock(), []))
+    outbound = Outbound(OutboundTenants(["192.0.2.0/24"]), 587, None, limits(Clock(), []))
+    tenancy = Tenancy({}, Nobody().of_domain)
+
+    def account(client: SmtpClient) -> SendingAccount:
+        return asyncio.run(outbound.open_account(client, "a@x.example", "x.example", tenancy))
+
     assert outbound.covers(SmtpClient("192.0.2.9"), 25)
     assert outbound.covers(SmtpClient("198.51.100.1"), 587)
     assert not outbound.covers(SmtpClient("198.51.100.1"), 25)
     assert not outbound.covers(SmtpClient("unix"), 25)
     # A stranger who reaches the port may not send: it would be an open relay.
-    refusal = outbound.open_account(SmtpClient("198.51.100.1"), "a@x.example").refuse()
+    refusal = account(SmtpClient("198.51.100.1")).refuse()
     assert refusal is not None
     assert refusal.code == 550
-    assert outbound.open_account(SmtpClient("192.0.2.9"), "a@x.example").refuse() is None
+    assert account(SmtpClient("192.0.2.9")).refuse() is None
 
 
 async def send(gate: Any, recipients: int = 1, sender: str = "a@x.example") -> str:
@@ -115,7 +134,7 @@ def test_a_captured_account_is_stopped(deployment: Any, hop: Any, run: Any) -> N
         next_hop.says["RCPT TO:<r9@"] = "550 5.1.1 unknown"
         async with deployment(next_hop, tenants={"x.example": "t1"}) as gate:
             counted = limits(Clock(), told, messages=3, recipients=40, refused=2)
-            gate.services.outbound = Outbound(parse_networks(["127.0.0.0/8"]), None, gate.services.routing, counted)
+            gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
             assert (await send(gate)).startswith("250")
             envelope = gate.guard.scanned[0].envelope
             # An outbound message is its sender's, and the world is told no verdict.
@@ -141,7 +160,7 @@ def test_what_is_over_the_limit_can_be_held(deployment: Any, hop: Any, run: Any)
         next_hop = hop()
         async with deployment(next_hop) as gate:
             counted = SenderLimits(HourlyLimits(messages=1), LocalRecords(9), holds=True, clock=Clock())
-            gate.services.outbound = Outbound(parse_networks(["127.0.0.0/8"]), None, gate.services.routing, counted)
+            gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
             await send(gate)
             gate.guard.decision = "quarantine"
             assert (await send(gate)).startswith("250 2.6.0")

@@ -14,8 +14,9 @@ from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.service.signing import make_record, write_key
 from gatepost.settings.delivery import SigningKeySettings
-from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.outbound_tenants import OutboundTenants, SenderClaim
 from gatepost.smtp.signing import KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
 
 MESSAGE = b"From: a@mail.example.com\r\nSubject: s\r\n\r\nhello\r\n"
@@ -40,7 +41,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> list[SigningKeySettings]:
 
 
 def fields(signer: Signer, report: Report, envelope: Envelope, *, changed: bool = False) -> bytes:
-    signing = asyncio.run(signer.choose(report, envelope, changed=changed))
+    claim = SenderClaim(envelope.tenant, frozenset({envelope.tenant} if envelope.tenant else ()))
+    signing = asyncio.run(signer.choose(report, envelope, claim if envelope.outbound else None, changed=changed))
     return signing.make_fields([MESSAGE[:20], MESSAGE[20:]]) if signing else b""
 
 
@@ -164,7 +166,7 @@ def test_signatures_over_smtp(keys: list[SigningKeySettings], deployment: Any, h
             assert b"Subject: [S] s\r\n" in next_hop.messages[0]
             gate.guard.decision, gate.guard.action = "deliver", None
             limits = SenderLimits(HourlyLimits(), LocalRecords(9))
-            gate.services.outbound = Outbound(parse_networks(["127.0.0.0/8"]), None, gate.services.routing, limits)
+            gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, limits)
             client = await gate.connect()
             await client.up_to_data()
             assert (await client.say(MESSAGE + b".\r\n")).startswith("250")

@@ -8,9 +8,11 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
+from gatepost.node_memory import LocalRecords
 from gatepost.settings.scan_sources import FlowControlSettings
 from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.flow_control import DeliveryAttempt, FlowControl
+from gatepost.smtp.outbound import CountsOfAllNodes, HourlyLimits, LimitedSender, SenderLimits
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.flow_counts import FlowCount, LimitedNow
@@ -19,6 +21,7 @@ from gatepost.store.store import Store
 
 HOUR, DAY = 3_600.0, 86_400.0
 Nodes = Callable[..., None]
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 
 class Clock:
@@ -206,3 +209,47 @@ def test_a_tenant_has_its_own_limits(storage_url: str, tmp_path: Path) -> None:
             await store.close()
 
     asyncio.run(run())
+
+
+def test_senders_of_outbound_mail_are_counted_over_all_nodes(use: Use) -> None:
+    """Two nodes with one storage: what one counts, the other one knows after a second; the hour before counts too."""
+
+    async def test(store: Store) -> None:
+        clock, told = Clock(), list[LimitedSender]()
+        nodes = [CountsOfAllNodes(store.flow_counts, clock=clock) for _ in range(2)]
+        most = HourlyLimits(messages=10, recipients=50, refused=5)
+        first, second = (
+            SenderLimits(most, LocalRecords(9), all_nodes=each, tell=told.append, clock=clock) for each in nodes
+        )
+        for _ in range(6):
+            first.count("a@x.example", messages=1, recipients=2)
+            second.count("a@x.example", messages=1, recipients=1)
+        assert (first.check("a@x.example"), second.check("a@x.example")) == (None, None)
+        for _ in range(2):
+            for each in nodes:
+                await each.exchange()
+            # What was learned is believed for some seconds, and asked for again by the next message.
+            clock.now += 6
+            for node in (first, second):
+                node.check("a@x.example")
+        for node in (first, second):
+            found = node.check("a@x.example")
+            assert found is not None
+            assert (found.limit, found.count) == ("messages", 12)
+            assert node.check("b@x.example") is None
+        clock.now += HOUR * 1.2  # about nine of the twelve lie within the last sixty minutes
+        first.check("a@x.example")
+        await nodes[0].exchange()
+        assert first.check("a@x.example") is None
+        first.count("a@x.example", messages=1)
+        assert first.check("a@x.example")
+        # A restart of a node forgets nothing that was written.
+        again = CountsOfAllNodes(store.flow_counts, clock=clock)
+        third = SenderLimits(most, LocalRecords(9), all_nodes=again, clock=clock)
+        third.check("a@x.example")
+        await nodes[0].exchange()
+        await again.exchange()
+        third.count("a@x.example", messages=1)
+        assert third.check("a@x.example")
+
+    use(test)

@@ -17,6 +17,7 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.mail.encodings.openpgp import is_openpgp
 from gatepost.names import FILE_NAME_ENDS, normal_file_name
 
 MAX_EXTENSIONS = 8
@@ -161,6 +162,8 @@ def _identify_further_in(content: bytes) -> str:
     # A message of RFC 5652: a sequence that starts with one of its object identifiers.
     if content[0] == 0x30 and any(content.find(mark, 0, 24) > 0 for mark in _CMS_IDENTIFIERS):
         return "cms"
+    if is_openpgp(content):
+        return "pgp"
     if _is_lzma(content):
         return "lzma"
     return _identify_disk(content)

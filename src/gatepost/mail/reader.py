@@ -26,7 +26,7 @@ import msgspec
 from gatepost import kinds
 from gatepost.mail import addresses
 from gatepost.mail.budget import ReadBudget
-from gatepost.mail.encodings import embedded, outlook
+from gatepost.mail.encodings import embedded, openpgp, outlook
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.cms import open_cms
 from gatepost.mail.encodings.embedded import MOST_EMBEDDED_FILES, EmbeddedFile
@@ -182,6 +182,7 @@ _BROKEN = {
     "binhex": kinds.MIME_BROKEN_BINHEX,
     "gzip64": kinds.MIME_BROKEN_BASE64,
 }
+_OF_OPENPGP = "pgp"
 _WIDE = ("utf-16", "utf-32", "ucs", "unicode")
 _CARRIERS = (
     (embedded.find_uuencoded, b"begin", "uuencode", kinds.MIME_UUENCODE),
@@ -277,6 +278,7 @@ def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget
     # A binary file may hold such a line by chance; what is not text has its own reader.
     if entity.types[0].startswith(("image/", "audio/", "video/")):
         return
+    yield from _open_openpgp(path, entity, content, budget)
     # The mark of yEnc holds that of uuencode: most content is searched for two marks, not for three.
     for find, mark, name, kind in _CARRIERS if b"begin" in content else _CARRIERS[2:]:
         if mark not in content:
@@ -288,6 +290,22 @@ def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget
             yield file
         if content.count(b"\n" + mark) > MOST_EMBEDDED_FILES:
             budget.note(kinds.LIMIT_ALTERNATIVES, path)
+
+
+def _open_openpgp(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> Iterator[EmbeddedFile]:
+    """Yield the files of OpenPGP messages that are not encrypted. Mail programs show one in the text of a message as
+    text."""
+    if not openpgp.has_openpgp(content, entity.names):
+        return
+    room = budget.limits.decoded_bytes - budget.work.decoded_bytes
+    for opened in openpgp.find_openpgp(content, room, entity.names):
+        if opened.is_cut:
+            budget.note(kinds.LIMIT_DECODED_SIZE, path)
+        for file in opened.files:
+            names = openpgp.name_literal(file, entity.names)
+            is_text = not entity.names and b"\0" not in file.content[:1024] and not openpgp.is_mime(file)
+            kind = "text/plain" if is_text else "application/octet-stream"
+            yield EmbeddedFile(_OF_OPENPGP, names, file.content, kind)
 
 
 def _note_defects(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> None:
@@ -397,9 +415,24 @@ class MessageParts:
             inner = part.content
         elif part.content_type in _SMIME_TYPES or any(name.lower().endswith(".p7m") for name in part.names):
             inner = open_cms(part.content).content
+        elif node.path in self._extra:
+            return self._find_openpgp_message(node)
         if not inner or node.depth >= self._budget.limits.depth or not self._budget.take_part(node.path):
             return None
         return inner if self._budget.take_decoded(0 if inner is part.content else len(inner), node.path) else None
+
+    def _find_openpgp_message(self, node: MimeNode) -> bytes | None:
+        """Return the message that an OpenPGP message holds in the clear (RFC 3156), which is read in place of a file
+        of it."""
+        extra = self._extra[node.path]
+        for part in extra:
+            is_literal = part.path.startswith(f"{node.path}~{_OF_OPENPGP}")
+            if is_literal and openpgp.is_mime(openpgp.LiteralFile("", part.content)):
+                if node.depth >= self._budget.limits.depth or not self._budget.take_part(node.path):
+                    return None
+                extra.remove(part)
+                return part.content
+        return None
 
     def _read_childless(self, node: MimeNode, body: bytes) -> bytes | None:
         """Read a multipart in which no part was found: it is a leaf, or encoded as a whole. Return the decoded bytes to

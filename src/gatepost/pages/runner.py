@@ -13,14 +13,13 @@ name that answers everything.
 
 import re
 import time
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import _quickjs  # type: ignore[import-not-found]  # the package `quickjs` around it would start a thread
 import msgspec
 
 from gatepost.pages.page_nodes import PageNodes, PageScript
+from gatepost.pages.source import load_browser
 
 MAX_CODE = 700_000  # characters of one script without its long literals: more is not parsed
 MAX_ALL_CODE = 1_200_000
@@ -40,7 +39,6 @@ _COLLECT_SECONDS = 0.25
 STALL_SECONDS = 0.15
 FEW_TASKS = 3
 
-_FILES = ("core.js", "document.js", "web_apis.js", "window.js")
 _UNDEFINED = re.compile(r"ReferenceError: '?([\w$]{1,80})'? is not defined")
 _LITERAL = re.compile(r"\"[^\"\\\n]{200,}+\"|'[^'\\\n]{200,}+'|`[^`\\$]{200,}+`")
 _IMPORT = re.compile(r"(^|[^\w$.])import\s{0,9}\(")
@@ -79,16 +77,6 @@ class ScriptTime:
         self.now = now
         self.left = seconds
         self.pages = 0
-
-
-@lru_cache(1)
-def load_browser() -> str:
-    """Return the source of the stand-in browser, without its comments."""
-    folder = files("gatepost.pages").joinpath("browser")
-    source = "\n".join(folder.joinpath(name).read_text("utf-8") for name in _FILES)
-    lines = (line.strip() for line in source.split("\n"))
-    kept = "\n".join(line for line in lines if line and not line.startswith("//"))
-    return f"(function () {{ 'use strict';\n{kept}\n}})()"
 
 
 def run_page(page: PageNodes, budget: ScriptTime, pixels: dict[str, PagePixels] | None = None) -> PageRun:
@@ -132,7 +120,8 @@ class PageRunner:
         context = self._context
         context.set_memory_limit(MAX_MEMORY)
         context.set_max_stack_size(MAX_STACK)
-        self._lead = context.eval(load_browser())
+        browser = load_browser()
+        self._lead = context.eval(browser.main)(*browser.given)
         page = {"now": self._now, "rows": self._page.rows, "css": self._page.styles, "base": self._page.base[:2_000]}
         self._call("page", msgspec.json.encode({**page, "pixels": pixels or {}}).decode())
 

@@ -44,7 +44,8 @@ from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
-from gatepost.smtp.outbound import HOUR, HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.outbound_tenants import OutboundTenants
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
@@ -207,6 +208,7 @@ class CoreParts(msgspec.Struct, frozen=True):
     outbound_routing: Routing | None
     deliveries: DeliveryLog
     flow: FlowControl | None
+    sender_counts: CountsOfAllNodes | None
 
     @property
     def probe(self) -> Probe:
@@ -245,7 +247,8 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     if source and source.keep == "held":
         guard.keep_with(quarantine)
     flow = _start_flow_control(settings, shared, stack)
-    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, flow)
+    counts = _start_sender_counts(settings, shared, stack)
+    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, flow, counts)
 
 
 def _start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:
@@ -264,6 +267,19 @@ def _start_flow_control(settings: GuardSettings, shared: SharedParts, stack: Asy
     flow.start()
     stack.push_async_callback(flow.stop)
     return flow
+
+
+def _start_sender_counts(
+    settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack
+) -> CountsOfAllNodes | None:
+    """Start to count outbound senders over all nodes, if there is an outbound direction; the stack ends it."""
+    source = settings.scan_sources.smtp
+    if source is None or source.outbound is None:
+        return None
+    counts = CountsOfAllNodes(shared.store.flow_counts, purges=shared.node.is_first)
+    counts.start()
+    stack.push_async_callback(counts.stop)
+    return counts
 
 
 class SecretGuesses:
@@ -337,13 +353,18 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
     limits = SenderLimits(
         HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
         shared.node.senders,
+        all_nodes=core.sender_counts,
         holds=stated.over_limit == "hold",
         tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
         remark=lambda found: shared.condition.remark(
             f"{found.sender} is over its limit of {found.limit} and may be captured", HOUR
         ),
     )
-    return Outbound(parse_networks(settings.hosts), settings.port, core.outbound_routing, limits)
+    tenants = OutboundTenants(settings.hosts, settings.logins)
+    if not tenants.is_bound:
+        log.warning("outbound hosts are bound to no tenant: mail of tenants' domains is not signed")
+    refuses = settings.other_senders == "refuse"
+    return Outbound(tenants, settings.port, core.outbound_routing, limits, refuses=refuses)
 
 
 def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpPart | None:

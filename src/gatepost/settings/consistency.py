@@ -163,6 +163,13 @@ def _find_outbound_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     at = ("scanSources", "smtp", "outbound")
     if not outbound.hosts and outbound.port is None:
         yield at, "needs hosts or port: no mail would be outbound"
+    if outbound.other_senders == "refuse" and not isinstance(outbound.hosts, dict) and not outbound.logins:
+        yield (*at, "otherSenders"), "needs hosts by tenant, or logins: nobody could send for a tenant's domain"
+    seen: dict[str, str] = {}
+    for uid, logins in outbound.logins.items():
+        for login in logins:
+            if seen.setdefault(login, uid) != uid:
+                yield (*at, "logins", uid), f"names {login}, which belongs to tenant {seen[login]} already"
     if outbound.port == smtp.port:
         yield (*at, "port"), "is the port of scanSources.smtp as well"
     if rest and outbound.port == rest.port and _overlap(rest.hosts, smtp.hosts):
@@ -407,6 +414,10 @@ def find_guard_warnings(guard: GuardSettings) -> Iterator[Disagreement]:
         yield ("scanSources", "restApi", "secret"), f"{weakness}; {_ADVICE}"
     if smtp and not guard.delivery.has_next_hop:
         yield ("scanSources", "smtp"), "has no delivery.nextHop: mail that is to be delivered is answered with 451"
+    outbound = smtp.outbound if smtp else None
+    if outbound and not isinstance(outbound.hosts, dict) and not outbound.logins:
+        unsigned = "mail of tenants' domains is not signed; name the hosts by tenant: hosts: {TENANT: [ADDRESS]}"
+        yield ("scanSources", "smtp", "outbound"), f"binds its hosts to no tenant: {unsigned}"
     milter = guard.scan_sources.milter
     if milter and milter.quarantine == "gatepost" and not guard.delivery.has_next_hop:
         yield ("scanSources", "milter"), "has no delivery.nextHop: mail that is held can be exported, but not released"

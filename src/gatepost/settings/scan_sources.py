@@ -4,8 +4,9 @@ of them have in common; and the limits of flow control on SMTP clients, which ar
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from gatepost.names import normal_domain
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
 from gatepost.settings.values import (
     Count,
@@ -19,6 +20,7 @@ from gatepost.settings.values import (
     Secret,
     Section,
     SocketMode,
+    TenantOrAny,
     TenantUid,
     UpToThousand,
     at_start,
@@ -27,6 +29,21 @@ from gatepost.settings.values import (
     split_address,
 )
 
+
+def _normalise_login(text: str) -> str:
+    name, at, domain = text.rpartition("@")
+    if not text.isprintable() or not (domain if at else text):
+        raise ValueError("must be the name of a login, or @domain for all logins of a domain")
+    return text if name or not at else f"@{normal_domain(domain)}"
+
+
+Login = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_normalise_login)]
+HostList = Annotated[list[Network], Field(max_length=MAX_NAMES)]
+TenantHosts = Annotated[
+    Annotated[HostList, Tag("[list]")]
+    | Annotated[dict[TenantOrAny, HostList], Field(max_length=MAX_NAMES), Tag("[by tenant]")],
+    Discriminator(lambda value: "[by tenant]" if isinstance(value, dict) else "[list]"),
+]
 PerHour = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
@@ -44,10 +61,22 @@ class SenderLimitSettings(Section):
 class OutboundSettings(HopSettings):
     """Mail that own servers send to the world."""
 
-    hosts: Annotated[list[Network], Field(max_length=MAX_NAMES)] = live(
+    hosts: TenantHosts = live(
         [],
-        description="addresses and networks of own servers: all mail that they send here is outbound",
+        description="tenant uid to addresses and networks of servers that send for it: all mail that they send here is"
+        " outbound; `*` is for servers that check themselves who sends for which tenant. A list, as in older files,"
+        " binds them to no tenant: mail of tenants' domains is then not signed",
         local=True,
+    )
+    logins: dict[TenantUid, Annotated[list[Login], Field(max_length=MAX_NAMES)]] = live(
+        {},
+        description="tenant uid to SASL logins, as hosts in `xclientHosts` name them with XCLIENT LOGIN; `@domain` is"
+        " every login of a domain. A login in a domain of a tenant needs no entry",
+    )
+    other_senders: Literal["unsigned", "refuse"] = live(
+        "unsigned",
+        description="what becomes of mail whose envelope sender is in a domain of a tenant that its host or login is"
+        " not bound to: `unsigned` sends it without a signature, `refuse` answers 550",
     )
     port: Port | None = at_start(
         None,

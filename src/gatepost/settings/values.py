@@ -366,6 +366,7 @@ QuarantineUrl = Annotated[
 Domain = Annotated[str, AfterValidator(_normalise_domain)]
 RouteDomain = Annotated[str, AfterValidator(_normalise_route_domain)]
 TenantUid = Annotated[str, AfterValidator(_check_uid)]
+TenantOrAny = Annotated[str, AfterValidator(lambda text: text if text == "*" else _check_uid(text))]
 Secret = Annotated[
     str,
     Field(min_length=1),

@@ -79,10 +79,11 @@ class _Cell:
 
 
 class FlowCounters:
-    """The counters of one process. It belongs to one event loop."""
+    """The counters of one process. It belongs to one event loop. `windows_kept` is how many windows that are over can
+    still be asked for."""
 
-    def __init__(self, stored: FlowCounts, clock: Callable[[], float] = time.time) -> None:
-        self._stored, self._clock = stored, clock
+    def __init__(self, stored: FlowCounts, clock: Callable[[], float] = time.time, *, windows_kept: int = 0) -> None:
+        self._stored, self._clock, self._windows_kept = stored, clock, windows_kept
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._touched: dict[tuple[int, int], None] = {}
         self.fault = ""
@@ -92,17 +93,17 @@ class FlowCounters:
         """How many counters are in memory."""
         return len(self._cells)
 
-    def count(self, key: int, minutes: int) -> int:
-        """Return what was counted in this window, as far as it is known here."""
-        name, cell = self._find(key, minutes)
+    def count(self, key: int, minutes: int, *, windows_ago: int = 0) -> int:
+        """Return what was counted in this window, or in one before it, as far as it is known here."""
+        name, cell = self._find(key, minutes, windows_ago)
         if self._now() - cell.read >= BELIEVED_MILLISECONDS:
             self._touched[name] = None
         return cell.total + cell.delta
 
-    def add(self, key: int, minutes: int) -> None:
-        """Count one more."""
+    def add(self, key: int, minutes: int, number: int = 1) -> None:
+        """Count one more, or several."""
         name, cell = self._find(key, minutes)
-        cell.delta += 1
+        cell.delta += number
         self._touched[name] = None
 
     def mark(self, key: int, minutes: int, label: str) -> bool:
@@ -155,14 +156,15 @@ class FlowCounters:
                 cell.delta -= written.count
                 cell.unsaved = cell.unsaved and not written.label
 
-    def _find(self, key: int, minutes: int) -> tuple[tuple[int, int], _Cell]:
-        end = self.window_end(minutes)
-        name = (key, end - minutes * 60_000)
+    def _find(self, key: int, minutes: int, windows_ago: int = 0) -> tuple[tuple[int, int], _Cell]:
+        length = minutes * 60_000
+        end = self.window_end(minutes) - windows_ago * length
+        name = (key, end - length)
         cell = self._cells.pop(name, None)
         if cell is None:
             if len(self._cells) >= MAX_CELLS:
                 self._make_room()
-            cell = _Cell(end)
+            cell = _Cell(end + self._windows_kept * length)
         self._cells[name] = cell
         return name, cell
 

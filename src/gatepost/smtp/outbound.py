@@ -2,9 +2,12 @@
 
 A captured account shows by numbers before it shows by content: many messages, many recipients, and many addresses that
 do not exist. A sender is the user whom a listed host names with XCLIENT LOGIN, else the address of MAIL FROM, else (a
-bounce) the host. Counts are estimates over a sliding hour: what this hour has, and of the hour before the part that the
-last sixty minutes still cover. The names are digests in a table of bounded size that all processes of a node share; the
-sender that was quiet longest is forgotten first.
+bounce) the host. Mail in the name of a tenant that the client is not bound to counts for the host, so that nobody uses
+up the limit of somebody else. Counts are estimates over a sliding hour: what this hour has, and of the hour before the
+part that the last sixty minutes still cover. They hold over all nodes: the processes of a node share a table of bounded
+size under digests, in which the sender that was quiet longest is forgotten first, and each process learns within
+seconds what all nodes have counted. So a limit is passed by at most what other nodes take in these seconds, and while
+storage is away each node goes by its own counts.
 """
 
 import time
@@ -16,12 +19,17 @@ import msgspec
 
 from gatepost.logs import Logger
 from gatepost.names import normal_address
+from gatepost.periodic import PeriodicWork
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient, is_among
+from gatepost.smtp.client import SmtpClient, Tenancy
+from gatepost.smtp.flow_control import FLUSH_SECONDS, PURGE_SECONDS, FlowCounters, digest
+from gatepost.smtp.outbound_tenants import OutboundTenants, SenderClaim
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.routing import Routing
+from gatepost.store.flow_counts import FlowCounts
 
 HOUR = 3_600
+MINUTES = HOUR // 60
 # Numbers of a sender: the hour, its three counts, those of the hour before, and the hour in which it was told of.
 WIDTH = 8
 
@@ -29,8 +37,7 @@ log = Logger("gatepost.guard")
 
 
 class SenderRecords(Protocol):
-    """Where counts are kept: `node_memory` has it for one process and for those of a node. State that several nodes
-    share would be one more."""
+    """Where a node keeps its counts: `node_memory` has it for one process and for those of a node."""
 
     @property
     def memory(self) -> AbstractContextManager[None]: ...
@@ -65,21 +72,64 @@ def _ignore(_sender: LimitedSender) -> None:
     """The default of what is told of a sender over its limit."""
 
 
+class CountsOfAllNodes:
+    """What all nodes have counted of senders, as this process knows it. It belongs to one event loop."""
+
+    def __init__(self, stored: FlowCounts, *, purges: bool = True, clock: Callable[[], float] = time.time) -> None:
+        self._stored, self._clock = stored, clock
+        self._counters = FlowCounters(stored, clock, windows_kept=1)
+        self._periodic = [
+            PeriodicWork(self.exchange, FLUSH_SECONDS, "counts of outbound senders could not be written", log)
+        ]
+        if purges:
+            failed = "counts of outbound senders that are over could not be deleted"
+            self._periodic.append(PeriodicWork(self._purge, PURGE_SECONDS, failed, log))
+
+    def start(self) -> None:
+        """Write and learn once a second."""
+        for work in self._periodic:
+            work.start()
+
+    async def stop(self) -> None:
+        """Write what is left, and end."""
+        for work in self._periodic:
+            await work.stop()
+        await self.exchange()
+
+    async def exchange(self) -> None:
+        """Write what was counted here, and learn what others have counted."""
+        await self._counters.flush()
+
+    def add(self, sender: str, what: str, number: int) -> None:
+        """Count more of a sender."""
+        self._counters.add(digest("outbound", what, sender), MINUTES, number)
+
+    def read(self, sender: str, what: str) -> tuple[int, int]:
+        """Return what was counted of a sender in this hour and in the one before."""
+        key = digest("outbound", what, sender)
+        return self._counters.count(key, MINUTES), self._counters.count(key, MINUTES, windows_ago=1)
+
+    async def _purge(self) -> None:
+        await self._stored.purge(int(self._clock() * 1_000))
+
+
 class SenderLimits:
-    """Counts what each sender sends. `tell` is called once an hour for a sender over a limit, `remark` each time."""
+    """Counts what each sender sends. `all_nodes` has what other nodes count, where there are others. `tell` is called
+    once an hour for a sender over a limit, `remark` each time."""
 
     def __init__(
         self,
         limits: HourlyLimits,
         records: SenderRecords,
         *,
+        all_nodes: CountsOfAllNodes | None = None,
         holds: bool = False,
         tell: Callable[[LimitedSender], None] = _ignore,
         remark: Callable[[LimitedSender], None] = _ignore,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._limits, self._records, self._tell, self._clock = limits, records, tell, clock
-        self.holds, self._remark = holds, remark
+        self.holds, self._remark, self._all_nodes = holds, remark, all_nodes
         self.limited = 0
 
     def check(self, sender: str, recipients: int = 0) -> LimitedSender | None:
@@ -100,6 +150,12 @@ class SenderLimits:
             for place, number in enumerate((messages, recipients, refused), 1):
                 record[place] += number
             self._records.put(sender, record)
+        if self._all_nodes is not None:
+            most = self._limits
+            limited = (("messages", messages, most.messages), ("recipients", recipients, most.recipients))
+            for what, number, limit in (*limited, ("refused", refused, most.refused)):
+                if number and limit:
+                    self._all_nodes.add(sender, what, number)
 
     def _read(self, sender: str) -> list[int]:
         hour = int(self._clock()) // HOUR
@@ -111,16 +167,24 @@ class SenderLimits:
         return [hour, 0, 0, 0, *known[1:4], known[7]]
 
     def _find_excess(self, sender: str, record: list[int], recipients: int) -> LimitedSender | None:
-        left = 1 - (self._clock() % HOUR) / HOUR
-        messages, sent, refused = (record[place] + int(record[place + 3] * left) for place in (1, 2, 3))
         limits = self._limits
-        if limits.messages and messages >= limits.messages:
+        if limits.messages and (messages := self._sum(sender, "messages", record, 1)) >= limits.messages:
             return LimitedSender(sender, "messages", messages, limits.messages)
-        if limits.recipients and sent + recipients > limits.recipients:
-            return LimitedSender(sender, "recipients", sent + recipients, limits.recipients)
-        if limits.refused and refused >= limits.refused:
+        if limits.recipients and (sent := self._sum(sender, "recipients", record, 2) + recipients) > limits.recipients:
+            return LimitedSender(sender, "recipients", sent, limits.recipients)
+        if limits.refused and (refused := self._sum(sender, "refused", record, 3)) >= limits.refused:
             return LimitedSender(sender, "refused recipients", refused, limits.refused)
         return None
+
+    def _sum(self, sender: str, what: str, record: list[int], place: int) -> int:
+        """Return how much of something a sender had within the last sixty minutes: what this node knows at once, or
+        what all nodes had some seconds ago, whichever is more."""
+        left = 1 - (self._clock() % HOUR) / HOUR
+        here = record[place] + int(record[place + 3] * left)
+        if self._all_nodes is None:
+            return here
+        this_hour, before = self._all_nodes.read(sender, what)
+        return max(here, this_hour + int(before * left))
 
     def _tell_once(self, found: LimitedSender) -> None:
         with self._records.memory:
@@ -133,16 +197,20 @@ class SenderLimits:
 
 
 class SendingAccount:
-    """The sender of one outbound transaction. `excess` is why its message is held; "" if it is not."""
+    """The sender of one outbound transaction. `claim` says whose mail it is; `excess` is why its message is held, ""
+    if it is not."""
 
-    def __init__(self, limits: SenderLimits, sender: str, *, stranger: bool = False) -> None:
-        self._limits, self._sender, self._stranger = limits, sender, stranger
+    def __init__(
+        self, limits: SenderLimits, sender: str, claim: SenderClaim, *, refusal: SmtpReply | None = None
+    ) -> None:
+        self._limits, self._sender, self._refusal = limits, sender, refusal
+        self.claim = claim
         self.excess = ""
 
     def refuse(self, recipients: int = 0) -> SmtpReply | None:
         """Return the reply if the sender may not send, or not to so many recipients in this transaction."""
-        if self._stranger:
-            return replies.NOT_ALLOWED
+        if self._refusal is not None:
+            return self._refusal
         found = self._limits.check(self._sender, recipients)
         if found is None:
             return None
@@ -162,21 +230,35 @@ class SendingAccount:
 
 
 class Outbound:
-    """The outbound direction of an SMTP source: all mail on `port`, and all mail of `hosts`."""
+    """The outbound direction of an SMTP source: all mail on `port`, and all mail of the tenants' hosts. With `refuses`,
+    mail in the name of a tenant that its client is not bound to is refused; else it is sent without a signature."""
 
-    def __init__(self, hosts: Networks, port: int | None, routing: Routing | None, limits: SenderLimits) -> None:
-        self._hosts, self._port = hosts, port
+    def __init__(
+        self,
+        tenants: OutboundTenants,
+        port: int | None,
+        routing: Routing | None,
+        limits: SenderLimits,
+        *,
+        refuses: bool = False,
+    ) -> None:
+        self._tenants, self._port, self._refuses = tenants, port, refuses
         self.routing, self.limits = routing, limits
 
     def covers(self, client: SmtpClient, port: int) -> bool:
         """Whether mail of this client on this port is outbound."""
-        return port == self._port or is_among(client.address, self._hosts)
+        return port == self._port or self._tenants.has_host(client.address)
 
-    def open_account(self, client: SmtpClient, address: str) -> SendingAccount:
+    async def open_account(self, client: SmtpClient, address: str, domain: str, tenancy: Tenancy) -> SendingAccount:
         """Return the account of a sender. A stranger who reaches the port would find an open relay, so it may not
-        send."""
-        stranger = not (client.known or is_among(client.address, self._hosts))
-        return SendingAccount(self.limits, name_sender(client, address), stranger=stranger)
+        send. Raises `StorageError`."""
+        if not (client.known or self._tenants.has_host(client.address)):
+            stranger = SenderClaim(None, frozenset(), fits=False)
+            return SendingAccount(self.limits, _name_host(client), stranger, refusal=replies.NOT_ALLOWED)
+        claim = await self._tenants.judge(client, domain, tenancy)
+        sender = name_sender(client, address) if claim.fits else _name_host(client)
+        refusal = replies.NOT_OWN_SENDER if self._refuses and not claim.fits else None
+        return SendingAccount(self.limits, sender, claim, refusal=refusal)
 
 
 def name_sender(client: SmtpClient, address: str) -> str:
@@ -184,4 +266,8 @@ def name_sender(client: SmtpClient, address: str) -> str:
     login = client.xclient.get("LOGIN")
     if login:
         return f"user {login[:255]}"
-    return normal_address(address)[:320] or f"host {client.remote_address() or client.address}"
+    return normal_address(address)[:320] or _name_host(client)
+
+
+def _name_host(client: SmtpClient) -> str:
+    return f"host {client.remote_address() or client.address}"

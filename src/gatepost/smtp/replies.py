@@ -108,6 +108,7 @@ UNKNOWN_PARAMETER = reply(555, "5.5.4 Unsupported parameter")
 NEEDS_UTF8 = reply(553, "5.6.7 Address needs SMTPUTF8")
 NEEDS_TLS = reply(530, "5.7.0 Must issue a STARTTLS command first")
 NOT_ALLOWED = reply(550, "5.7.0 Not authorized")
+NOT_OWN_SENDER = reply(550, "5.7.1 This host or user may not send for the domain of the sender")
 NO_RECIPIENTS = reply(554, "5.5.1 No valid recipients")
 
 LINE_TOO_LONG = reply(500, "5.5.2 Line too long")

@@ -46,6 +46,7 @@ from gatepost.smtp.connection import Connection, ConnectionGoneError, Connection
 from gatepost.smtp.content import LineEnds, MessageReceiver
 from gatepost.smtp.flow_control import DeliveryAttempt
 from gatepost.smtp.next_hop import NextHopError
+from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on, reply
 from gatepost.smtp.routing import Route
 from gatepost.smtp.services import Services
@@ -183,7 +184,9 @@ class MessageDelivery:
         if edited is None or self._signer is None:
             return None if edited is None else edited.pieces()
         try:
-            signing = await self._signer.choose(result.report, self._transaction.envelope(), changed=edited.is_changed)
+            envelope, account = self._transaction.envelope(), self._transaction.account
+            claim = account.claim if account else None
+            signing = await self._signer.choose(result.report, envelope, claim, changed=edited.is_changed)
         except UnsignedError:
             return None
         made = await asyncio.to_thread(signing.make_fields, edited.pieces()) if signing else b""
@@ -432,8 +435,15 @@ class Session:
         self._services.attempts += 1
         theirs = self._announced
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
-        account = self._outbound.open_account(self._client, mail.address) if self._outbound else None
-        refusal = refusal or self._services.find_shortage() or (account.refuse() if account else None)
+        refusal = refusal or self._services.find_shortage()
+        account: SendingAccount | None = None
+        if refusal is None and self._outbound:
+            try:
+                tenancy = self._services.tenancy
+                account = await self._outbound.open_account(self._client, mail.address, mail.domain, tenancy)
+                refusal = account.refuse()
+            except StorageError:
+                refusal = replies.TRY_LATER
         if refusal is None and self._services.flow:
             refusal = self._services.flow.check_client(self._client)
             self._closing |= refusal is not None and refusal.code == 421

@@ -27,6 +27,7 @@ from gatepost.names import normal_domain
 from gatepost.report import Report
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.smtp.client import Tenancy
+from gatepost.smtp.outbound_tenants import SenderClaim
 from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER, split_header
 
 # RFC 8301 section 3.2: at least 1024 bits, better 2048; keys of more than 4096 are not accepted everywhere.
@@ -137,12 +138,15 @@ class Signer:
         self._seal_keys = SigningKeys([seal_key]) if seal_key else None
         self.signed = self.sealed = 0
 
-    async def choose(self, report: Report, envelope: Envelope, *, changed: bool) -> "Signing | None":
-        """Return how a message is signed; None if it is not. Raises `UnsignedError` where a key is not there."""
+    async def choose(
+        self, report: Report, envelope: Envelope, claim: SenderClaim | None = None, *, changed: bool
+    ) -> "Signing | None":
+        """Return how a message is signed; None if it is not. Outbound mail is signed by its `claim` only. Raises
+        `UnsignedError` where a key is not there."""
         seals = not envelope.outbound and self._seal_keys is not None and (changed or self._seals_all)
         signs = envelope.outbound or (changed and self._signs_changed)
         try:
-            keys = await self._find_keys(report, envelope) if signs else ()
+            keys = await self._find_keys(report, envelope, claim) if signs else ()
             seal = self._seal_keys.of(self._seal_domain)[0] if seals and self._seal_keys else None
         except KeyFileError as fault:
             log.error("a key for signing cannot be used", reason=str(fault))
@@ -153,9 +157,9 @@ class Signer:
         self.sealed += seal is not None
         return Signing(keys, seal, self._hostname, report, int(self._clock()))
 
-    async def _find_keys(self, report: Report, envelope: Envelope) -> tuple[SigningKey, ...]:
-        """Return the keys of the one author's domain. A tenant's mail is not signed in the name of another one, and
-        inbound mail only where its author was proven before it was changed."""
+    async def _find_keys(self, report: Report, envelope: Envelope, claim: SenderClaim | None) -> tuple[SigningKey, ...]:
+        """Return the keys of the one author's domain. Outbound mail is signed for tenants alone that its client is
+        bound to, inbound mail only where its author was proven before it was changed."""
         domains = {normal_domain(sender.rpartition("@")[2]) for sender in report.senders}
         if len(domains) != 1:
             return ()
@@ -163,7 +167,8 @@ class Signer:
         if not domain:
             return ()
         owner = await self._tenancy.tenant_of(author) or await self._tenancy.tenant_of(domain)
-        is_proven = owner == envelope.tenant if envelope.outbound else report.authentication.aligned
+        is_bound = claim is not None and claim.may_sign(owner)
+        is_proven = is_bound if envelope.outbound else report.authentication.aligned
         return self._keys.of(domain) if is_proven else ()
 
 

@@ -133,12 +133,13 @@ class Transaction:
             self._relay.abandon(link)
 
     async def find_tenant(self, tenancy: Tenancy, recipient: str) -> str | None:
-        """Return the tenant that the message belongs to: that of a recipient's domain, or of an outbound sender's. Each
-        domain is asked for once. Raises `StorageError`."""
-        domain = recipient if self.account is None else self._mail.domain
-        if domain not in self._tenants:
-            self._tenants[domain] = await tenancy.tenant_of(domain)
-        return self._tenants[domain]
+        """Return the tenant that the message belongs to: that of a recipient's domain, or the one that an outbound
+        client was found to send for. Each domain is asked for once. Raises `StorageError`."""
+        if self.account is not None:
+            return self.account.claim.tenant
+        if recipient not in self._tenants:
+            self._tenants[recipient] = await tenancy.tenant_of(recipient)
+        return self._tenants[recipient]
 
     @property
     def started(self) -> bool:

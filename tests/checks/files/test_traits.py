@@ -1,9 +1,11 @@
 """The checks of `files/traits`: the tricks, and what looks like them."""
 
 import pytest
+from tests.files.openpgp_formats import ENCRYPTED, armoured, literal, signed
 
 from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
 from gatepost.files.values import File, Trait
+from gatepost.files.walk import find_files
 from gatepost.findings import Reading
 from gatepost.kinds import (
     FILE_CALENDAR_ORGANIZER,
@@ -90,8 +92,12 @@ SIGNED = bytes.fromhex("308006092a864886f70d010702a080")
     [
         (Part("1", content_type="application/pkcs7-mime", content=ENVELOPED), ["S/MIME"]),
         (Part("1", content_type="application/x-pkcs7-mime", content=ENVELOPED), ["S/MIME"]),
-        (Part("1", content_type="multipart/encrypted"), ["OpenPGP"]),
-        (Part("1", content=b"-----BEGIN PGP MESSAGE-----\n\nhQ"), ["OpenPGP"]),
+        (Part("1", content=ENCRYPTED), ["OpenPGP"]),
+        (Part("1", content=armoured(ENCRYPTED)), ["OpenPGP"]),
+        (Part("1", content=b"See:\n" + armoured(ENCRYPTED)), ["OpenPGP"]),
+        (Part("1", content_type="multipart/encrypted"), []),
+        (Part("1", content=b"-----BEGIN PGP MESSAGE-----\n\nhQ"), []),
+        (Part("1", content=armoured(signed(literal("", b"Hello")))), []),
         (Part("1", content_type="application/pkcs7-mime", content=SIGNED), []),
         (Part("1", content_type="multipart/signed"), []),
         (Part("1", content=b"-----BEGIN PGP SIGNED MESSAGE-----\n\nHello"), []),
@@ -99,8 +105,9 @@ SIGNED = bytes.fromhex("308006092a864886f70d010702a080")
     ],
 )
 def test_encrypted_parts(part: Part, forms: list[str]) -> None:
-    findings = list(protected_document(Reading(Message(parts=(part,)))))
-    assert [finding.facts["form"] for finding in findings] == forms
+    message = Message(parts=(part,))
+    findings = list(protected_document(Reading(message, files=find_files(message))))
+    assert list(dict.fromkeys(finding.facts["form"] for finding in findings)) == forms
     assert {finding.kind for finding in findings} <= {"limit:encrypted"}
 
 

@@ -167,7 +167,7 @@ def protected_document(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         for form in dict.fromkeys(file.seen("encrypted")):
             yield kinds.LIMIT_ENCRYPTED.at(file.path, about=file.document, form=form)
-            if form != "S/MIME":
+            if form not in ("S/MIME", "OpenPGP"):
                 yield kinds.FILE_ENCRYPTED_DOCUMENT.at(file.path, about=file.document, form=form)
         if file.seen("default-password"):
             yield kinds.FILE_DEFAULT_PASSWORD.at(file.path, about=file.document, type=file.type)
@@ -179,8 +179,6 @@ def _find_encryption(part: Part) -> str:
     """Return how a part is encrypted, "" where it is not: signed S/MIME looks the same from outside."""
     if part.content_type in _SMIME_TYPES and any(mark in part.content[:64] for mark in _ENVELOPED_IDENTIFIERS):
         return "S/MIME"
-    if part.content_type == "multipart/encrypted" or part.content.startswith(b"-----BEGIN PGP MESSAGE-----"):
-        return "OpenPGP"
     return ""
 
 
@@ -244,7 +242,7 @@ def archives(reading: Reading) -> Iterator[Finding]:
     for file in reading.files:
         for reason in file.unread:
             kind = _KIND_BY_REASON[reason]
-            if kind is kinds.FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS:
+            if kind is kinds.FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS and file.type != "pgp":
                 kind = kinds.FILE_DAMAGED_DOCUMENT
             yield kind.at(file.path, about=file.sha256, type=file.type)
         for trait in file.traits:

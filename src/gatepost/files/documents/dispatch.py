@@ -29,6 +29,7 @@ from gatepost.files.documents.document_text import add_plain_text, is_readable, 
 from gatepost.files.documents.script_strings import find_addresses
 from gatepost.files.file_types import CONTAINERS, is_pdf
 from gatepost.files.values import Contents, File, UnpackBudget
+from gatepost.mail.encodings import openpgp
 
 Reader: TypeAlias = Callable[[ContentsBuilder], None]
 
@@ -84,8 +85,9 @@ _READERS: dict[str, Reader] = {
     "mbox": saved_messages.inspect_mailbox,
     "tnef": saved_messages.inspect_tnef,
     "cms": saved_messages.inspect_cms,
+    "pgp": saved_messages.inspect_openpgp,
 }
-_MESSAGES = frozenset({"eml", "mbox", "tnef", "cms"})
+_MESSAGES = frozenset({"eml", "mbox", "tnef", "cms", "pgp"})
 _LISTS = frozenset({"xml", "text", "data"})
 _XML_TYPES = frozenset({"xml", "svg", "html", "text"})
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -95,11 +97,24 @@ _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
     """Return the contents of one file that is no archive; `passwords` are those that the mail gives away."""
     reader = _choose_reader(file)
+    if file.type == "text" and openpgp.MARK in file.content:
+        reader = _add_openpgp(reader)
     if reader is None:
         return _NOTHING
     builder = ContentsBuilder(file, budget, passwords)
     reader(builder)
     return builder.build()
+
+
+def _add_openpgp(reader: Reader | None) -> Reader:
+    """Return a reader that looks for OpenPGP messages within a text, too."""
+
+    def read_both(builder: ContentsBuilder) -> None:
+        if reader is not None:
+            reader(builder)
+        saved_messages.inspect_openpgp(builder)
+
+    return read_both
 
 
 def _choose_reader(file: File) -> Reader | None:
@@ -152,6 +167,8 @@ def _choose_data_reader(file: File) -> Reader | None:
             return _inspect_plain
         if text := remove_nuls(file.content):
             return lambda builder: add_plain_text(text, builder)
+    if openpgp.is_named_openpgp(file.names):
+        return saved_messages.inspect_openpgp
     return office_xml.inspect if b"\0" in file.content[:4] and office_xml.is_xml(file.content) else None
 
 

@@ -22,7 +22,7 @@ from gatepost.files.documents.compound import STREAM, CompoundEntry, CompoundFil
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_types import find_last_extensions
 from gatepost.files.values import File
-from gatepost.mail.encodings import outlook
+from gatepost.mail.encodings import openpgp, outlook
 from gatepost.mail.encodings.cms import open_cms
 from gatepost.mail.encodings.outlook import MAX_TEXT, decompress_rtf, extract_html
 from gatepost.mail.message import Message, Part
@@ -84,6 +84,26 @@ def inspect_cms(builder: ContentsBuilder) -> None:
         builder.add_unread("damaged")
     if not (_is_part(file) and is_smime(file.declared, file.names)):
         builder.add_member("signed content", opened.content, len(file.content))
+
+
+_NOT_SEARCHED = ("image/", "audio/", "video/")
+
+
+def inspect_openpgp(builder: ContentsBuilder) -> None:
+    """Add the files of an OpenPGP message that is not encrypted; keys and signatures hold none."""
+    file = builder.file
+    for opened in openpgp.find_openpgp(file.content, builder.allowance(len(file.content)), file.names):
+        if opened.encrypted:
+            builder.add_trait("encrypted", "OpenPGP")
+        if opened.is_cut:
+            builder.add_unread("ratio")
+        if opened.is_damaged:
+            builder.add_unread("damaged")
+        if _is_part(file) and not file.declared.startswith(_NOT_SEARCHED):
+            continue  # the reader of the message has opened it
+        for literal in opened.files:
+            names = openpgp.name_literal(literal, file.names) or ("content",)
+            builder.add_member(names, literal.content, len(literal.content))
 
 
 def is_smime(content_type: str, names: Iterable[str]) -> bool:

@@ -1,25 +1,25 @@
 // The core of the stand-in browser: the list of effects, the clock, events, timers, and guards of slow functions.
 //
-// The files of this folder are joined into one function (see runner.py) that runs before any script of a page. What it
+// The files of this folder are joined into one function (see source.py) that runs before any script of a page. What it
 // declares is out of reach of the page, save what it puts on `window`. The page may change every built-in object, so
 // what is needed later is taken here, and effects are kept as strings in a list without a prototype.
-
 const window = globalThis;
+const { Array, Error, JSON, Math, Object, RangeError, Reflect, RegExp, Set, String, Symbol, TypeError, Uint8ClampedArray, decodeURIComponent, encodeURIComponent, escape, parseInt, unescape } = globalThis;
 const nativeEval = eval, stringify = JSON.stringify, parseJson = JSON.parse, NativeDate = Date, NativeFunction = Function;
 const toText = String, fromCodes = String.fromCharCode, setPrototype = Object.setPrototypeOf, define = Object.defineProperty;
-const isArray = Array.isArray, keysOf = Object.keys, makeObject = Object.create, isView = ArrayBuffer.isView;
+const setWeak = WeakMap.prototype.set, hasOwn = Object.hasOwn, describe = Object.getOwnPropertyDescriptor, isArray = Array.isArray, keysOf = Object.keys, makeObject = Object.create, isView = ArrayBuffer.isView;
 const Bytes = Uint8Array, Buffer = ArrayBuffer, NativeMap = Map, NativePromise = Promise, NativeProxy = Proxy, apply = Reflect.apply;
-const nativeJoin = Array.prototype.join, flatten = text => apply(nativeJoin, [text], ['']);
+const nativeBtoa = btoa, nativeAtob = atob;
+const nativeThen = Promise.prototype.then, nativeJoin = Array.prototype.join, flatten = text => apply(nativeJoin, [text], ['']);
 const resolved = value => NativePromise.resolve(value), rejected = fault => NativePromise.reject(fault);
 const slice = (list, from) => { const out = []; for (let i = from || 0; i < list.length; i++) out[out.length] = list[i]; return out; };
-
 const MAX_TASKS = 1500, MAX_INTERVAL = 12;
+
 // How many effects of a kind are kept, and how many characters: a page that makes many of one kind hides no other.
-const MOST = { blob: [200, 8000000], saved: [60, 12000000], save: [200, 200000], code: [120, 2000000], markup: [120, 2000000], write: [120, 3000000],
+const MOST = { __proto__: null, blob: [200, 8000000], saved: [60, 12000000], save: [200, 200000], code: [120, 2000000], markup: [120, 2000000], write: [120, 3000000],
   given: [80, 500000], request: [150, 2000000], go: [120, 400000], clipboard: [80, 1000000], inflate: [40, 6000000], wasm: [20, 4000000] };
 const OTHER = [150, 300000];
 const PASSWORD = 'Typed-Secret-73', ACCOUNT = 'reader@typed.example', TYPED = 'typed-text-4711', ANSWER = 'AnswerOfServer0815', SECRET = 'PlainTextOfSecret0815';
-
 const effects = setPrototype([], null);
 const used = makeObject(null);
 let isCut = false, trigger = 'load';
@@ -40,7 +40,6 @@ function note(kind, ...values) {
   effects[effects.length] = '[' + line + ']';
   return true;
 }
-
 const noted = new NativeMap();
 function noteOnce(kind, value) {
   const key = kind + '\n' + value;
@@ -55,23 +54,30 @@ const noteError = fault => {
 
 // Functions of the stand-in look like those of a browser.
 const nativeNames = new WeakMap(), NATIVE = /^(function \S*\(\))\s*\{\s*\[native code\]\s*\}$/;
+const markNative = (made, name) => apply(setWeak, nativeNames, [made, name]);
 const nativeToString = NativeFunction.prototype.toString;
 define(NativeFunction.prototype, 'toString', { configurable: true, writable: true, value: function toString() {
   const name = nativeNames.get(this);
   if (name !== undefined) return 'function ' + name + '() { [native code] }';
   const text = apply(nativeToString, this, []);
+  if (text.startsWith(LENT)) return 'function () { [native code] }';
   // Built-in functions are written as in other interpreters: codes of a few signs take their letters from there.
   return text.length < 100 && NATIVE.test(text) ? text.replace(NATIVE, '$1 { [native code] }') : text;
 } });
-nativeNames.set(NativeFunction.prototype.toString, 'toString');
+markNative(NativeFunction.prototype.toString, 'toString');
 const hide = (owner, name, value) => define(owner, name, { value, writable: true, configurable: true, enumerable: false });
 function give(owner, members) {
-  for (const name of keysOf(members)) {
-    const value = members[name];
-    if (typeof value === 'function') nativeNames.set(value, name);
+  const names = keysOf(members);
+  for (let i = 0; i < names.length; i++) {
+    const name = names[i], value = members[name];
+    if (typeof value === 'function') markNative(value, name);
     hide(owner, name, value);
   }
 }
+
+// Files are a class of their own once the page has made the first.
+const isBlob = value => Blob !== undefined && value instanceof Blob;
+const tag = (owner, name) => define(owner, Symbol.toStringTag, { value: name, configurable: true });
 
 // The interpreter looks at its clock once in ten thousand jumps. A built-in function that works on much data takes one
 // jump, so those that can take long make it look.
@@ -98,60 +104,9 @@ guardMethods(Array.prototype, ['join', 'concat', 'fill', 'indexOf', 'lastIndexOf
 guardMethods(Object.getPrototypeOf(Bytes).prototype, ['join', 'fill', 'sort', 'reverse', 'set', 'indexOf', 'includes',
   'lastIndexOf', 'slice', 'copyWithin', 'toLocaleString']);
 
-// The interpreter refuses these without a value; browsers do not, and codes of a few signs take letters from them.
-for (const [name, tag, mark] of [['fontcolor', 'font', 'color'], ['fontsize', 'font', 'size'], ['anchor', 'a', 'name'], ['link', 'a', 'href']]) {
-  give(String.prototype, { [name](value) { return '<' + tag + ' ' + mark + '="' + toText(value).replace(/"/g, '&quot;') + '">' + this + '</' + tag + '>'; } });
-}
-
-// What nobody knows: every property, call and construction of it is another one. Functions that are given to it are
-// called, as a library that is not here would do; what else is given to it is noted.
-function makeAnything(name, text = '') {
-  const kept = makeObject(null);
-  const proxy = new NativeProxy(function () {}, {
-    get(_, key) {
-      if (key in kept) return kept[key];
-      if (key === Symbol.toPrimitive) return () => text;
-      if (key === Symbol.iterator) return function* () {};
-      if (typeof key === 'symbol' || key === 'then' || key === 'toJSON') return undefined;
-      if (key === 'toString' || key === 'valueOf') return () => text;
-      if (key === 'length') return 0;
-      if (key === 'prototype') return kept[key] = {};
-      return kept[key] = makeAnything(name.length < 60 ? name + '.' + key : name, text);
-    },
-    set(_, key, value) { if (typeof key !== 'symbol') kept[key] = value; takeGiven(name + '.' + toText(key), [value]); return true; },
-    has: () => true,
-    apply(_, self, given) { takeGiven(name, given); return makeAnything(name.length < 60 ? name + '()' : name, text); },
-    construct(_, given) { takeGiven(name, given); return makeAnything(name); },
-    getPrototypeOf: () => Object.prototype, ownKeys: () => ['length', 'name', 'prototype'], deleteProperty: () => true,
-  });
-  return proxy;
-}
-// What a server answers is not known; it bears a mark, so that it is found again where the page writes or runs it.
-const makeAnswer = () => makeAnything('answer', ANSWER);
 // As code it is a name.
 for (const mark of [ANSWER, SECRET]) define(window, mark, { configurable: false, get() { note('code', 'eval', mark); return undefined; } });
 give(JSON, { parse(text, ...given) { return typeof text === 'string' && text.indexOf(ANSWER) >= 0 || text && text[Symbol.toPrimitive] && toText(text) === ANSWER ? makeAnswer() : parseJson(text, ...given); } });
-function takeGiven(name, given) {
-  for (let i = 0; i < given.length && i < 12; i++) {
-    const value = given[i];
-    if (typeof value === 'function') addTask(() => value(makeEvent(name, window)), 'user');
-    else if (typeof value === 'string') { if (value.length > 3) note('given', name, value); }
-    else if (value && typeof value === 'object') takeObject(name, value, 0);
-  }
-}
-function takeObject(name, value, depth) {
-  if (value instanceof Blob) { noteSave(value, value.name || ''); return; }
-  let seen = 0;
-  try {
-    for (const key of keysOf(value)) {
-      if (++seen > 30) return;
-      const inner = value[key];
-      if (typeof inner === 'function') addTask(() => inner(makeAnswer()), 'user');
-      else if (typeof inner === 'string') { if (inner.length > 3) note('given', name + '.' + key, inner); }
-      else if (inner && typeof inner === 'object' && depth < 2) takeObject(name + '.' + key, inner, depth + 1);
-    }
-  } catch (fault) { /* a getter of the page */ }
-}
 
 // The clock stands still save for timers and for scripts that wait by asking for the time.
 let now = 0, asked = 0;
@@ -163,7 +118,7 @@ function StandInDate(...given) {
 StandInDate.prototype = NativeDate.prototype;
 hide(NativeDate.prototype, 'constructor', StandInDate);
 give(StandInDate, { now: () => readClock(), parse: NativeDate.parse, UTC: NativeDate.UTC });
-nativeNames.set(StandInDate, 'Date');
+markNative(StandInDate, 'Date');
 let seed = 20240229;
 const random = () => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed / 2147483648; };
 give(Math, { random });
@@ -175,67 +130,6 @@ function addTask(run, who, at) {
   if (tasks.length < 20000) tasks[tasks.length] = { run, who: who || trigger, at: at === undefined ? now : at };
   else isCut = true;
 }
-function runTasks(who) {
-  let ran = 0;
-  calledBefore = called;
-  while (called < MAX_TASKS) {
-    let best = -1;
-    for (let i = taskPlace; i < tasks.length; i++) {
-      const task = tasks[i];
-      if (task && task.who === who && (best < 0 || task.at < tasks[best].at)) best = i;
-      if (best >= 0 && i - best > 60) break;
-    }
-    if (best < 0) break;
-    const task = tasks[best];
-    tasks[best] = null;
-    while (taskPlace < tasks.length && !tasks[taskPlace]) taskPlace++;
-    called++; ran++;
-    if (task.at > now) now = task.at;
-    attempt(task.run, who);
-    if (who === 'user' && ran >= 200) break;
-  }
-  if (called >= MAX_TASKS) isCut = true;
-  return ran;
-}
-function attempt(run, who) {
-  const before = trigger;
-  trigger = who;
-  try { return watch(run(), () => addTask(run, who)); } catch (fault) {
-    const missing = findMissing(fault);
-    if (missing && giveMissing(missing)) try { return run(); } catch (other) { noteError(other); } else noteError(fault);
-  } finally { trigger = before; }
-  return undefined;
-}
-// Errors of asynchronous functions: they are noted, and where a name is missing, `again` is called once it is there.
-const nativeThen = NativePromise.prototype.then;
-function watch(value, again) {
-  if (value instanceof NativePromise) apply(nativeThen, value, [undefined, fault => {
-    const missing = findMissing(fault);
-    if (missing && giveMissing(missing)) again(); else noteError(fault);
-  }]);
-  return value;
-}
-function findMissing(fault) {
-  try { const match = fault && fault.name === 'ReferenceError' && /^'?([\w$]{1,80})'? is not defined/.exec(fault.message); return match ? match[1] : ''; } catch (other) { return ''; }
-}
-
-let timers = 0;
-const stopped = new NativeMap(), intervals = new NativeMap();
-function startTimer(work, delay, given, again) {
-  const number = ++timers;
-  const count = intervals.get(work) || 0;
-  if (again && count >= MAX_INTERVAL) return number;
-  if (again) intervals.set(work, count + 1);
-  const at = now + Math.min(Math.max(+delay || 0, 0), 86400000);
-  const once = left => addTask(() => {
-    if (stopped.has(number)) return undefined;
-    if (left > 1) once(left - 1);
-    return typeof work === 'function' ? apply(work, window, given) : runCode(toText(work), 'timer');
-  }, trigger, again ? now + (+delay || 0) : at);
-  once(again ? MAX_INTERVAL : 1);
-  return number;
-}
-const stopTimer = number => { stopped.set(number, 1); };
 
 // Code that is made of a string at run time. `import()` has no loader here, so it becomes a call of ours.
 const IMPORT = /(^|[^\w$.])import\s*\(/g;
@@ -259,111 +153,32 @@ function makeFunction(constructor) {
   };
   made.prototype = constructor.prototype;
   hide(constructor.prototype, 'constructor', made);
-  nativeNames.set(made, constructor.name);
+  markNative(made, constructor.name);
   return made;
 }
 window.Function = makeFunction(NativeFunction);
 const AsyncFunction = Object.getPrototypeOf(async function () {}).constructor;
 makeFunction(AsyncFunction);
 makeFunction(Object.getPrototypeOf(function* () {}).constructor);
-
-const USER_EVENTS = new Set(('click dblclick mousedown mouseup mousemove mouseover mouseenter mouseleave mouseout touchstart touchend ' +
-  'touchmove pointerdown pointerup pointermove pointerenter keydown keyup keypress input change focus blur focusin focusout submit ' +
-  'reset copy cut paste scroll wheel contextmenu dragstart drop dragover beforeunload unload pagehide select invalid ' +
-  'auxclick visibilitychange beforeinput beforecopy').split(' '));
 const registered = setPrototype([], null);
 
-class Event {
-  constructor(type, given) { this.type = toText(type); this.defaultPrevented = false; this.isTrusted = true; Object.assign(this, given || {}); }
-  preventDefault() { this.defaultPrevented = true; if (this.watch) this.watch(); }
-  stopPropagation() {}
-  stopImmediatePropagation() {}
-  composedPath() { return [this.target, document, window]; }
-  initEvent(type) { this.type = toText(type); }
-  initMouseEvent(type) { this.type = toText(type); }
-  initCustomEvent(type, bubbles, cancelable, detail) { this.type = toText(type); this.detail = detail; }
-  getModifierState() { return false; }
-  get returnValue() { return !this.defaultPrevented; }
-  set returnValue(value) { if (value === false) this.preventDefault(); }
-}
-const KEYS = [{ key: 'F12', code: 'F12', keyCode: 123, which: 123 }, { key: 'u', code: 'KeyU', keyCode: 85, which: 85, ctrlKey: true },
-  { key: 'Enter', code: 'Enter', keyCode: 13, which: 13 }, { key: 'Escape', code: 'Escape', keyCode: 27, which: 27 }];
-function makeEvent(type, target) {
-  const event = new Event(type, { bubbles: true, cancelable: true, button: 0, buttons: 1, clientX: 321, clientY: 204, pageX: 321, pageY: 204,
-    screenX: 400, screenY: 300, movementX: 3, movementY: 2, deltaY: 40, detail: 1, timeStamp: 1500, key: 'a', code: 'KeyA', keyCode: 65,
-    which: 65, ctrlKey: false, shiftKey: false, altKey: false, metaKey: false, data: '', lengthComputable: false, persisted: false,
-    touches: [{ clientX: 321, clientY: 204 }], origin: 'null', source: window, state: null, newURL: '', oldURL: '' });
-  event.target = event.currentTarget = event.srcElement = target;
-  event.clipboardData = event.dataTransfer = { types: [], items: [], files: [], getData: () => '', clearData() {},
-    setData(kind, text) { note('clipboard', text, type === 'copy' || type === 'cut' ? 'event' : trigger); } };
-  return event;
-}
-// Call one listener as its event would, keys several times; blocking of the keys that show a page's source is noted.
-function callListener(target, type, listener) {
-  const call = event => {
-    const result = typeof listener === 'function' ? apply(listener, target, [event]) : listener.handleEvent(event);
-    if (result === false) event.preventDefault();
-    watch(result, () => addTask(() => call(makeEvent(type, target)), 'user'));
-    return event;
-  };
-  if (type === 'keydown' || type === 'keyup' || type === 'keypress') {
-    for (const key of KEYS) {
-      const event = Object.assign(makeEvent(type, target), key);
-      if (key.key === 'F12' || key.ctrlKey) event.watch = () => noteOnce('blocks', key.key);
-      call(event);
-    }
-    return undefined;
-  }
-  const event = makeEvent(type, target);
-  if (type === 'contextmenu') event.watch = () => noteOnce('blocks', 'menu');
-  return call(event);
-}
-function register(target, type, listener) {
-  if (!listener) return;
-  if (registered.length > 4000) { isCut = true; return; }
-  type = toText(type);
-  registered[registered.length] = { target, type, listener };
-  const lasting = type === 'click' || type === 'mousemove' || type === 'keydown' ? 3 : 1;
-  const who = USER_EVENTS.has(type) ? 'user' : 'load';
-  const at = type === 'submit' ? now + 5000 : type === 'beforeunload' || type === 'unload' || type === 'pagehide' ? now + 9000 : undefined;
-  for (let i = 0; i < lasting; i++) {
-    addTask(() => {
-      if (who === 'user') fillInputs();
-      const event = callListener(target, type, listener);
-      if (type === 'submit' && event && !event.defaultPrevented && target.submit) sendForm(target);
-    }, who, i ? now + 3000 * i : at);
-  }
-}
 class EventTarget {
   addEventListener(type, listener) { register(this, type, listener); }
   removeEventListener() {}
   attachEvent(type, listener) { register(this, toText(type).slice(2), listener); }
-  dispatchEvent(event) {
-    const type = event && event.type;
-    if (event && typeof event === 'object') { event.target = event.target || this; event.currentTarget = this; }
-    let count = 0;
-    for (let i = 0; i < registered.length && count < 50; i++) {
-      const each = registered[i];
-      if (each.type === type && (each.target === this || each.target === window || each.target === document)) {
-        count++;
-        typeof each.listener === 'function' ? apply(each.listener, each.target, [event]) : each.listener.handleEvent(event);
-      }
-    }
-    if (type === 'click' && this.click && count === 0) this.click();
-    return !(event && event.defaultPrevented);
-  }
+  dispatchEvent(event) { return dispatchTo(this, event); }
 }
 const HANDLERS = ('abort animationend animationiteration animationstart beforeunload blur canplay change click contextmenu copy cut dblclick ' +
   'drag dragend dragover dragstart drop ended error focus hashchange input invalid keydown keypress keyup load loadeddata loadend ' +
   'loadstart message messageerror mousedown mouseenter mouseleave mousemove mouseout mouseover mouseup open close offline online pagehide ' +
   'pageshow paste play pointerdown pointermove pointerup popstate progress readystatechange reset resize scroll select storage submit ' +
-  'success toggle touchend touchmove touchstart transitionend unload unhandledrejection upgradeneeded wheel begin end timeout').split(' ');
-function addHandlers(owner) {
-  for (const type of HANDLERS) {
-    const key = Symbol(type);
+  'success toggle transitionend unload unhandledrejection upgradeneeded wheel begin end timeout').split(' ');
+const HANDLED = Symbol('handlers');
+function addHandlers(owner, types) {
+  for (const type of types) {
     define(owner, 'on' + type, { configurable: true, enumerable: true,
-      get() { return this[key] || null; },
-      set(value) { this[key] = value; if (typeof value === 'function') register(this, type, value); } });
+      get() { const all = this[HANDLED]; return all && all[type] || null; },
+      set(value) { (this[HANDLED] || (this[HANDLED] = makeObject(null)))[type] = value; if (typeof value === 'function') register(this, type, value); } });
   }
 }
-addHandlers(EventTarget.prototype);
+addHandlers(EventTarget.prototype, HANDLERS);

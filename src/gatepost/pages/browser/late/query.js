@@ -1,0 +1,33 @@
+// The part of jQuery that pages in mail use.
+
+// The part of jQuery that pages in mail use.
+function makeQuery() {
+  const wrap = nodes => {
+    const each = call => { for (let i = 0; i < nodes.length; i++) call(nodes[i], i); return api; };
+    const on = (type, ...given) => { const call = given[given.length - 1]; if (typeof call === 'function') each(node => { for (const one of toText(type).split(/\s+/)) register(node, one.replace(/\..*$/, ''), call); }); return api; };
+    const text = value => value && value.isQuery ? value.get(0) : value;
+    const known = { isQuery: true, length: nodes.length, get: place => place === undefined ? nodes : nodes[place], toArray: () => nodes, on, bind: on, one: on, live: on, delegate: on, off: () => api,
+      ready(call) { addTask(() => call(query)); return api; }, each(call) { return each((node, i) => apply(call, node, [i, node])); }, trigger(type) { return each(node => { if (type === 'click') clickElement(node); else if (type === 'submit') sendForm(node); else apply(EventTarget.prototype.dispatchEvent, node, [newEvent(type)]); }); },
+      val(value) { if (value === undefined) { fillInputs(); return nodes[0] ? nodes[0].value : undefined; } return each(node => { node.value = value; }); }, html(value) { return value === undefined ? nodes[0] ? nodes[0].innerHTML : undefined : each(node => { node.innerHTML = text(value); }); }, text(value) { return value === undefined ? nodes.map(node => node.textContent).join('') : each(node => { node.textContent = value; }); },
+      attr(name, value) { if (typeof name === 'object') { for (const key of keysOf(name)) each(node => node.setAttribute(key, name[key])); return api; } return value === undefined ? nodes[0] ? nodes[0].getAttribute(name) === null ? undefined : nodes[0].getAttribute(name) : undefined : each(node => node.setAttribute(name, value)); },
+      prop(name, value) { return value === undefined ? nodes[0] && nodes[0][name] : each(node => { node[name] = value; }); }, data(name, value) { return value === undefined ? nodes[0] && nodes[0].$marks ? nodes[0].$marks['data-' + name] : undefined : api; }, css(name, value) { return value === undefined && typeof name === 'string' ? '' : api; },
+      append(value) { return each(node => { value = text(value); if (value && value.nodeType) node.appendChild(value); else setMarkup(node, value, node); }); }, appendTo(value) { return each(node => { const into = query(value).get(0); if (into) into.appendChild(node); }); }, find: value => wrap([].concat(...nodes.map(node => selectAll(node, value)))), children: () => wrap([].concat(...nodes.map(node => slice(node.children)))), parent: () => wrap(nodes.map(node => node.parentNode).filter(node => node)), closest: value => wrap(nodes.map(node => node.closest && node.closest(value)).filter(node => node)), first: () => wrap(nodes.slice(0, 1)), last: () => wrap(nodes.slice(-1)), eq: place => wrap(nodes.slice(place, place + 1)), filter: () => api, not: () => api,
+      addClass: value => each(node => node.classList.add(value)), removeClass: value => each(node => node.classList.remove(value)), toggleClass: () => api, hasClass: value => nodes.some(node => node.classList.contains(value)), is: () => false, remove: () => each(node => node.remove()), serialize: () => nodes.map(node => makeParams(makeFormData(node)).toString()).join('&'), serializeArray: () => [].concat(...nodes.map(node => makeFormData(node).pairs.map(pair => ({ name: pair[0], value: pair[1] })))), submit: call => typeof call === 'function' ? on('submit', call) : each(sendForm), index: () => 0, width: () => 300, height: () => 40, offset: () => ({ top: 0, left: 0 }), load(target) { makeRequest('GET', target, '', 'xhr'); return api; } };
+    for (const type of ['click', 'keyup', 'keydown', 'keypress', 'change', 'focus', 'blur', 'hover', 'mouseenter', 'mousemove', 'scroll', 'input', 'dblclick']) known[type] = call => { if (typeof call === 'function') return on(type, call); return each(node => { if (type === 'click') clickElement(node); }); };
+    for (let i = 0; i < nodes.length; i++) known[i] = nodes[i];
+    const api = new NativeProxy(known, { get: (own, key) => key in own ? own[key] : typeof key === 'symbol' ? key === Symbol.iterator ? nodes[Symbol.iterator].bind(nodes) : undefined : key === 'then' ? undefined : (...given) => { for (const one of given) if (typeof one === 'function') addTask(() => apply(one, nodes[0], [])); return api; } });
+    return api;
+  };
+  const query = given => typeof given === 'function' ? (addTask(() => given(query)), wrap([document])) : typeof given === 'string' ? given.trim()[0] === '<' ? (() => { const root = makeFragment(); setMarkup(root, given, root); return wrap(slice(root.$list)); })() : wrap(selectAll(document, given)) : given && given.isQuery ? given : wrap(given ? isArray(given) ? given : [given] : []);
+  const ajax = (target, given) => {
+    if (target && typeof target === 'object') { given = target; target = given.url; }
+    given = given || {};
+    makeRequest(given.type || given.method || 'GET', target || '', typeof given.data === 'string' ? given.data : given.data, 'ajax');
+    for (const name of ['beforeSend', 'success', 'complete', 'error']) if (typeof given[name] === 'function') addTask(() => given[name](makeAnswer()));
+    return makePromise();
+  };
+  const makePromise = () => { const made = {}; for (const name of ['done', 'always', 'fail', 'then', 'catch']) made[name] = call => { if (typeof call === 'function') addTask(() => call(makeAnswer())); return made; }; return made; };
+  const send = method => (target, data, call) => { if (typeof data === 'function') { call = data; data = undefined; } return ajax({ url: target, type: method, data, success: call }); };
+  const known = { ajax, post: send('POST'), get: send('GET'), getJSON: send('GET'), getScript(target) { makeRequest('GET', target, '', 'script'); return makePromise(); }, each(list, call) { for (const key of keysOf(list || {})) call(key, list[key]); }, extend: Object.assign, trim: text => toText(text).trim(), parseJSON: parseJson, isFunction: value => typeof value === 'function', fn: {}, noConflict: () => query, param: data => makeParams(data).toString(), parseHTML: html => { const root = makeFragment(); setMarkup(root, html, root); return root.$list; }, inArray: (value, list) => list.indexOf(value), support: {}, ready(call) { addTask(() => call(query)); }, when: makePromise, Deferred: makePromise, browser: {}, event: {}, ajaxSetup() {}, map: (list, call) => list.map((value, i) => call(value, i)) };
+  return new NativeProxy(query, { get: (own, key) => key in known ? known[key] : own[key], set: (own, key, value) => { known[key] = value; return true; } });
+}
