@@ -215,7 +215,7 @@ def test_nodes_show_the_version_that_they_run(browser: Any, service: Any) -> Non
     page.reload()
     row = page.get_by_role("row").filter(has_text="guard+abby")
     expect(row.get_by_role("cell").nth(1)).to_have_text("1")
-    expect(page.get_by_role("row").filter(has_text="first version")).to_contain_text("wanted")
+    expect(page.get_by_role("row").filter(has_text="first version")).to_contain_text("current")
 
 
 def test_a_learnt_model_is_looked_at_and_rolled_back(browser: Any, service: Any) -> None:
