@@ -244,7 +244,9 @@ def archives(reading: Reading) -> Iterator[Finding]:
             kind = _KIND_BY_REASON[reason]
             if kind is kinds.FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS and file.type != "pgp":
                 kind = kinds.FILE_DAMAGED_DOCUMENT
-            yield kind.at(file.path, about=file.sha256, type=file.type)
+            untried = file.seen("untried-passwords") if reason == "encrypted" else ()
+            facts = {"untried": untried[0]} if untried else {}
+            yield kind.at(file.path, about=file.sha256, type=file.type, **facts)
         for trait in file.traits:
             if trait.name == "opened-with-password":
                 yield kinds.FILE_ENCRYPTED_ARCHIVE_OPENED.at(
