@@ -50,7 +50,7 @@ class PageEffects(msgspec.Struct):
     """What one page did. `pages` are those that it wrote or put into itself, `code` the scripts that it made of
     strings; `blocks` are keys that it takes from the reader, `looks` signs of an analysis that it looks for; `missing`
     is what it asked for and the stand-in lacks, `faults` the errors by which its scripts ended; `ended` why the whole
-    page was stopped, `stalls` whether a single short script was the reason, `is_cut` whether there was more of one kind
+    page was stopped, `stalls` whether a single script was the reason, `is_cut` whether there was more of one kind
     than is kept."""
 
     files: list[MadeFile] = msgspec.field(default_factory=list)
