@@ -11,7 +11,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test-fast test test-variants test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist clean
+.PHONY: help serve test-fast test test-variants test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist release clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -76,11 +76,15 @@ sanitize: $(VENV)/dev.ready ## Test the native speedups with the address and und
 screenshots: $(VENV)/dev.ready ## Take every page in light and dark into build/screenshots (needs Chromium)
 	$(BIN)/python -m bench.screenshots $(ARGS)
 
-wheel: $(VENV)/dev.ready ## Build the wheel into dist/
+wheel: $(VENV)/dev.ready ## Build the wheel into dist/, the same bytes from the same sources and compiler
 	$(BIN)/uv build --wheel --no-build-isolation -o dist
 
 sdist: $(VENV)/dev.ready ## Build the source distribution into dist/
 	$(BIN)/uv build --sdist --no-build-isolation -o dist
+
+release: wheel sdist ## Build what a release has into dist/: wheel, source distribution, bill of materials, digests
+	$(BIN)/python -m tools.audit requirements/run.txt --output dist/gatepost-$$($(BIN)/python -c 'import gatepost; print(gatepost.__version__)').cdx.json
+	cd dist && sha256sum gatepost-* > SHA256SUMS
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist src/gatepost/_speedups.*.so .mypy_cache .ruff_cache .hypothesis

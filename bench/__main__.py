@@ -18,6 +18,7 @@ BENCHMARKS = (
     "parsing",
     "texts",
     "giants",
+    "pairs",
     "pages",
     "dkim",
     "lists",

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import apsw
+
 from bench.ports import free_port
 
 POSTFIX_MASTER = Path("/usr/lib/postfix/sbin/master")
@@ -108,6 +110,18 @@ class Sink:
             self.messages.append(message[:-3])
         writer.write(b"250 2.0.0 taken\r\n")
         return True
+
+
+def held_mail(folder: Path) -> dict[str, bytes]:
+    """The bytes of every message that a data folder with SQLite holds, by ggrid; b"" where a message has none. Bytes
+    that no row knows are no mail."""
+    with contextlib.closing(apsw.Connection(str(folder / "gatepost.db"))) as database:
+        held = dict.fromkeys((ggrid for (ggrid,) in database.execute("SELECT ggrid FROM held")), b"")
+        held |= dict(database.execute("SELECT ggrid, content FROM held_bytes"))
+    for file in (folder / "quarantine").rglob("*.eml"):
+        if file.stem in held and not file.name.startswith("."):
+            held[file.stem] = file.read_bytes()
+    return held
 
 
 class NoSuchName:

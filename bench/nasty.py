@@ -137,3 +137,57 @@ GIANTS: dict[str, Callable[[], bytes]] = {
     "NULs": lambda: b"\0" * (50 * MIB),
     "empty lines": lambda: b"\n" * (50 * MIB),
 }
+
+
+def _letter(body: bytes, senders: bytes = b"a@example.org") -> bytes:
+    return b"From: " + senders + b"\r\nTo: b@example.net\r\nSubject: x\r\n\r\n" + body
+
+
+def _attach_names(names: list[str]) -> bytes:
+    parts = (
+        f'--b\r\nContent-Type: application/x-y; name="{name}"\r\n\r\nx{number}\r\n'.encode()
+        for number, name in enumerate(names)
+    )
+    return MIXED + b"".join(parts) + b"--b--"
+
+
+# A list of a customer and a mail that are made for each other, at this share of what the limits allow: names of lists
+# with their entries, and the message. A scope may have 100,000 entries in a list, and 8 MiB of all these together.
+PAIRS: dict[str, Callable[[float], tuple[dict[str, list[str]], bytes]]] = {
+    "phrases of one first word": lambda share: (
+        {"blocked-phrases": [f"the b{number}" for number in range(int(100_000 * share))]},
+        _letter(b"the " * int(250_000 * share)),
+    ),
+    "phrases inside each other": lambda share: (
+        {"blocked-phrases": ["a " * length + "b" for length in range(1, int(490 * share))]},
+        _letter(b"a " * int(500_000 * share)),
+    ),
+    "phrases of signs": lambda share: (
+        {"blocked-phrases": ["!" * length + "a" for length in range(2, int(900 * share))]},
+        _letter(b"!" * int(1_000_000 * share)),
+    ),
+    "people": lambda share: (
+        {"protected-people": [f"Ann{n} Lee <a{n}@b.example>" for n in range(int(100_000 * share))]},
+        _letter(b"x", b", ".join(b'"Lee Ann%d" <u%d@example.com>' % (n, n) for n in range(int(1_000 * share)))),
+    ),
+    "people of one name": lambda share: (
+        {"protected-people": [f"Ann Lee <a{number}@b.example>" for number in range(int(100_000 * share))]},
+        _letter(b"x", b", ".join(b'"Lee Ann" <u%d@example.com>' % number for number in range(int(1_000 * share)))),
+    ),
+    "own and partner domains": lambda share: (
+        {
+            "own-domains": [f"company{number}.example" for number in range(int(75_000 * share))],
+            "partner-domains": [f"partner{number}.example" for number in range(int(75_000 * share))],
+        },
+        _letter(b"".join(b"https://xcompany%d-login.top/ \r\n" % number for number in range(int(4_000 * share)))),
+    ),
+    "relays": lambda share: (
+        {"trusted-relays": [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(int(100_000 * share))]},
+        b"".join(b"Received: from x [10.9.%d.%d] by y\r\n" % (n >> 8, n & 255) for n in range(int(1_000 * share)))
+        + _letter(b"x"),
+    ),
+    "names of files": lambda share: (
+        {"blocked-file-names": [f"*abc*x{number}*a*a*a*a*a*iso" for number in range(int(100_000 * share))]},
+        _attach_names([f"{'abc' * 70}{number}.iso" for number in range(int(3_000 * share))]),
+    ),
+}

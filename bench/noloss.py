@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.gateway import Gateway, Sink
+from bench.gateway import Gateway, Sink, held_mail
 
 MESSAGES = int(os.environ.get("BENCH_NOLOSS_MESSAGES", "2000"))
 CONNECTIONS = 20
@@ -24,6 +24,9 @@ KILLS = 20
 FAILING = 0.08
 # One in so many carries EICAR's test string and is to be held.
 HELD_EVERY = 10
+# One in so many of all is so large that its bytes are a file; those of others that are held lie in the database.
+LARGE_EVERY = 40
+_END = b"\r\nThe end.\r\n"
 _EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 
 
@@ -164,20 +167,20 @@ def _over(client: smtplib.SMTP, name: str, code: int, account: Account) -> bool:
 
 def _message(name: str) -> bytes:
     number = int(name[1 : name.index("@")])
-    body = _EICAR if number % HELD_EVERY == 0 else "Hello Bob, the minutes of Tuesday are on the drive. " * 20
+    body = "Hello Bob, the minutes of Tuesday are on the drive. " * 20
+    if number % HELD_EVERY == 0:
+        body = _EICAR + "\r\nLonger than what the database keeps." * 2_000 * (number % LARGE_EVERY == 0)
     return (
         f"From: Ann <ann@example.org>\r\nTo: bob@example.com\r\nSubject: Minutes {number}\r\n"
-        f"Date: Tue, 10 Nov 2026 09:12:00 +0000\r\nMessage-ID: <{name}>\r\n\r\n{body}\r\n.\r\n"
+        f"Date: Tue, 10 Nov 2026 09:12:00 +0000\r\nMessage-ID: <{name}>\r\n\r\n{body}\r\nThe end.\r\n.\r\n"
     ).encode()
 
 
 def _held(folder: Path) -> Counter[str]:
-    """What the quarantine has, by Message-ID, read from the raw bytes that it kept."""
-    held: Counter[str] = Counter()
-    for file in (folder / "quarantine").rglob("*"):
-        if file.is_file() and (found := _id_in(file.read_bytes())):
-            held[found] += 1
-    return held
+    """What the quarantine has, by Message-ID, read from the raw bytes that it kept; what is not whole does not
+    count."""
+    whole = (raw for raw in held_mail(folder).values() if raw.endswith(_END))
+    return Counter(found for raw in whole if (found := _id_in(raw)))
 
 
 def _id_in(raw: bytes) -> str:

@@ -19,7 +19,7 @@ from tests.pages.test_pages import ACTING, judge, make_message, open_page
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read
-from gatepost.workers.sandbox import give_back_memory
+from gatepost.sandbox import give_back_memory
 from gatepost.workers.warmup import warm_up
 
 Pages = dict[str, tuple[str, str, bytes]]  # by name: the name of the file, its content, the payload

@@ -2,9 +2,10 @@
 
 The loader of a test's workers loads this file by its path (`PoolSettings.fault_injection`, or the environment variable
 GATEPOST_FAULT_INJECTION of a whole service). A message with `X-Gatepost-Fault: check:spin` then makes its worker spin
-for ever in a check named `fault`; `parse:` does the same while the message is parsed, `every:` at the start of each
-stage. The rest of the analysis is the real one. `lie`, `burn` and `share` do what code that has taken a worker over
-could do: write on the status page that nothing executes, compute once the job is answered, and take shared memory.
+for ever in a check named `fault`; `parse:` does the same while the message is parsed, `rule:` in the second rule of the
+policy, `rules:` in each of them, `every:` at the start of each stage. The rest of the analysis is the real one. `lie`,
+`burn` and `share` do what code that has taken a worker over could do: write on the status page that nothing executes,
+compute once the job is answered, and take shared memory.
 """
 
 import ctypes
@@ -24,7 +25,9 @@ from gatepost.stages import Context
 from gatepost.workers import worker
 from gatepost.workers.status_page import IDLE, StatusPage
 
-_HEADER = re.compile(rb"(?im)^X-Gatepost-Fault:[ \t]*(check|parse|every):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$")
+_HEADER = re.compile(
+    rb"(?im)^X-Gatepost-Fault:[ \t]*(check|parse|every|rules?):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$"
+)
 _SEARCHED = 64 << 10
 CHECK = "fault"
 STAGES = (f"check:{CHECK}",)
@@ -40,7 +43,7 @@ def inject(raw: bytes, context: Context) -> Context:
     if found[2].lower() == b"lie":
         act = _lie(context)
     if found[1].lower() != b"check":
-        stage = "parse" if found[1].lower() == b"parse" else None
+        stage = {b"parse": "parse", b"rule": "rules:1", b"rules": "rules:"}.get(found[1].lower())
         return msgspec.structs.replace(context, mark=_faulty_marker(context.mark, stage, lambda: act(amount)))
     faulty = Check(CHECK, (), _faulty_check(lambda: act(amount)))
     return msgspec.structs.replace(context, extra=(*context.extra, faulty))
@@ -49,7 +52,7 @@ def inject(raw: bytes, context: Context) -> Context:
 def _faulty_marker(mark: Callable[[str], None], broken: str | None, act: Callable[[], object]) -> Callable[[str], None]:
     def marked(stage: str) -> None:
         mark(stage)
-        if broken is None or stage == broken:
+        if broken is None or stage == broken or (broken == "rules:" and stage.startswith(broken)):
             act()
 
     return marked

@@ -16,7 +16,8 @@ import subprocess
 import threading
 from collections.abc import Callable
 
-from gatepost.workers.loader_client import _INHERITED, LoaderClient, WorkerFiles
+from gatepost.sandbox import INHERITED
+from gatepost.workers.loader_client import LoaderClient, WorkerFiles
 from gatepost.workers.protocol import Spawn
 from gatepost.workers.status_page import StageNames
 
@@ -75,7 +76,7 @@ class LastingLoader(LoaderClient):
 
     @property
     def _key(self) -> Key:
-        return self._files, tuple(map(os.environ.get, _INHERITED))
+        return self._files, tuple(map(os.environ.get, INHERITED))
 
     def _can_last(self) -> bool:
         """A loader ends with the thread that started it, and folders of rules and models change from test to test."""

@@ -1,6 +1,7 @@
 """No regular expression of the package takes more than linear time.
 
-Every compiled pattern of every module is tried on texts that repeat what its own parts match: each character that it
+Every compiled pattern of every module (a name of its own, a part of a table or of a class, or written where it is
+used) is tried on texts that repeat what its own parts match: each character that it
 names, each piece that it repeats, and all of it without its end. A pattern is tried as it is used (`search` and the
 like, or `match`), found in the syntax tree of its module. Where a text takes long, the CPU time of the thread is
 compared with that for a quarter of it, several times, so that a busy machine does not decide: a linear pattern takes
@@ -27,6 +28,8 @@ import pytest
 from tests.source_trees import walk_source
 
 import gatepost
+from gatepost.checks.known_names import compile_names
+from gatepost.store.privacy import Person
 
 LONG = 16_384
 # A linear pattern takes less than this for a text of that length; where one takes longer, growth is looked at.
@@ -42,6 +45,27 @@ BOUNDED = {
     "gatepost.settings.values._PARAMETER": 500,
     "gatepost.textmodel.features._REPLY": 500,
 }
+MAX_DEPTH = 4
+_CALLS = {f"re.{each}" for each in "search match fullmatch findall finditer sub subn split compile".split()}
+# Patterns that are made at run time, with values like those that they are made of.
+BUILT: dict[str, list[tuple[str, object]]] = {
+    "gatepost.store.privacy": [
+        (f"Person {text[:20]}", Person(text)._pattern)
+        for text in ("a" * 200 + "@example.com", "a.a.a.a.a.a@a.a.a.example", "=@=.example", "x%40x@münchen.example")
+    ],
+    "gatepost.checks.known_names": [("compile_names", compile_names(["aaaa", "aaab", "a a a", "ab" * 20]))],
+    "gatepost.mail.html.limits": [("_write_raw", re.compile(r"</script(?=[\t\n\f\r />])", re.IGNORECASE))],
+}
+# Where patterns are made of something at run time: modules of these calls are tried above, or their text is ours.
+RUN_TIME = {
+    "gatepost.checks.known_names": "compile_names, tried above",
+    "gatepost.checks.phrases": "slots of the phrasebooks, which are ours, with gaps of bounded length",
+    "gatepost.mail.html.limits": "the name of one of four elements, tried above",
+    "gatepost.store.privacy": "an address, escaped, tried above",
+    "gatepost.web.message_search": "one of two cursors, which are tried in gatepost.abby.message_bodies",
+}
+# Functions that make patterns for tables of their module, when it is loaded.
+_MADE_ONCE = {"gatepost.checks.headers.bulk_mail"}
 _SEARCHING = {"search", "findall", "finditer", "sub", "subn", "split"}
 _ANY = {codes.CATEGORY_DIGIT: "1", codes.CATEGORY_SPACE: " ", codes.CATEGORY_WORD: "a"}
 _NONE = {codes.CATEGORY_NOT_DIGIT: "a", codes.CATEGORY_NOT_SPACE: "a", codes.CATEGORY_NOT_WORD: "-"}
@@ -62,14 +86,65 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _patterns() -> Iterator[Used]:
-    seen: set[int] = set()
+    seen: set[re.Pattern[Any]] = set()
     for module in _modules():
         methods = _methods(module)
         for name, value in vars(module).items():
-            if isinstance(value, re.Pattern) and id(value) not in seen:
-                seen.add(id(value))
+            if isinstance(value, re.Pattern) and value not in seen:
+                seen.add(value)
                 used = methods.get(name, set())
                 yield Used(f"{module.__name__}.{name}", value, not used or bool(used & _SEARCHING))
+    # How those of tables are used is not known, so they are searched for.
+    for module in _modules():
+        yield from _inline(module)
+        for name, value in [*_inner_values(module), *BUILT.get(module.__name__, ())]:
+            for pattern in _inside_value(value, MAX_DEPTH):
+                if pattern not in seen:
+                    seen.add(pattern)
+                    yield Used(f"{module.__name__}.{name}", pattern, searches=True)
+
+
+def _inner_values(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Values of a module, and of its classes, that could have patterns in them."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield from ((f"{name}.{inner}", each) for inner, each in list(vars(value).items()))
+        elif not name.startswith("__"):
+            yield name, value
+
+
+def _inside_value(value: Any, depth: int) -> Iterator[re.Pattern[Any]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif not depth or isinstance(value, type):
+        return
+    elif isinstance(value, dict):
+        for each in [*value.keys(), *value.values()]:
+            yield from _inside_value(each, depth - 1)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _inside_value(each, depth - 1)
+    elif isinstance(fields := getattr(type(value), "__struct_fields__", None), tuple):
+        for field in fields:
+            yield from _inside_value(getattr(value, field, None), depth - 1)
+
+
+def _calls(module: ModuleType) -> Iterator[ast.Call]:
+    """Calls of `re.search` and the like in functions of a module; what is made outside of them has a name."""
+    nodes = list(walk_source(Path(str(module.__file__))))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in {id(each): each for function in functions for each in ast.walk(function)}.values():
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _CALLS:
+            yield node
+
+
+def _inline(module: ModuleType) -> Iterator[Used]:
+    """Patterns that are written where they are used."""
+    for node in _calls(module):
+        if isinstance(node.args[0], ast.Constant) and isinstance(node.func, ast.Attribute):
+            flags = re.DOTALL if "DOTALL" in ast.unparse(node) else re.NOFLAG
+            searches = node.func.attr not in ("match", "fullmatch")
+            yield Used(f"{module.__name__}, line {node.lineno}", re.compile(node.args[0].value, flags), searches)
 
 
 def _methods(module: ModuleType) -> dict[str, set[str]]:
@@ -263,4 +338,13 @@ def test_the_test_finds_quadratic_patterns(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_pattern_of_the_package_is_tried() -> None:
-    assert len(all_patterns()) > 200
+    assert len(all_patterns()) > 550
+
+
+def test_patterns_that_are_made_at_run_time_are_known() -> None:
+    """A pattern that is made of something in a function is in no table: its module has to be named above."""
+    found = set()
+    for module in _modules():
+        if any(not isinstance(call.args[0], ast.Constant) for call in _calls(module)):
+            found.add(module.__name__)
+    assert found - _MADE_ONCE == set(RUN_TIME)

@@ -1,23 +1,28 @@
 """Audit the packages that are installed with the service: bill of materials, licences, known vulnerabilities.
 
 Run it as `make audit`, or `python -m tools.audit requirements/run.txt --tools FOLDER --output build/sbom.cdx.json`,
-where FOLDER has the programs of the lock file `requirements/audit.txt`.
+where FOLDER has the programs of the lock file `requirements/audit.txt`. Without `--tools` only the bill of materials is
+written and the licences are checked, for which no network is needed: that is what goes with a release.
 
 The bill of materials is CycloneDX 1.6 in JSON, with the version, the hashes and the licence of every package in the
-lock file. A licence must be in `ALLOWED`. pip-audit looks for known vulnerabilities in PyPI's advisory database. Where
-that cannot be reached, the check is reported as not run; with `--strict` that counts as a failure.
+lock file; the same lock file makes the same bytes. A licence must be in `ALLOWED`. pip-audit looks for known
+vulnerabilities in PyPI's advisory database. Where that cannot be reached, the check is reported as not run; with
+`--strict` that counts as a failure.
 """
 
 import argparse
+import hashlib
 import json
 import re
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from gatepost import __version__
 from tools.licences import find_licence, read_pins
 
 # Licences under which a package may be installed with the service: those that ask for a notice, and two that ask for
@@ -37,6 +42,8 @@ STATED = {
 }
 ABSENT = "not needed on this platform"
 _JOINED = re.compile(r"\s+AND\s+|,\s+")
+_PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)")
+_DIGEST = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 TIMEOUT = 300
 
 
@@ -63,21 +70,58 @@ def check_licences(lock: str) -> dict[str, str]:
     return {name: licence for name, licence in stated.items() if licence != ABSENT and not is_allowed(licence)}
 
 
-def write_bill(lock: Path, tools: Path, output: Path) -> int:
+def read_lock(lock: str) -> list[tuple[str, str, list[str]]]:
+    """Return the packages of a lock file by name: the name, the version, and the SHA-256 of each of its files."""
+    found: list[tuple[str, str, list[str]]] = []
+    for line in lock.splitlines():
+        if pinned := _PINNED.match(line):
+            found.append((pinned[1], pinned[2], []))
+        for digest in _DIGEST.findall(line) if found else ():
+            found[-1][2].append(digest)
+    return sorted(found)
+
+
+def build_bill(lock: str, version: str) -> dict[str, Any]:
+    """Return the bill of materials (CycloneDX 1.6) of a version whose packages a lock file pins."""
+    packages = read_lock(lock)
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, f"gatepost {version} {hashlib.sha256(lock.encode()).hexdigest()}")
+    own = f"pkg:pypi/gatepost@{version}"
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{serial}",
+        "version": 1,
+        "metadata": {
+            "component": {"type": "application", "bom-ref": own, "name": "gatepost", "version": version, "purl": own}
+        },
+        "components": [_describe_package(*package) for package in packages],
+        "dependencies": [
+            {"ref": own, "dependsOn": [_name_package(name, pinned) for name, pinned, _ in packages]},
+            *({"ref": _name_package(name, pinned)} for name, pinned, _ in packages),
+        ],
+    }
+
+
+def _name_package(name: str, version: str) -> str:
+    return f"pkg:pypi/{name.lower().replace('_', '-')}@{version}"
+
+
+def _describe_package(name: str, version: str, digests: list[str]) -> dict[str, Any]:
+    purl = _name_package(name, version)
+    hashes = [{"alg": "SHA-256", "content": digest} for digest in sorted(digests)]
+    source = {"type": "distribution", "url": f"https://pypi.org/project/{name}/{version}/", "hashes": hashes}
+    described: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+    licence = STATED.get(name, find_licence(name))
+    if licence != ABSENT:
+        described["licenses"] = [{"license": {"name": licence}}]
+    return {**described, "externalReferences": [source]}
+
+
+def write_bill(lock: Path, output: Path) -> int:
     """Write the bill of materials, and return how many packages it lists."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    command = [tools / "cyclonedx-py", "requirements", lock, "--pyproject", "pyproject.toml", "--of", "JSON"]
-    subprocess.run(
-        [*map(str, command), "--sv", "1.6", "--output-reproducible", "-o", str(output)],
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )
-    bill: dict[str, Any] = json.loads(output.read_text("utf-8"))
-    for component in bill["components"]:
-        component.pop("description", None)  # the line of the lock file once more
-        licence = STATED.get(component["name"], find_licence(component["name"]))
-        if licence != ABSENT:
-            component["licenses"] = [{"license": {"name": licence}}]
+    bill = build_bill(lock.read_text("utf-8"), __version__)
     output.write_text(json.dumps(bill, indent=2) + "\n", "utf-8")
     return len(bill["components"])
 
@@ -118,17 +162,19 @@ def describe(advisories: Advisories) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lock", type=Path)
-    parser.add_argument("--tools", type=Path, required=True)
+    parser.add_argument("--tools", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--strict", action="store_true", help="fail where the advisories could not all be looked up")
     options = parser.parse_args()
-    count = write_bill(options.lock, options.tools, options.output)
+    count = write_bill(options.lock, options.output)
     print(f"bill of materials: {count} packages in {options.output}")
     refused = check_licences(options.lock.read_text("utf-8"))
     for name, licence in refused.items():
         print(f"licences: {name} has {licence}, which tools/audit.py does not allow")
     if not refused:
         print("licences: all allowed")
+    if options.tools is None:
+        sys.exit(1 if refused else 0)
     advisories = ask_advisories(options.lock, options.tools)
     print(describe(advisories))
     is_complete = bool(advisories.checked) and advisories.checked == advisories.count

@@ -3,7 +3,6 @@
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.soak.node import SoakNode
 
@@ -91,8 +90,10 @@ def judge(node: SoakNode, account: Account, unanswered: int) -> Outcome:
     """Compare what clients were told with what is there."""
     records = set(node.column("SELECT ggrid FROM messages"))
     rows = set(node.column("SELECT ggrid FROM held"))
-    bytes_of = {file.name.partition(".")[0]: file for file in (node.data / "quarantine").rglob("*") if file.is_file()}
-    held = Counter(_id_in(file) for name, file in bytes_of.items() if name in rows)
+    files = (node.data / "quarantine").rglob("*.eml")
+    bytes_of = {file.stem: file.read_bytes() for file in files if not file.name.startswith(".")}
+    bytes_of |= dict(node.rows("SELECT ggrid, content FROM held_bytes"))
+    held = Counter(_id_in(raw) for name, raw in bytes_of.items() if name in rows)
     there = Counter(node.sink.taken) + held
     duplicates = {name: there[name] - 1 for name in account.sent if there[name] > 1}
     unexplained = {name for name, extra in duplicates.items() if extra > account.cut[name]}
@@ -111,6 +112,6 @@ def judge(node: SoakNode, account: Account, unanswered: int) -> Outcome:
     )
 
 
-def _id_in(file: Path) -> str:
-    _, _, rest = file.read_bytes().partition(b"Message-ID: <")
+def _id_in(raw: bytes) -> str:
+    _, _, rest = raw.partition(b"Message-ID: <")
     return rest.partition(b">")[0].decode("ascii", "replace")

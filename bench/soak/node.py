@@ -185,17 +185,21 @@ class SoakNode:
 
     def column(self, statement: str) -> list[Any]:
         """The first column of a query's rows, from the database itself."""
+        return [row[0] for row in self.rows(statement)]
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """A query's rows, from the database itself."""
         if self._server is None:
             import apsw
 
             with contextlib.closing(apsw.Connection(str(self.data / "gatepost.db"))) as file:
-                return [row[0] for row in file.execute(statement)]
+                return list(file.execute(statement))
         return asyncio.run(self._asked(statement))
 
-    async def _asked(self, statement: str) -> list[Any]:
+    async def _asked(self, statement: str) -> list[tuple[Any, ...]]:
         connection = await asyncpg.connect(self.storage)
         try:
-            return [row[0] for row in await connection.fetch(statement)]
+            return [tuple(row) for row in await connection.fetch(statement)]
         finally:
             await connection.close()
 

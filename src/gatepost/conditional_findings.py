@@ -11,7 +11,7 @@ together, too.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -31,7 +31,7 @@ from gatepost.policy.conditions import (
     make_variables,
     reads_only_tags,
 )
-from gatepost.policy.rules import RULE, OwnRule
+from gatepost.policy.rules import RULE, RULE_STAGE, RULE_STOPPED, OwnRule
 
 AREA = "composite:"
 _FILE = "composites.toml"
@@ -110,25 +110,56 @@ def find_composites(findings: Sequence[Finding]) -> Iterator[Finding]:
             yield kind.at("findings", because=", ".join([*sorted(first), *sorted(stated)]))
 
 
-# What all rules of a message may take together, in seconds of CPU.
-MAX_SECONDS = 0.1
+# What one rule may take, and all rules of a message together, in seconds of CPU.
+RULE_SECONDS = MAX_SECONDS = 0.1
 
 
-def apply_rules(reading: Reading, findings: Sequence[Finding], rules: Mapping[str, OwnRule]) -> Iterator[Finding]:
-    """Yield a finding for each rule whose condition holds, and one for each that could not be evaluated."""
+def ignore_rule(_stage: str) -> None:
+    """The default of `mark` below, for an analysis that nobody watches."""
+
+
+def apply_rules(
+    reading: Reading,
+    findings: Sequence[Finding],
+    rules: Mapping[str, OwnRule],
+    skip: Mapping[str, str] = {},
+    mark: Callable[[str], None] = ignore_rule,
+) -> Iterator[Finding]:
+    """Yield a finding for each rule whose condition holds, and one for each that could not be evaluated.
+
+    Each rule is announced as a stage (`mark`), so that guard knows which one to leave out when it had to end the worker
+    (`skip`). A rule that ends by itself, but took too long, does not count either.
+    """
     variables = describe_reading(reading, findings)
-    end = time.thread_time() + MAX_SECONDS
-    for name, rule in rules.items():
-        if time.thread_time() > end:
+    now = time.thread_time()
+    end = now + MAX_SECONDS
+    for number, (name, rule) in enumerate(rules.items()):
+        if now > end:
             yield LIMIT_RULE_FAILED.at("policy", rule=name, reason="the rules before it took all the time there is")
             return
+        stage = f"{RULE_STAGE}{number}"
+        if stage in skip:
+            yield LIMIT_RULE_FAILED.at("policy", rule=name, reason=f"{RULE_STOPPED}: {skip[stage]}")
+            continue
+        mark(stage)
+        holds, failed = False, ""
         try:
             holds = evaluate(rule.when, variables)
         except ConditionError as fault:
-            yield LIMIT_RULE_FAILED.at("policy", rule=name, reason=fault)
-            continue
-        if holds:
+            failed = str(fault)
+        before, now = now, time.thread_time()
+        if now - before > RULE_SECONDS:
+            failed = f"{RULE_STOPPED}: it took {now - before:.1f} s"
+        if failed:
+            yield LIMIT_RULE_FAILED.at("policy", rule=name, reason=failed)
+        elif holds:
             yield Finding(f"{RULE}{name}", "policy", {"condition": rule.when[:300]})
+
+
+def leave_out_rules(rules: Iterable[str], why: str) -> Iterator[Finding]:
+    """Yield a finding for each rule that was not evaluated, since more than one has ended a worker."""
+    for name in rules:
+        yield LIMIT_RULE_FAILED.at("policy", rule=name, reason=f"left out with the others: {why}")
 
 
 def describe_reading(reading: Reading, findings: Sequence[Finding]) -> dict[str, Any]:

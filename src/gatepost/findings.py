@@ -4,6 +4,7 @@ A finding states a fact, and what was seen there. It knows no weight and no acti
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -62,6 +63,16 @@ class Protected(msgspec.Struct, frozen=True):
     partner_domains: frozenset[str] = frozenset()
     people: tuple[Address, ...] = ()
     host_trusted: bool = False
+
+    @property
+    def trusted_domains(self) -> frozenset[str]:
+        """The own domains and those of partners: one set for each pair, since lists can be long and caches know it."""
+        return _join_domains(self.own_domains, self.partner_domains)
+
+
+@lru_cache(16)
+def _join_domains(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
+    return one | other
 
 
 class Reading(msgspec.Struct, frozen=True, dict=True):

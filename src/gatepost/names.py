@@ -11,13 +11,16 @@ message: `invoice.js. .` is saved as `invoice.js`.
 `remove_accents` takes the accents off Latin text by a table. Normal forms (UAX 15) without their marks would do so for
 every script, at the cost of a look at every character; most mail is Latin-1, for which one pass by a table gives the
 same.
+
+Whether an address is on the internet (`is_public_address`) is decided by an allow-list of blocks, for everything that
+fetches from places that strangers or users name: what nobody thought of is not public.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache, wraps
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 
 import can_ada
@@ -382,3 +385,29 @@ def remove_accents(text: str) -> str | None:
     except UnicodeEncodeError:
         return None
     return None if _UNLIKE in plain else plain
+
+
+# IANA's registry of special addresses (RFC 6890), and multicast. The few addresses in 192.0.0.0/24 and 2001::/23 that
+# can be reached are of protocols, and serve nothing that is fetched. 6to4 is no longer in use (RFC 7526).
+_SPECIAL_IPV4 = tuple(
+    IPv4Network(block)
+    for block in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+    )
+)
+# RFC 4291 section 2.4: the only block from which public addresses are given out; what is special in it.
+_GIVEN_OUT = IPv6Network("2000::/3")
+_SPECIAL_IPV6 = tuple(IPv6Network(block) for block in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+# IPv4 addresses as a resolver behind a translator returns them (RFC 6052), and as a socket names them (RFC 4291).
+_IPV4_WITHIN = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0/96"))
+
+
+def is_public_address(address: IPv4Address | IPv6Address) -> bool:
+    """Whether an address is on the internet; an IPv4 address that is written as an IPv6 address is what it is."""
+    if isinstance(address, IPv4Address):
+        return not any(address in block for block in _SPECIAL_IPV4)
+    if any(address in block for block in _IPV4_WITHIN):
+        return is_public_address(IPv4Address(int(address) & 0xFFFF_FFFF))
+    return address in _GIVEN_OUT and not any(address in block for block in _SPECIAL_IPV6)

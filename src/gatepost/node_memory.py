@@ -8,6 +8,10 @@ What depends on the cells of others is decided under a lock, `with memory:`. It 
 kernel frees when its holder ends. A member changes cells of its own, numbers that only grow, and keys without a count;
 a kill between two changes therefore leaves nothing that another member could misread. Each member takes the lock in
 one thread, the one of its event loop, and never inside another `with`.
+
+Members trust each other: they are one program. A member that writes nonsense all the same can hold the others up, by
+counts that say that everything is full, until it is ended and its cells are set to zero; it cannot make them fail.
+Numbers that are computed from cells are brought into the bounds of a cell (`fit_cell`).
 """
 
 import errno
@@ -30,6 +34,13 @@ _FLOCK = struct.Struct("hhqqi4x")
 _WAYS = 8
 # Address space, not memory: pages take memory when they are first written.
 _SIZE = 1 << 30
+# Far from the bounds of a cell, so that sums of a few of them stay within.
+_MOST = 1 << 60
+
+
+def fit_cell(value: int) -> int:
+    """Return a number that a cell can hold."""
+    return max(-_MOST, min(value, _MOST))
 
 
 class NodeMemory:
@@ -185,7 +196,8 @@ class SharedTally(Tally):
 
     def add_at(self, number: int, change: int) -> None:
         """Change the count that this member has of an entry."""
-        self._columns[self._memory.member][number] += change
+        column = self._columns[self._memory.member]
+        column[number] = fit_cell(column[number] + change)
 
     @property
     def names(self) -> int:
@@ -282,5 +294,5 @@ class SharedRecords:
             # Without its key an entry is nobody's: a kill in between leaves no numbers to the wrong name.
             self._keys[place] = 0
         for number, value in enumerate(values):
-            self._values[place * self._width + number] = value
+            self._values[place * self._width + number] = fit_cell(value)
         self._touched[place], self._keys[place] = time.monotonic_ns(), digest

@@ -16,7 +16,7 @@ from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
 from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
-from gatepost.conditional_findings import apply_rules, find_composites, may_combine
+from gatepost.conditional_findings import apply_rules, find_composites, leave_out_rules, may_combine
 from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
@@ -30,7 +30,7 @@ from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import Signature, compute_signature
-from gatepost.policy.rules import Policy, shipped_policy
+from gatepost.policy.rules import MAX_RULES, RULE_STAGE, Policy, shipped_policy
 from gatepost.questions import (
     Analysis,
     Antivirus,
@@ -88,6 +88,7 @@ def _keep_needed(stages: Iterable[tuple[str, Check]], signs: frozenset[str]) -> 
     return tuple((stage, check.run, check.themes) for stage, check in needed)
 
 
+RULES = "rules"
 STAGES: tuple[str, ...] = (
     "parse",
     "sender-history",
@@ -101,7 +102,8 @@ STAGES: tuple[str, ...] = (
     "lists",
     *(stage for stage, _ in CHECK_STAGES),
     "composites",
-    "rules",
+    RULES,
+    *(f"{RULE_STAGE}{number}" for number in range(MAX_RULES)),
     "judge",
 )
 # Without these there is nothing to judge: a message that breaks them is undecided.
@@ -319,10 +321,13 @@ class Stages:
 
     def apply_own_rules(self, reading: Reading, findings: list[Finding]) -> list[Finding]:
         """The findings, with those of the operator's and the tenant's own rules."""
-        rules = self.context.policy.rules
+        rules, skip, mark = self.context.policy.rules, self.context.skip, self.context.mark
         if not rules:
             return findings
-        return self._run("rules", lambda: [*findings, *apply_rules(reading, findings, rules)], findings)
+        if RULES in skip:
+            # A message is not called unscannable because of what its recipient has written.
+            return [*findings, *leave_out_rules(rules, skip[RULES])]
+        return self._run(RULES, lambda: [*findings, *apply_rules(reading, findings, rules, skip, mark)], findings)
 
     def _select_checks(self, signs: frozenset[str]) -> Sequence[SelectedCheck]:
         """The checks that have something to look at, without those that are skipped or not wanted."""

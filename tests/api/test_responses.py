@@ -1,11 +1,14 @@
-"""Strict transport security: on every answer of a service with a certificate of the operator's, and on no other."""
+"""Answers: strict transport security where the operator has a certificate, and work whose client leaves."""
 
 import asyncio
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from gatepost.abby.app import AbbyApp
+from gatepost.api.http import end_with_client
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -18,3 +21,30 @@ def test_browsers_are_told_to_use_https(strict: bool) -> None:
     answer = asyncio.run(run())
     assert answer.status_code == 404
     assert answer.headers.get("strict-transport-security") == ("max-age=31536000" if strict else None)
+
+
+def test_work_ends_with_its_client() -> None:
+    ended: list[str] = []
+
+    async def work(seconds: float) -> str:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return "done"
+
+    async def scenario() -> None:
+        async def stay() -> Message:
+            await asyncio.sleep(100)
+            return {"type": "http.disconnect"}
+
+        async def leave() -> Message:
+            return {"type": "http.disconnect"}
+
+        assert await end_with_client(stay, work(0.0)) == "done"
+        with pytest.raises(ClientDisconnect):
+            await end_with_client(leave, work(100.0))
+
+    asyncio.run(scenario())
+    assert ended == ["cancelled"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from bench.gateway import Gateway, Sink, postfix, postfix_missing, recipe
+from bench.gateway import Gateway, Sink, held_mail, postfix, postfix_missing, recipe
 from bench.ports import free_port, free_ports
 from tests.command_line import run_command
 
@@ -150,8 +150,7 @@ def test_while_guard_is_away_the_queue_keeps_the_mail(after: Chain) -> None:
 
 
 def _held(gateway: Gateway, identity: bytes) -> bool:
-    folder = gateway.folder / "quarantine"
-    return any(identity in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    return any(identity in raw for raw in held_mail(gateway.folder).values())
 
 
 def test_nothing_that_is_refused_after_the_queue_becomes_a_bounce(after: Chain) -> None:

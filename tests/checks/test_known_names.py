@@ -1,6 +1,8 @@
 """What is known of the world."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gatepost.checks import known_names as known
 
@@ -51,3 +53,13 @@ def test_places() -> None:
     assert known.is_shortener("bit.ly")
     assert known.is_hosted_page("x.github.io")
     assert known.is_form_service("x.typeform.com")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=12), min_size=1))
+def test_words_of_many_lines_are_those_of_each(lines: list[str]) -> None:
+    assert known.list_words_of_lines("\n".join(lines)) == [known.list_words(line) for line in lines]
+
+
+@given(st.lists(st.text("Ann Lee'-1_", max_size=12), min_size=1))
+def test_words_of_many_plain_lines_are_those_of_each(lines: list[str]) -> None:
+    assert known.list_words_of_lines("\n".join(lines)) == [known.list_words(line) for line in lines]

@@ -88,6 +88,7 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
         "work": 1,
         "recipients": 0,
         "limits": 1,
+        "settings": 0,
         "audit": 2,
     }
     assert whole["found"] == found

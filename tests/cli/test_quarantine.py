@@ -38,6 +38,8 @@ RAW = (
     b"From: ann@x.example\r\nTo: bob@y.example\r\nSubject: \x1b]0;owned\x07\r\n"
     b"X-Private: not shown\r\n\r\nHello \x1b[2Jbob \xe2\x80\xae\r\nsecond line\r\n"
 )
+# Its bytes lie in the folder of the core; those of a shorter one are in the database.
+LARGE = RAW + b"Very long.\r\n" * 6_000
 Run = Callable[..., tuple[int, str, str]]
 Hold = Callable[..., str]
 
@@ -255,7 +257,7 @@ def test_a_host_with_abby_alone_reaches_the_mail_of_its_cores(
     run: Run, hold: Hold, data: Path, tmp_path: Path, next_hop: Any
 ) -> None:
     here = tmp_path / "abby"
-    first, second, third = hold(), hold(), hold()
+    first, second, third = hold(LARGE), hold(LARGE), hold(LARGE)
     with CoreElsewhere(data) as core:
         _write_abby(here, data, core.port)
         code, out, _ = run("list", "--json", "--config", here)
@@ -263,9 +265,9 @@ def test_a_host_with_abby_alone_reaches_the_mail_of_its_cores(
         code, out, _ = run("show", first, "--config", here)
         assert (code, "second line" in out) == (0, True)
         assert run("export", first, "--folder", tmp_path, "--config", here)[0] == 0
-        assert (tmp_path / f"{first}.eml").read_bytes() == RAW
+        assert (tmp_path / f"{first}.eml").read_bytes() == LARGE
         assert run("release", first, "--config", here)[:2] == (0, f"{first}: released to bob@y.example\n")
-        assert [raw.endswith(b"\r\n" + RAW) for _, _, raw in next_hop.mail] == [True]
+        assert [raw.endswith(b"\r\n" + LARGE) for _, _, raw in next_hop.mail] == [True]
         assert run("delete", second, "--config", here)[:2] == (0, f"{second}: deleted\n")
         left = [path.stem for path in (data / "quarantine").rglob("*.eml")]
         assert left == [third], "released and deleted mail is gone from the folder of the core"
@@ -283,7 +285,7 @@ def test_a_host_with_abby_alone_reaches_the_mail_of_its_cores(
 
 
 def test_a_guard_says_which_other_core_has_a_message(run: Run, hold: Hold, data: Path, tmp_path: Path) -> None:
-    ggrid = hold()
+    ggrid = hold(LARGE)
     other = tmp_path / "other"
     prepare(DataFolder(other), None)
     (other / ABBY_FILE).unlink()

@@ -76,12 +76,32 @@ def test_a_backup_says_what_it_needs_and_a_restore_encrypts_what_is_old(
     file = tmp_path / "kept.db"
     run("user", "create", "ann", "--data", data)
     code, said, _ = run("backup", file, "--data", data)
-    assert (code, "hashes of passwords" in said, "totp.key" in said) == (0, True, False)
+    assert (code, "hashes of passwords" in said, "secrets.key" in said) == (0, True, False)
     with closing(sqlite3.connect(file)) as old, old:
         old.execute("UPDATE users SET totp_secret = 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ'")
     code, said, _ = run("restore", file, "--data", data, "--force")
-    assert (code, "1 second factors of an older version are encrypted now" in said) == (0, True)
+    assert (code, "1 secrets of an older version are encrypted now" in said) == (0, True)
     with closing(sqlite3.connect(data / "gatepost.db")) as restored, restored:
         assert restored.execute("SELECT totp_secret FROM users").fetchone()[0].startswith("aesgcm:")
     assert "Keep a copy of" in run("backup", file, "--data", data, "--force")[1]
     assert run("user", "forget-second-factor", "ann", "--data", data)[0] == 0
+
+
+def test_the_key_of_secrets_is_replaced(run: Run, data: Path) -> None:
+    file = data / "secrets.key"
+    assert run("secrets", "list", "--data", data)[0] == 0
+    assert not file.exists(), "looking makes no key"
+    code, said, _ = run("secrets", "rotate", "--data", data)
+    assert (code, f"first key in {file}" in said) == (0, True)
+    first = file.read_bytes()
+    assert run("secrets", "rotate", "--data", data)[0] == 0
+    assert file.read_bytes().splitlines()[1:] == first.splitlines()
+    assert run("secrets", "rotate", "--forget", "--data", data)[0] == 0
+    assert len(file.read_bytes().splitlines()) == 1
+    assert '"current": 1' in run("secrets", "list", "--json", "--data", data)[1]
+    file.unlink()
+    code, _, fault = run("secrets", "rotate", "--data", data)
+    assert (code, "is missing" in fault) == (1, True)
+    assert run("secrets", "rotate", "--lost", "--data", data)[0] == 0
+    assert '"lost": 0' in run("secrets", "list", "--json", "--data", data)[1]
+    assert "secrets.rotate" in run("audit", "--data", data)[1]

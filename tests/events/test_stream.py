@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from tests.events.receivers import eventually, make_events
 
@@ -11,8 +12,12 @@ from gatepost.events.output import OutputCounters, WaitingEvents
 from gatepost.events.schema import EncodedEvent, EventFields, NodeState
 from gatepost.events.stream import NO_EVENTS, EventMetrics, EventStream
 from gatepost.ids import new_id
+from gatepost.kinds import LIMIT_RULE_FAILED
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
+from gatepost.policy.layers import Effective, Policies, unchanged_policies
+from gatepost.policy.rules import RULE_STOPPED, OwnRule
+from gatepost.rejudge.policies_in_force import PoliciesInForce
+from gatepost.report import Line, Report
 from gatepost.service.core import _observe_scans
 from gatepost.store.message_records import MessageRecord
 
@@ -131,7 +136,7 @@ def test_a_core_without_outputs_calls_its_metrics_and_makes_no_event(monkeypatch
     idle.is_idle = True
     before = threading.active_count()
     for events in (NO_EVENTS, idle):
-        _observe_scans(metrics, events, subjects=True)(RECORD, 0.1)
+        _observe_scans(metrics, events, PoliciesInForce(unchanged_policies()), subjects=True)(RECORD, 0.1)
     assert calls == ["metrics", "metrics"]
     assert threading.active_count() == before
     idle.close()
@@ -140,9 +145,29 @@ def test_a_core_without_outputs_calls_its_metrics_and_makes_no_event(monkeypatch
 def test_a_core_with_outputs_tells_of_each_scan_once() -> None:
     memory, metrics = Memory(), type("Metrics", (), {"observe_scan": lambda *_: None})()
     stream = EventStream("n", [memory])
-    observe = _observe_scans(metrics, stream, subjects=True)
+    observe = _observe_scans(metrics, stream, PoliciesInForce(unchanged_policies()), subjects=True)
     for _ in range(3):
         observe(RECORD, 0.1)
     stream.close()
     assert stream.emitted == {"message.scanned": 3}
     assert sum(map(len, memory.batches)) == 3
+
+
+def test_a_rule_that_was_stopped_for_three_messages_is_told_once_and_left_out() -> None:
+    memory, metrics = Memory(), type("Metrics", (), {"observe_scan": lambda *_: None})()
+    stream = EventStream("n", [memory])
+    base = unchanged_policies().deployment
+    rules = {"slow": OwnRule("known", "Slow", "spam"), "faulty": OwnRule("known", "Faulty", "spam")}
+    own = Effective(msgspec.structs.replace(base.policy, rules=rules))
+    policies = PoliciesInForce(Policies(own))
+    observe = _observe_scans(metrics, stream, policies, subjects=True)
+    lines = tuple(
+        Line(LIMIT_RULE_FAILED.id, LIMIT_RULE_FAILED.title, "policy", {"rule": name, "reason": reason}, 0, 0, "clean")
+        for name, reason in (("slow", f"{RULE_STOPPED}: it took 0.2 s"), ("faulty", "divide by zero"))
+    )
+    report = Report("clean", "deliver", (LIMIT_RULE_FAILED.id,), 0, "", lines=lines)
+    for _ in range(4):
+        observe(msgspec.structs.replace(RECORD, report=report), 0.1)
+    stream.close()
+    assert stream.emitted == {"message.scanned": 4, "rule.stopped": 1}
+    assert tuple(policies.now.deployment.policy.rules) == ("faulty",)

@@ -15,7 +15,8 @@ from tests.own_names import replace_in
 from gatepost.feeds import run
 from gatepost.feeds.formats import FeedFault
 from gatepost.feeds.run import Fetched, open_client
-from gatepost.settings.feeds import FeedSettings, is_private_host, is_public_address
+from gatepost.names import is_public_address
+from gatepost.settings.feeds import FeedSettings, is_private_host
 
 Feed = Callable[..., FeedSettings]
 
@@ -153,7 +154,26 @@ def test_a_name_that_leads_into_a_private_network(monkeypatch: pytest.MonkeyPatc
         ("::ffff:10.0.0.1", False),
         ("::ffff:8.8.8.8", True),
         ("64:ff9b::a00:1", False),
+        ("64:ff9b::808:808", True),
+        ("64:ff9b:1::808:808", False),
         ("2002:a00:1::1", False),
+        ("2002:808:808::1", False),
+        ("2001:0:808:808::1", False),
+        ("2001:db8::1", False),
+        ("3fff::1", False),
+        ("fec0::1", False),
+        ("::127.0.0.1", False),
+        ("::8.8.8.8", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("5f00::1", False),
+        ("4000::1", False),
+        ("ff02::1", False),
+        ("100::1", False),
+        ("192.0.0.9", False),
+        ("192.88.99.1", False),
+        ("198.19.0.1", False),
+        ("255.255.255.255", False),
+        ("2a00:1450::1", True),
     ],
 )
 def test_which_addresses_are_on_the_internet(address: str, public: bool) -> None:

@@ -86,3 +86,40 @@ def test_a_rule_is_tried_where_it_would_hold() -> None:
     assert "new" not in own.deployment.policy.rules
     assert "new" in own.of(tenant).policy.rules
     assert "new" not in policies.of(tenant).policy.rules
+
+
+def test_a_rule_that_was_stopped_three_times_is_left_out_until_its_condition_changes(tmp_path: Path) -> None:
+    told: list[tuple[str | None, tuple[str, ...]]] = []
+
+    def observe(tenant: str | None, policy: Policy) -> None:
+        told.append((tenant, tuple(policy.rules)))
+
+    async def scenario() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        first, second = await store.tenants.create("first"), await store.tenants.create("second")
+        assert isinstance(first, Tenant)
+        assert isinstance(second, Tenant)
+        in_force = PoliciesInForce(files_with(first.uid), store.own_rules)
+        await put(store, second.uid, "mine", STRANGER)
+        await in_force.refresh()
+        in_force.observe(observe)
+        assert [in_force.note_stopped(second.uid, name) for name in ("mine", "mine", "other", "mine", "mine")] == [
+            *(False, False, False, True, False)
+        ]
+        assert told == [(second.uid, ("filed",))]
+        assert "three messages" in in_force.left_out[second.uid]["mine"]
+        # A rule of the deployment is left out for the tenant whose mail it was too slow for, and for no other.
+        assert [in_force.note_stopped(second.uid, "filed") for _ in range(3)] == [False, False, True]
+        assert tuple(in_force.now.of(second.uid).policy.rules) == ()
+        assert tuple(in_force.now.of(first.uid).policy.rules) == ("filed", "own-filed")
+        assert tuple(in_force.now.of(None).policy.rules) == ("filed",)
+        # Other changes leave it out; with another condition it is back.
+        await put(store, second.uid, "new", RULE)
+        await in_force.refresh()
+        assert tuple(in_force.now.of(second.uid).policy.rules) == ("new",)
+        await put(store, second.uid, "mine", RULE)
+        await in_force.refresh()
+        assert tuple(in_force.now.of(second.uid).policy.rules) == ("mine", "new")
+        await store.close()
+
+    asyncio.run(scenario())

@@ -3,14 +3,17 @@
 import asyncio
 import re
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
-from gatepost.service.commands import create_administrator, prepare
+from gatepost.cli.serve import greet
+from gatepost.service.commands import Started, _welcome_operator, create_administrator, prepare
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
 from gatepost.store import open_store
+from gatepost.store.audit import SYSTEM
 from gatepost.store.users import Credentials
 from gatepost.web.credentials import PasswordHashes, generate_password
 
@@ -91,6 +94,50 @@ def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
     assert right
     assert found.password.startswith("$argon2id$")
     assert (found.user.role, found.user.tenant) == ("administrator", None)
+
+
+def test_the_first_password_is_in_a_file_until_it_is_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = DataFolder(tmp_path)
+    both = load(prepare(data, None))
+
+    async def starts() -> None:
+        store = open_store("sqlite:gatepost.db", tmp_path)
+        try:
+            await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+            password = data.first_password.read_text().strip()
+            found = await store.users.credentials("admin")
+            assert found
+            assert await PasswordHashes().verify(found.password, password)
+            assert stat.S_IMODE(data.first_password.stat().st_mode) == 0o600
+            journal = capsys.readouterr().out
+            assert password not in journal
+            assert f"password in {data.first_password}" in journal
+            # The same password for as long as it works, and no trace of it afterwards.
+            await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+            assert f"password in {data.first_password}" in capsys.readouterr().out
+            assert data.first_password.read_text().strip() == password
+            await store.users.set_password(found.user.uid, "another hash", SYSTEM)
+            await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+            assert "admin, password" not in capsys.readouterr().out
+            assert not data.first_password.exists()
+        finally:
+            await store.close()
+
+    asyncio.run(starts())
+
+
+def test_a_terminal_is_shown_the_first_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = Started(
+        *("https://127.0.0.1:9081", DataFolder(tmp_path), tmp_path, None, None, "a-long-first-password", ()),
+        password_file=tmp_path / "first-password",
+    )
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    greet(started)
+    assert "a-long-first-password" in capsys.readouterr().out
 
 
 def test_one_service_at_a_time(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import uvloop
 from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.scanning.edits import Edit
+from gatepost.scanning.held_mail import ReportObserver
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.certificates import sign_certificate
@@ -57,9 +58,7 @@ class StrawGuard:
     def has_slot(self) -> bool:
         return not self.full_at_mail
 
-    async def scan(
-        self, request: ScanRequest, body: MessageBody, judged: Callable[[Report], None]
-    ) -> ScanResult | Full:
+    async def scan(self, request: ScanRequest, body: MessageBody, judged: ReportObserver) -> ScanResult | Full:
         if self.full_at_dot:
             return Full(Load(1, 1, 1))
         self.scanned.append(request)

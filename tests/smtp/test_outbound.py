@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords
-from gatepost.smtp.client import SmtpClient, Tenancy
+from gatepost.smtp.client import OutboundTenants, SmtpClient, Tenancy
 from gatepost.smtp.outbound import (
     WIDTH,
     HourlyLimits,
@@ -16,7 +16,6 @@ from gatepost.smtp.outbound import (
     SendingAccount,
     name_sender,
 )
-from gatepost.smtp.outbound_tenants import OutboundTenants
 
 MESSAGE = b"From: a@x.example\r\n\r\ny\r\n"
 HOUR = 3_600.0

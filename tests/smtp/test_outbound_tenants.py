@@ -11,9 +11,8 @@ from gatepost.service.signing import write_key
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard
-from gatepost.smtp.client import SmtpClient, Tenancy
+from gatepost.smtp.client import NetworkTenants, OutboundTenants, SmtpClient, Tenancy
 from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
-from gatepost.smtp.outbound_tenants import NetworkTenants, OutboundTenants
 from gatepost.smtp.signing import Signer, SigningKeys
 
 TENANTS = {"alpha.test": "alpha", "beta.test": "beta"}

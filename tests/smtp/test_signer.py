@@ -14,9 +14,8 @@ from gatepost.policy.rules import MessageAction
 from gatepost.report import Report
 from gatepost.service.signing import make_record, write_key
 from gatepost.settings.delivery import SigningKeySettings
-from gatepost.smtp.client import Tenancy
+from gatepost.smtp.client import OutboundTenants, SenderClaim, Tenancy
 from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
-from gatepost.smtp.outbound_tenants import OutboundTenants, SenderClaim
 from gatepost.smtp.signing import KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
 
 MESSAGE = b"From: a@mail.example.com\r\nSubject: s\r\n\r\nhello\r\n"

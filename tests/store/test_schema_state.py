@@ -125,6 +125,8 @@ def test_an_upgrade_that_only_adds_says_so(empty_storage_url: str, tmp_path: Pat
         if not statements.startswith(ADDITIVE):
             continue
         code = re.sub(r"--[^\n]*", "", statements)
+        # What a program deletes may take along what it does not know.
+        code = re.sub(r"CREATE TRIGGER \w+ AFTER DELETE ON \w+\s+BEGIN DELETE FROM [^;]+; END;", "", code)
         for statement in filter(None, map(str.strip, code.split(";"))):
             allowed = r"CREATE (UNIQUE )?(TABLE|INDEX) |ALTER TABLE \w+ ADD COLUMN \w+ (?!.*NOT NULL$)"
             assert re.match(allowed, statement, re.DOTALL), f"{number}: {statement}"

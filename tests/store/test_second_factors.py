@@ -15,7 +15,7 @@ from gatepost.ids import new_id
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import NotFound, StorageError
-from gatepost.store.second_factors import KEY_FILE, PREFIX, TotpKey
+from gatepost.store.sealed_secrets import KEY_FILE, PREFIX, SecretKey
 from gatepost.store.sessions import WebSession
 from gatepost.store.store import Store
 from gatepost.store.users import Credentials, User
@@ -104,8 +104,8 @@ def test_secrets_of_an_older_version_are_encrypted(use: Use, storage_url: str, t
 
     async def upgrade(store: Store) -> None:
         assert await store.second_factors.totp_secret(await found(store, "ann")) == SECRET
-        assert await store.second_factors.encrypt_totp_secrets() == 1, "the one that was used is encrypted already"
-        assert await store.second_factors.encrypt_totp_secrets() == 0
+        assert await store.secrets.seal_clear() == 1, "the one that was used is encrypted already"
+        assert await store.secrets.seal_clear() == 0
         for name in ("ann", "bob"):
             known = await found(store, name)
             assert str(known.totp_secret).startswith(PREFIX)
@@ -144,7 +144,7 @@ def test_another_key_is_noticed_and_none_is_made_beside_it(use: Use, storage_url
         assert not (tmp_path / KEY_FILE).exists()
 
     use(without)
-    TotpKey(tmp_path / KEY_FILE).encrypt("u", SECRET)
+    SecretKey(tmp_path / KEY_FILE).encrypt("u", SECRET)
 
     async def other(store: Store) -> None:
         known = await found(store, "ann")
@@ -162,16 +162,16 @@ def test_another_key_is_noticed_and_none_is_made_beside_it(use: Use, storage_url
 def test_a_key_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / KEY_FILE).write_bytes(content)
     with pytest.raises(StorageError, match=KEY_FILE):
-        TotpKey(tmp_path / KEY_FILE).encrypt("u", SECRET)
+        SecretKey(tmp_path / KEY_FILE).encrypt("u", SECRET)
 
 
 def test_processes_that_make_the_key_at_once_use_the_same(tmp_path: Path) -> None:
     async def run() -> list[str]:
-        keys = [TotpKey(tmp_path / KEY_FILE) for _ in range(8)]
+        keys = [SecretKey(tmp_path / KEY_FILE) for _ in range(8)]
         return await asyncio.gather(*(asyncio.to_thread(key.encrypt, "u", SECRET) for key in keys))
 
     sealed = asyncio.run(run())
-    assert {TotpKey(tmp_path / KEY_FILE).decrypt("u", each) for each in sealed} == {SECRET}
+    assert {SecretKey(tmp_path / KEY_FILE).decrypt("u", each) for each in sealed} == {SECRET}
     assert [file.name for file in tmp_path.iterdir()] == [KEY_FILE]
 
 
@@ -206,7 +206,7 @@ def test_a_session_does_not_begin_with_proofs_that_have_changed(use: Use) -> Non
 def test_a_store_without_second_factors_makes_no_key(tmp_path: Path) -> None:
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
-        assert await store.second_factors.encrypt_totp_secrets() == 0
+        assert await store.secrets.seal_clear() == 0
         await store.close()
 
     asyncio.run(run())

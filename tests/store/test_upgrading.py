@@ -44,7 +44,7 @@ COLUMNS = [column for column in message_records.COLUMNS if column != "header"]
 def _row(record: MessageRecord) -> list[Any]:
     return [
         value
-        for column, value in zip(message_records.COLUMNS, message_records._row(record), strict=True)
+        for column, value in zip(message_records.COLUMNS, message_records.prepare_row(record).values, strict=True)
         if column in COLUMNS
     ]
 

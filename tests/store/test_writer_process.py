@@ -1,16 +1,19 @@
 """A SQLite file that another process writes: the same store, also when that process is killed."""
 
 import asyncio
+import importlib
 import os
+import pickle
 import signal
 import socket
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
-from gatepost.store import open_store
+from gatepost.store import open_store, writer_process
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.engine import Rollback
 from gatepost.store.errors import NotFound, StorageError
@@ -58,7 +61,9 @@ class Writing:
 
 
 @pytest.fixture
-def writing(tmp_path: Path) -> Iterator[Writing]:
+def writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writing]:
+    # Functions of this file are operations as well.
+    monkeypatch.setattr(writer_process, "_OPERATIONS", ("gatepost.store.", "tests.store."))
     # Longer than a Unix socket's path may be.
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
@@ -164,6 +169,58 @@ def test_a_change_that_fails_fails_alone(writing: Writing, new_record: NewRecord
         assert await store.messages.find(good.ggrid) == good
 
     run(writing, use)
+
+
+class Call:
+    """A pickle that calls something when it is read."""
+
+    def __init__(self, function: object, *arguments: object) -> None:
+        self._call = (function, arguments)
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return self._call
+
+
+def test_a_request_names_operations_and_data_alone(writing: Writing, new_record: NewRecord, tmp_path: Path) -> None:
+    """Whoever reaches the socket changes data, and runs no other code."""
+    trace = tmp_path / "trace"
+    hostile: list[object] = [
+        Call(os.system, f"touch {trace}"),
+        Call(eval, f"open({str(trace)!r}, 'w')"),
+        Call(getattr, "text", "upper"),
+        Call(open, str(trace), "w"),
+        Call(subprocess.Popen, ["touch", str(trace)]),
+        Call(importlib.import_module, "antigravity"),
+        Call(writer_process._find_function, "os", "system"),
+        Call(writer_process._find_function, "gatepost.store.sqlite", "os.system"),
+        Call(writer_process._find_function, "gatepost.store.sqlite", "Path.unlink"),
+        Call(writer_process._find_function, "gatepost.store.writer_process", "os.fork"),
+        Call(writer_process._find_function, "gatepost.service.commands", "guard"),
+        Call(writer_process._make_operations, Path),
+        Call(Path, str(trace)),
+        Call(WriterSocket, tmp_path, "x"),
+    ]
+    for each in hostile:
+        with pytest.raises((pickle.UnpicklingError, ImportError, AttributeError)):
+            writer_process._load(pickle.dumps((each, 1)))
+
+    async def use(store: Store) -> None:
+        engine = store._engine
+        assert isinstance(engine, SqliteEngine)
+        writer = engine._writer
+        assert isinstance(writer, RemoteWriter)
+        for each in hostile:
+            flags, fault = await writer._ask(0, pickle.dumps((each, 1)))
+            assert flags & writer_process._FAULT
+            assert "not readable" in str(fault)
+        for junk in (b"", b"\x80", b"\x80\x05.", b"x" * 1_000, pickle.dumps(1), pickle.dumps((1, 2))):
+            flags, _ = await writer._ask(0, junk)
+            assert flags & writer_process._FAULT
+        record = new_record()
+        assert await store.messages.record(record) == record
+
+    run(writing, use)
+    assert not trace.exists()
 
 
 def test_the_writer_outlives_its_parent_while_it_is_needed(writing: Writing, new_record: NewRecord) -> None:

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tools.audit import check_licences, describe, is_allowed, read_advisories
+from tools.audit import build_bill, check_licences, describe, is_allowed, read_advisories
+from tools.licences import read_pins
 
 LOCK = Path(__file__).parents[2] / "requirements" / "run.txt"
 
@@ -29,6 +30,26 @@ def test_licences(licence: str, expected: bool) -> None:
 
 def test_every_package_of_the_lock_file_has_an_allowed_licence() -> None:
     assert check_licences(LOCK.read_text("utf-8")) == {}
+
+
+def test_the_bill_of_materials_is_that_of_the_lock_file() -> None:
+    lock = LOCK.read_text("utf-8")
+    bill = build_bill(lock, "1.2.3")
+    assert bill == build_bill(lock, "1.2.3"), "the same bytes again"
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    listed = bill["components"]
+    # A package may be pinned twice, for two versions of Python.
+    assert sorted({each["name"] for each in listed}, key=str.lower) == read_pins(lock)
+    for each in listed:
+        assert f"{each['name']}=={each['version']}" in lock
+        (source,) = each["externalReferences"]
+        assert source["hashes"]
+        assert all(f"--hash=sha256:{digest['content']}" in lock for digest in source["hashes"])
+    total = sum(len(each["externalReferences"][0]["hashes"]) for each in listed)
+    assert total == lock.count("--hash=sha256:")
+    (own, *others) = bill["dependencies"]
+    assert set(own["dependsOn"]) == {each["ref"] for each in others} == {each["bom-ref"] for each in listed}
+    assert bill["serialNumber"] != build_bill(lock.replace("a", "b", 1), "1.2.3")["serialNumber"]
 
 
 def answer(*packages: dict[str, object]) -> str:

@@ -214,7 +214,15 @@ class Handler(BaseHTTPRequestHandler):
 def _logout_token(more: dict[str, Any]) -> str:
     now = int(time.time())
     events: dict[str, Any] = {"http://schemas.openid.net/event/backchannel-logout": {}}
-    claims = {"iss": State.issuer, "aud": CLIENT, "iat": now, "exp": now + 120, "jti": "1", "events": events, **more}
+    claims = {
+        "iss": State.issuer,
+        "aud": CLIENT,
+        "iat": now,
+        "exp": now + 120,
+        "jti": secrets.token_hex(8),
+        "events": events,
+        **more,
+    }
     return sign({name: value for name, value in claims.items() if value is not None}, typ="logout+jwt")
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests.web.conftest import Site
 from tests.web.openid_provider import CLIENT, SECRET
 
+from gatepost.abby import authenticator
+from gatepost.abby.authenticator import Guesses
 from gatepost.ids import new_id
 from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store import open_store
@@ -315,6 +317,13 @@ def test_only_pages_of_this_site_are_gone_to(openid_site: Any, provider: Provide
     assert Browser(openid_site).sign_in(httpx.URL(params={"x": target}).query.decode()[2:]).headers["location"] == "/"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong tokens do not make the address of the test wait."""
+    monkeypatch.setattr(authenticator, "FREE_GUESSES", 1_000)
+
+
+@pytest.mark.usefixtures("patient")
 def test_the_provider_ends_sessions(openid_site: Any, provider: ProviderProcess) -> None:
     who = claims(sid="session-7")
     provider.tell(claims=who)
@@ -342,6 +351,41 @@ def test_the_provider_ends_sessions(openid_site: Any, provider: ProviderProcess)
     assert not second.is_signed_in
     post = httpx.post(f"{openid_site.url}/sign-in/openid/logout", data={"logout_token": "x.y.z"}, trust_env=False)
     assert post.status_code == 400
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_logout_token_works_once(openid_site: Any, provider: ProviderProcess) -> None:
+    """Whoever has seen a token cannot end sessions that were begun after it; one without an id is refused."""
+    who = claims()
+    token = provider.tell(logout={"sub": who["sub"]}, claims=who)["logout_token"]
+    unnamed = provider.tell(logout={"sub": who["sub"], "jti": None}, claims=who)["logout_token"]
+
+    def leave(shown: str) -> int:
+        url = f"{openid_site.url}/sign-in/openid/logout"
+        return httpx.post(url, data={"logout_token": shown}, trust_env=False).status_code
+
+    assert leave(unnamed) == 400
+    assert leave(token) == 200
+    browser = Browser(openid_site)
+    browser.sign_in()
+    assert leave(token) == 400
+    assert browser.is_signed_in
+    again = provider.tell(logout={"sub": who["sub"]}, claims=who)["logout_token"]
+    assert leave(again) == 200
+    assert not browser.is_signed_in
+
+
+def test_addresses_that_send_wrong_logout_tokens_wait(openid_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[str] = []
+
+    def take_turn(_self: Guesses, address: str) -> float | None:
+        turns.append(address)
+        return None
+
+    monkeypatch.setattr(Guesses, "take_turn", take_turn)
+    url = f"{openid_site.url}/sign-in/openid/logout"
+    assert httpx.post(url, data={"logout_token": "x.y.z"}, trust_env=False).status_code == 429
+    assert turns == ["logout:127.0.0.1"]
 
 
 def test_signing_out_offers_to_sign_out_at_the_provider(openid_site: Any, provider: ProviderProcess) -> None:

@@ -2,11 +2,13 @@
 many."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from gatepost.policy import condition_process
 from gatepost.policy.conditions import find_fault
 from gatepost.policy.rules import shipped_policy
 from gatepost.report import Report
@@ -193,3 +195,19 @@ def test_examples_work_as_they_stand(site: Any, tenant: str) -> None:
         assert form.find_mistakes(shipped_policy()) == ()
     page = site.visitor(tenant=tenant).get(f"/rules/edit?scope={tenant}&example={EXAMPLES[0].name}").text
     assert f'value="{EXAMPLES[0].name}"' in page
+
+
+@pytest.mark.process
+def test_a_rule_that_never_ends_is_named_by_the_trial(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the estimate says, and however the condition was saved: here it ends when it is checked, and not when it
+    is tried."""
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    site.message(tenant, DELIVERED)
+    visitor = site.visitor(tenant=tenant)
+    when = 'subject != "endless"'
+    condition_process._known.put("fault", when, (True, ""))
+    condition_process._known.put("storable", when, (True, ""))
+    monkeypatch.setattr(condition_process, "PROCESS", "tests.policy.endless_conditions")
+    tried = visitor.post("/rules/edit", fields(tenant, do="try", when=when))
+    assert tried.status_code == 400
+    assert "took too long for a stored message, and was stopped" in tried.text

@@ -19,7 +19,7 @@ import pytest
 import uvloop
 
 from gatepost.policy.layers import override
-from gatepost.policy.rules import shipped_policy
+from gatepost.policy.rules import OwnRule, shipped_policy
 from gatepost.questions import Answers, Dns, Question, Questions
 from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
@@ -125,6 +125,33 @@ def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(shared: Callabl
     assert [path.name for path, got in zip(files, reports, strict=True) if amiss(got)] == []
     odd = [path.name for path, got in zip(files, reports, strict=True) if got != warmup.report_on(path.read_bytes())]
     assert odd == []
+
+
+RULES = {name: OwnRule("size > 0", f"Rule {name}", "clean") for name in ("first", "second", "third")}
+
+
+@pytest.mark.parametrize(
+    ("what", "held", "failed", "killed"),
+    [("rule:spin", ["first", "third"], ["second"], 1), ("rules:spin", [], ["first", "second", "third"], 2)],
+)
+def test_a_rule_that_never_ends_costs_the_message_that_rule_and_nothing_else(
+    what: str, held: list[str], failed: list[str], killed: int
+) -> None:
+    async def main() -> tuple[Report, Report, dict[str, int]]:
+        async with running() as pool:
+            pool.publish(None, msgspec.structs.replace(shipped_policy(), rules=RULES))
+            first = await pool.run(faulty(what))
+            counts = {str(reason): count for reason, count in pool.counters().kills.items()}
+            # A copy of the message for somebody without rules is judged as ever: nothing is remembered of it.
+            pool.publish(None, shipped_policy())
+            return first, await pool.run(faulty(what)), counts
+
+    report, other, counts = asyncio.run(main())
+    assert report.decision == other.decision == "deliver"
+    assert amiss(report) == amiss(other) == []
+    assert [tag.removeprefix("rule:") for tag in report.tags if tag.startswith("rule:")] == held
+    assert [line.facts["rule"] for line in report.lines if line.kind == "limit:rule-failed"] == failed
+    assert counts == kills(stall=killed)
 
 
 TIME, MEMORY, CRASH = "it ran out of its time", "it used more memory than a worker may", "it crashed the worker"
@@ -558,8 +585,8 @@ def test_everything_ends_with_guard_even_by_kill_9() -> None:
 
 UNSEALABLE = """
     import errno, struct
-    from gatepost.workers import sandbox
-    from gatepost.workers.sandbox import MACHINE, prctl
+    from gatepost import sandbox
+    from gatepost.sandbox import MACHINE, prctl
     prctl(38, 1)
     nosys = 0x00050000 | errno.ENOSYS
     calls = [sandbox.MACHINES[MACHINE].seccomp, 444]

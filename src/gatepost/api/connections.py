@@ -20,7 +20,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Any
 
 from gatepost.logs import Logger
-from gatepost.node_memory import NodeMemory, Tally
+from gatepost.node_memory import NodeMemory, Tally, fit_cell
 
 ACCEPT_PAUSE_SECONDS = 0.1
 # How long a process lets another one go first, and how often.
@@ -57,7 +57,7 @@ class AcceptBalance:
     def count(self, change: int) -> None:
         """Count a connection that was opened (1) or closed (-1)."""
         if self._own[0]:
-            self._own[0] += change
+            self._own[0] = fit_cell(self._own[0] + change)
 
     @property
     def is_ahead(self) -> bool:

@@ -17,10 +17,10 @@ to a failure is always JSON; elsewhere a browser that asks for text/html gets a 
 import asyncio
 import errno
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from ipaddress import ip_address
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 from multipart import parse_options_header  # type: ignore[import-untyped]  # it is annotated, without saying so
@@ -44,6 +44,8 @@ from gatepost.background_work import background
 from gatepost.ids import new_id
 from gatepost.logs import Logger
 from gatepost.store.errors import StorageError
+
+T = TypeVar("T")
 
 log = Logger("gatepost.api")
 
@@ -74,6 +76,24 @@ class ConnectedClient:
         """Return when the client has left."""
         while (await self._receive())["type"] != "http.disconnect":
             continue
+
+
+async def end_with_client(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Do work for a client whose request has been read; it is cancelled when the client leaves, and then
+    `ClientDisconnect` is raised."""
+    gone = asyncio.ensure_future(ConnectedClient(receive).wait_until_gone())
+    task = asyncio.ensure_future(work)
+    waiting: set[asyncio.Future[Any]] = {gone, task}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
 
 
 class BodyPace:

@@ -398,6 +398,7 @@ COMMANDS = CommandTree(
         "privacy": f"{_CLI}.privacy:group",
         "storage": f"{_CLI}.maintenance:storage",
         "upgrade": f"{_CLI}.maintenance:upgrade",
+        "secrets": f"{_CLI}.maintenance:secrets",
         "backup": f"{_CLI}.maintenance:backup",
         "restore": f"{_CLI}.maintenance:restore",
     },

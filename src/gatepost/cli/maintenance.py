@@ -1,4 +1,4 @@
-"""`gatepost doctor`, `upgrade`, `storage`, `backup` and `restore`: examine an installation, and keep its data.
+"""`gatepost doctor`, `upgrade`, `storage`, `secrets`, `backup` and `restore`: examine an installation, keep its data.
 
 All of them work while the service runs.
 """
@@ -14,12 +14,14 @@ from gatepost.cli.printing import Output, progress_bar
 
 if TYPE_CHECKING:
     from gatepost.service.doctor.rows import DoctorRow
+    from gatepost.store.store import Store
     from gatepost.store.upgrading import Progress
 
 T = TypeVar("T")
 
 storage = Group("The database.")
 upgrade = Group("Upgrades of Gatepost.")
+secrets = Group("Secrets in the database, and the key that they are encrypted with.")
 
 ForceOption = Annotated[bool, Option("--force", help="Replace the content of the target.")]
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -110,7 +112,7 @@ def backup(
 ) -> None:
     """Write all data of the database to one file; the service may keep running."""
     from gatepost.store import copy
-    from gatepost.store.second_factors import KEY_FILE
+    from gatepost.store.sealed_secrets import KEY_FILE
 
     url, folder = _find_only_storage(place), place.data_folder.path
     goal = file.expanduser().absolute()
@@ -118,8 +120,8 @@ def backup(
     text = f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it."
     if (folder / KEY_FILE).exists():
         text += (
-            f"\nSecond factors are encrypted in it. Keep a copy of {folder / KEY_FILE} in another place: without that"
-            "\nfile they cannot be checked after a restore, and each user needs a new one."
+            f"\nSecond factors, keys of digests and secrets of alerts are encrypted in it. Keep a copy of"
+            f"\n{folder / KEY_FILE} in another place: who has both can read them, and without that file nobody can."
         )
     output.show({"file": str(goal), "bytes": goal.stat().st_size}, text)
 
@@ -137,11 +139,55 @@ def restore(
     url, folder = _find_only_storage(place), place.data_folder.path
     taken = file.expanduser().absolute()
     show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
-    count = place.with_store(lambda store: store.second_factors.encrypt_totp_secrets())
+
+    async def seal(store: "Store") -> tuple[int, int]:
+        return await store.secrets.seal_clear(every=False), await store.secrets.seal_clear()
+
+    factors, others = place.with_store(seal)
     text = f"Restored from {taken}."
-    if count:
-        text += f"\n{count} second factors of an older version are encrypted now."
-    output.show({"file": str(taken), "secondFactorsEncrypted": count}, text)
+    if factors + others:
+        text += f"\n{factors + others} secrets of an older version are encrypted now."
+    output.show({"file": str(taken), "secondFactorsEncrypted": factors, "secretsEncrypted": factors + others}, text)
+
+
+@secrets.command("list")
+def list_secrets(*, place: Deployment, output: Output) -> None:
+    """Count the secrets in the database: second factors, keys of digests, addresses and secrets of alerts."""
+    found = place.with_store(lambda store: store.secrets.count())
+    rows = (
+        ("in clear", found.clear),
+        ("encrypted with the key in use", found.current),
+        ("encrypted with an earlier key of the file", found.earlier),
+        ("encrypted with a key that is not here", found.lost),
+    )
+    output.show_table(found, ("secrets", "number"), [(what, str(number)) for what, number in rows])
+
+
+@secrets.command("rotate")
+def rotate_secrets(
+    *,
+    given: Annotated[
+        bool, Option("--given-key", help="Use the first key of secrets.key, which you have put there.")
+    ] = False,
+    forget: Annotated[
+        bool, Option("--forget", help="Keep no earlier key: backups from before lose their secrets.")
+    ] = False,
+    lost: Annotated[
+        bool, Option("--lost", help="The key is lost: delete what cannot be read any more, except second factors.")
+    ] = False,
+    place: Deployment,
+    output: Output,
+) -> None:
+    """Make a new key in secrets.key, and encrypt all secrets in the database with it.
+
+    Copy the file to every machine that uses the database. Works while the service runs.
+    """
+    from gatepost.store.sealed_secrets import KEY_FILE
+
+    count = place.with_store(lambda store: store.secrets.rotate(place.actor, given=given, forget=forget, lost=lost))
+    file = place.data_folder.path / KEY_FILE
+    text = f"{count} secrets are encrypted with the first key in {file}. Every machine that uses the database needs it."
+    output.show({"secrets": count, "file": str(file)}, text)
 
 
 def _find_only_storage(place: Deployment) -> str:

@@ -33,6 +33,7 @@ KINDS = {
     "work": "Results of actions on many messages",
     "recipients": "Digests, releases, requests and entries of recipients",
     "limits": "Limits of flow control that were reached",
+    "settings": "Recipients of alerts, and names of who changed settings",
     "audit": "Records of the audit trail",
 }
 # How many results are changed in one transaction, for which scans may have to wait.
@@ -76,7 +77,7 @@ class PersonalData:
     async def go_through(self) -> None:
         """Find everything, and erase it if that was chosen."""
         first = (self._messages, self._held, self._history, self._lists, self._users, self._training)
-        last = (self._searches, self._work, self._recipients, self._limits, self._audit)
+        last = (self._searches, self._work, self._recipients, self._limits, self._settings, self._audit)
         for step in (*first, *last):
             await step()
 
@@ -191,6 +192,14 @@ class PersonalData:
             self._add("limits", {"limit": label})
         if found and self._erases:
             self.tallies["limits"].changed += await self._store.privacy.erase_limits(found)
+
+    async def _settings(self) -> None:
+        found = await self._store.privacy.settings_about(self._person)
+        for table, column, value in found:
+            self._add("settings", {"table": table, "column": column, "value": value})
+        if found and self._erases:
+            changed = await self._store.privacy.erase_settings(self._person, found, self._choices.pseudonym)
+            self.tallies["settings"].changed += changed
 
     async def _training(self) -> None:
         for file in list_training_mail(self._data, self._person):

@@ -81,8 +81,10 @@ def _welcome_lines(started: "Started") -> list[str]:
     if started.token_file:
         lines.append(f"Token:          {started.token_file}")
     lines += [f"Configuration:  {started.config}", f"Data:           {started.data.path}"]
-    if started.password:
-        lines.append(f"Administrator:  admin, password {started.password} (shown only once)")
+    if started.password and sys.stdout.isatty():
+        lines.append(f"Administrator:  admin, password {started.password} (also in {started.password_file})")
+    elif started.password_file:
+        lines.append(f"Administrator:  admin, password in {started.password_file}")
     lines += [f"Note:           {note}" for note in started.notes]
     return [*lines, "Ctrl-C finishes requests in flight, then stops."]
 

@@ -221,6 +221,7 @@ def _title(kind: str, fields: dict[str, object]) -> str:
         "list.changed": ("list", "change"),
         "audit.recorded": ("action",),
         "flow.limited": ("limit", "subject"),
+        "rule.stopped": ("rule", "reason"),
         "message.held": ("verdict",),
     }.get(kind, ())
     words = [_show(fields[name]) for name in said if name in fields]

@@ -180,6 +180,14 @@ class PolicyPublished(EventFields, tag="policy.published", frozen=True, kw_only=
     rule: Annotated[Text, Meta(description="name of the rule that was created, changed or deleted")] = ""
 
 
+class RuleStopped(EventFields, tag="rule.stopped", frozen=True, kw_only=True):
+    """A rule took too long for three messages, and this node judges mail without it until its condition is changed or
+    the node starts again. Without `tenantUid` it is left out of the deployment's policy."""
+
+    rule: Annotated[Text, Meta(description="name of the rule")]
+    reason: Annotated[Text, Meta(description="what happened the third time")] = ""
+
+
 class ConfigPublished(EventFields, tag="config.published", frozen=True, kw_only=True):
     """A version of the configuration was published, or an earlier one was brought back; nodes take it over from now
     on."""
@@ -294,6 +302,7 @@ Event: TypeAlias = (
     | ListChanged
     | LookBackFound
     | PolicyPublished
+    | RuleStopped
     | ConfigPublished
     | ConfigRollout
     | UserSignedIn
@@ -380,7 +389,7 @@ def severity_of(event: EventFields) -> Severity:
         return "warning" if event.locked_until or event.reason == "locked" else "info"
     if isinstance(event, MessageScanned):
         return "warning" if event.decision == "undecided" else "info"
-    if isinstance(event, SenderLimited):
+    if isinstance(event, SenderLimited | RuleStopped):
         return "warning"
     return "info" if isinstance(event, UserSignedIn | MessageHeld) else "notice"
 

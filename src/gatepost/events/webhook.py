@@ -51,8 +51,8 @@ from gatepost.events.output import (
 )
 from gatepost.events.schema import EncodedEvent
 from gatepost.ids import new_id
+from gatepost.names import is_public_address
 from gatepost.settings.events import WebhookSettings, WebhookTarget
-from gatepost.settings.feeds import is_public_address
 from gatepost.settings.values import hide_path
 
 if TYPE_CHECKING:

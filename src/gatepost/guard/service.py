@@ -25,14 +25,14 @@ from gatepost.mail.message import Receipt
 from gatepost.periodic import PeriodicWork
 from gatepost.report import PreparedRecord, Report, undecided
 from gatepost.scanning.edits import Cut
-from gatepost.scanning.held_mail import HoldsMail, bytes_ahead
+from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead
 from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
-from gatepost.store.message_records import MessageRecord
+from gatepost.store.message_records import Holding, MessageRecord
 from gatepost.store.record_packing import HEAD_BYTES, compress, cut_header
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown
@@ -49,12 +49,10 @@ STOP_GRACE_SECONDS = 10.0
 log = Logger("gatepost.guard")
 
 ScanObserver = Callable[[MessageRecord, float], None]
-# Is told the report on a message before it is put on record.
-ReportObserver = Callable[[Report], None]
 
 
 def ignore_report(_report: Report) -> None:
-    """The observer of a source that waits for the record."""
+    """The observer of a source that holds nothing, or waits for the record."""
 
 
 def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
@@ -285,8 +283,8 @@ class Guard:
                 await slot.delay_start()
             report = await self._analyse(request, body, lists or await self._read_lists(request))
             planned = await self._plan(request, body, report)
-            judged(planned.report)
-            record = await self._record(request, body, planned.report, round(slot.delay * 1_000))
+            holding = judged(planned.report)
+            record = await self._record(request, body, planned.report, round(slot.delay * 1_000), holding)
         finally:
             self._end(slot)
         seconds = time.perf_counter() - started
@@ -300,7 +298,10 @@ class Guard:
             size=record.size,
             milliseconds=round(seconds * 1_000, 1),
         )
-        return ScanResult(record.ggrid, record.created, record.completed, record.report, record.receipt, planned.edits)
+        return ScanResult(
+            *(record.ggrid, record.created, record.completed, record.report, record.receipt, planned.edits),
+            is_held=record.holding is not None,
+        )
 
     async def _plan(self, request: ScanRequest, body: MessageBody, report: Report) -> Planned:
         """Choose the action that follows the verdict, where the source can carry one out."""
@@ -355,7 +356,9 @@ class Guard:
             log.warning("comments could not be read", ggrid=request.ggrid, reason=str(fault))
             return report
 
-    async def _record(self, request: ScanRequest, body: MessageBody, report: Report, throttled: int) -> MessageRecord:
+    async def _record(
+        self, request: ScanRequest, body: MessageBody, report: Report, throttled: int, holding: Holding | None
+    ) -> MessageRecord:
         # The border MTA, which alone calls the scanning API, may have written its Received field already.
         is_rest, prepared = request.source == "rest", report.prepared
         if prepared is None:
@@ -374,6 +377,7 @@ class Guard:
             source=request.source,
             header=prepared.header if self._settings.history.headers else None,
             receipt=Receipt(self._node, request.client, queue_id, throttled),
+            holding=holding,
         )
         try:
             # Another core may have been quicker with the same ggrid; then its result stands.

@@ -45,6 +45,7 @@ from gatepost.smtp.services import MessageHandler, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
 from gatepost.store.errors import StorageError
+from gatepost.store.message_records import Holding
 
 MIN_VERSION, MAX_VERSION = 2, 6
 # Bodies come in pieces of 64 KiB. A header field is one frame, and Postfix sends up to `header_size_limit` of it.
@@ -419,10 +420,9 @@ class MilterOutcome:
             await self.keep(self._request, result, self._body)
         return replies.OK
 
-    def begin(self, ggrid: str, raw: MessageBody) -> None:
+    def begin(self, ggrid: str, raw: MessageBody) -> Holding | None:
         """Begin to hold it, where it is held here."""
-        if not self._in_queue:
-            self._quarantine.begin(ggrid, raw)
+        return None if self._in_queue else self._quarantine.begin(ggrid, raw)
 
     async def forget(self, ggrid: str) -> None:
         """End what was begun."""

@@ -5,8 +5,11 @@ are checked before anything is evaluated. The library is that of the CEL project
 steps of list functions and an expression after 32 levels of nesting, and its regular expressions are RE2, which takes
 linear time. Neither is enough: ten thousand steps over long texts take minutes, and an evaluation cannot be
 interrupted. Whoever may write a rule must not be able to stop a worker with it, nor the service on which it is tried.
+Therefore the library is loaded only in sealed processes, which are killed when their time is up: in workers, and in
+`condition_process` for everything that is not mail.
 
-So the values that a condition can read are cut, and what would cost too much is not evaluated. The tree of the checked
+Most of what would be killed is refused before: the values that a condition can read are cut, and what would cost too
+much is not evaluated. That is an early answer with a reason and no boundary. The tree of the checked
 condition is walked with the lengths of the values that it reads, and each call is counted at the worst that it can
 take: an upper estimate in nanoseconds, as cost estimates of CEL are made elsewhere. Most conditions are cheap for the
 longest values there can be, and are not estimated again.
@@ -24,14 +27,19 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-# In nanoseconds, as measured and rounded up: a node of the tree; a character that is copied or compared; a pair of
-# characters in a search for a text; an instruction of a regular expression when it is compiled, and when it is tried on
-# a character; a value of a text that is not known, as an expression.
-_NODE, _CHARACTER, _PAIR, _COMPILED, _TRIED, _UNKNOWN_SIZE = 300, 1, 1, 3_000, 50, 1_000
+# In nanoseconds, as measured and rounded up: an evaluation of nothing, with all values there are; a node of the tree; a
+# character that is copied or compared; a pair of characters in a search for a text; an instruction of a regular
+# expression when it is compiled, and when it is tried on a character; a value of a text that is not known, as an
+# expression.
+_EVALUATION = 100_000
+_NODE, _CHARACTER, _PAIR, _COMPILED, _TRIED, _UNKNOWN_SIZE = 300, 1, 1, 3_000, 25, 1_000
 # The library gives up behind so many steps of list functions.
 _MAX_STEPS = 10_000
 _MAX_DEPTH = 200
-_DOT_SIZE, _CLASS_SIZE, _PROPERTY_SIZE = 10, 20, 700
+_DOT_SIZE, _CLASS_SIZE, _PROPERTY_SIZE, _FOLDED = 10, 20, 1_500, 3
+# Of these the other case is one more letter; the others have further forms, as K has the sign for kelvin.
+_ONE_FORM = frozenset(map(chr, range(128))) - frozenset("kKsS")
+_FLAGS = re.compile(r"\(\?[A-Za-z]{1,8}[-:)]")
 
 _Fields: TypeAlias = dict[int, list[Any]]
 
@@ -95,7 +103,7 @@ def measure(value: Any) -> Extent:
 
 def estimate(tree: ConditionTree, extents: Mapping[str, Extent]) -> int:
     """Return how many nanoseconds an evaluation takes at most with values of these extents."""
-    return _estimate(tree, extents, 1)[0]
+    return _EVALUATION + _estimate(tree, extents, 1)[0]
 
 
 def _gather(number: int, extents: Iterable[Extent]) -> Extent:
@@ -164,40 +172,90 @@ def _call_extent(tree: ConditionTree, values: list[Extent]) -> Extent:
 
 
 def measure_program(pattern: str) -> int:
-    """Return how many instructions RE2 makes of an expression, rounded up; repetitions multiply what they repeat."""
+    """Return how many instructions RE2 makes of an expression, rounded up; repetitions multiply what they repeat.
+
+    Where letters match in both cases, each is a class of letters; the flag is taken to hold everywhere.
+    """
+    folded = 1
+    for flags in _FLAGS.finditer(pattern):
+        folded = _FOLDED if "i" in flags.group() else folded
     sizes, last = [1], 0
     place = 0
     while place < len(pattern):
         sign = pattern[place]
         place += 1
-        atom = 0
-        if sign == "\\":
-            atom = _PROPERTY_SIZE if pattern[place : place + 1] in ("p", "P") else _CLASS_SIZE
-            place = _skip_escape(pattern, place)
-        elif sign == "[":
-            end = max(pattern.find("]", place + 1), place)
-            atom = _CLASS_SIZE + (end - place) + _PROPERTY_SIZE * pattern.count("\\", place, end)
-            atom += _PROPERTY_SIZE * pattern.count("[:", place, end)
-        elif sign == "(":
+        if sign == "(":
             sizes.append(1)
             last = 0
             continue
-        elif sign == ")" and len(sizes) > 1:
-            atom = sizes.pop()
-        elif sign == "{" and last:
+        if sign == "{" and last:
             count, place = _read_count(pattern, place)
-            sizes[-1] += last * (count - 1)
-            last *= count
+            if count:
+                sizes[-1] += last * (count - 1)
+                last *= count
+                continue
+        if sign == ")" and len(sizes) > 1:
+            atom = sizes.pop()
+        elif sign == "[":
+            atom, place = _measure_class(pattern, place)
+            atom *= folded
+        elif sign == "\\":
+            quoted, atom, place = _measure_escape(pattern, place)
+            # Of a quoted text the last character is what a repetition repeats.
+            sizes[-1] += quoted * folded
+            atom *= folded
+        elif sign in "*+?" and last:
+            # A repetition is an instruction more or two, and may be repeated itself: `(?:a{9})+{9}`.
+            sizes[-1] += 2
+            last += 2
             continue
         else:
-            atom = _DOT_SIZE if sign == "." else 2 * len(sign.encode("utf-8", "replace"))
+            atom = _DOT_SIZE if sign == "." else _measure_letter(sign) * (1 if sign in _ONE_FORM else folded)
         sizes[-1] += atom
         last = atom
     return sum(sizes)
 
 
+def _measure_letter(sign: str) -> int:
+    return 2 * len(sign.encode("utf-8", "replace"))
+
+
+def _measure_escape(pattern: str, place: int) -> tuple[int, int, int]:
+    """Return the size of what an escape stands for but for its last character, that of its last character, and the
+    place behind it: `\\d`, `\\pL`, `\\p{Greek}`, `\\x{10FFFF}`, `\\Qtext\\E`."""
+    kind = pattern[place : place + 1]
+    if kind == "Q":
+        end = pattern.find("\\E", place)
+        text = pattern[place + 1 : end if end >= 0 else len(pattern)]
+        sizes = [_measure_letter(each) for each in text]
+        return sum(sizes[:-1]), sizes[-1] if sizes else 0, end + 2 if end >= 0 else len(pattern)
+    return 0, _PROPERTY_SIZE if kind in ("p", "P") else _CLASS_SIZE, _skip_escape(pattern, place)
+
+
+def _measure_class(pattern: str, place: int) -> tuple[int, int]:
+    """Return the size of a class of characters, which begins before this place, and the place behind it."""
+    size = _CLASS_SIZE
+    if pattern[place : place + 1] == "^":
+        place += 1
+        size *= 2
+    # As the first character, a bracket stands for itself.
+    first = place
+    while place < len(pattern) and (pattern[place] != "]" or place == first):
+        if pattern[place] == "\\":
+            size += _PROPERTY_SIZE if pattern[place + 1 : place + 2] in ("p", "P") else _CLASS_SIZE
+            place = _skip_escape(pattern, place + 1)
+        elif pattern.startswith("[:", place) and (end := pattern.find(":]", place + 2)) >= 0:
+            size += _CLASS_SIZE
+            place = end + 2
+        else:
+            # A range of characters outside of ASCII is several sequences of bytes.
+            size += 2 if pattern[place].isascii() else _CLASS_SIZE
+            place += 1
+    return size, place + 1
+
+
 def _skip_escape(pattern: str, place: int) -> int:
-    """Return the place behind an escape: `\\d`, `\\pL`, `\\p{Greek}`, `\\x{10FFFF}`."""
+    """Return the place behind an escape that begins before this one: `\\d`, `\\pL`, `\\p{Greek}`, `\\x{10FFFF}`."""
     if pattern[place : place + 1] not in ("p", "P", "x"):
         return place + 1
     if pattern[place + 1 : place + 2] != "{":
@@ -206,11 +264,11 @@ def _skip_escape(pattern: str, place: int) -> int:
 
 
 def _read_count(pattern: str, place: int) -> tuple[int, int]:
-    """Return how often a repetition repeats at most, and the place behind it; 1 for a brace that stands for itself."""
+    """Return how often a repetition repeats at most, and the place behind it; 0 for a brace that stands for itself."""
     end = pattern.find("}", place, place + 12)
     numbers = pattern[place:end].split(",") if end >= 0 else []
-    if not numbers or not all(each.isascii() and each.isdigit() for each in numbers if each):
-        return 1, place
+    if not numbers or not all(each.isascii() and each.isdigit() for each in numbers if each) or not any(numbers):
+        return 0, place
     return max([1, *(int(each) for each in numbers if each)]) + 1, end + 1
 
 
@@ -335,12 +393,18 @@ class ConditionError(ValueError):
     """A condition could not be evaluated; the text says why."""
 
 
-def find_fault(condition: str) -> str:
-    """Return what is wrong with a condition, as the end of a sentence; "" if it can be used."""
+def find_plain_fault(condition: str) -> str:
+    """Return what is wrong with a condition whatever it says, as the end of a sentence; "" if it can be compiled."""
     if len(condition) > MAX_CONDITION:
         return f"is longer than {MAX_CONDITION:,} characters"
-    if not condition.strip():
-        return "is empty"
+    return "" if condition.strip() else "is empty"
+
+
+def find_fault(condition: str) -> str:
+    """Return what is wrong with a condition, as the end of a sentence; "" if it can be used. In a process that is not
+    sealed, `condition_process` has this."""
+    if fault := find_plain_fault(condition):
+        return fault
     try:
         compiled = _compile(condition)
     except (RuntimeError, TypeError, ValueError) as fault:

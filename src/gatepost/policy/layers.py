@@ -20,10 +20,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from gatepost.policy.conditions import find_fault
+from gatepost.policy.condition_process import condition_work, find_fault
 from gatepost.policy.rules import (
     ACTIONS,
     DECISION_OF,
+    MAX_RULES,
     RULE,
     VERDICTS,
     WITH_MAILBOX,
@@ -55,8 +56,6 @@ MAX_DOTS = 100
 # Sections, entries and fields: no key that is known has more parts.
 MAX_KEY_PARTS = 3
 
-# Rules of a whole policy: each is evaluated for every message.
-MAX_RULES = 200
 MAX_TITLE = 200
 
 _SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -114,7 +113,8 @@ def read_policy_file(text: str, base: Policy) -> StatedPolicy:
     lines = _find_lines(text)
     old = _rename_groups(document, lines)
     reading = _FileReader(document, base, lines)
-    statements = reading.collect()
+    with condition_work():
+        statements = reading.collect()
     mistakes = tuple(sorted((*reading.mistakes, *old.mistakes)))
     if reading.is_cut:
         mistakes = (*mistakes, PolicyMistake(mistakes[-1].line, (), "has more mistakes; correct these first"))

@@ -176,6 +176,12 @@ class KindRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 # The tag of an operator's own rule is this and its name.
 RULE = "rule:"
+# Rules of a whole policy: each is evaluated for every message.
+MAX_RULES = 200
+# The stage in which a worker evaluates a rule is this and its place among all rules of the policy.
+RULE_STAGE = "rules:"
+# How the reason begins for which a rule was not evaluated, or does not count, because of what it costs.
+RULE_STOPPED = "it was stopped"
 
 
 class OwnRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

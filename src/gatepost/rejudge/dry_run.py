@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
@@ -30,7 +31,8 @@ from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import FindingLimit, ListRefusal
 from gatepost.lists.rulings import Match, Ruling, Subject, collect_keys, rule_on, scoped_name
 from gatepost.lists.unkeyed import UnkeyedLists, make_hit
-from gatepost.policy.layers import Policies
+from gatepost.policy.condition_process import ConditionWork, condition_work
+from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import RULE, Policy
 from gatepost.questions import Hit
 from gatepost.rejudge.policies_in_force import PoliciesInForce
@@ -62,8 +64,15 @@ _judging = ThreadPoolExecutor(1, "judge-again")
 
 
 async def judge_in_turn(judge: Callable[[], T]) -> T:
-    """Judge stored messages in the one thread for that, after those that wait already."""
-    return await asyncio.get_running_loop().run_in_executor(_judging, background.run, judge)
+    """Judge stored messages in the one thread for that, after those that wait already. Where nobody waits any more, the
+    conditions that are being evaluated are stopped."""
+    with condition_work() as work:
+        run = partial(copy_context().run, background.run, judge)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(_judging, run)
+        except asyncio.CancelledError:
+            work.end()
+            raise
 
 
 async def replay_record(store: Store, record: MessageRecord, policies: Policies) -> Comparison:
@@ -107,15 +116,32 @@ async def try_policy(
     """
     considered, hits, flips = 0, list[Comparison](), list[Comparison]()
     known: dict[str | None, Known] = {}
-    async with aclosing(store.messages.recent(tenant, last)) as batches:
-        async for every in batches:
-            batch = [record for record in every if record.envelope.outbound or not only_outbound]
-            await load_custom_lists(store, batch, known)
-            compared = await judge_in_turn(partial(_compare, batch, known, today, other))
-            hits += [each for each in compared if rule and each.has_now(f"{RULE}{rule}")]
-            flips += [each for each in compared if each.flips]
-            considered += len(batch)
+    with condition_work() as work:
+        async with aclosing(store.messages.recent(tenant, last)) as batches:
+            async for every in batches:
+                batch = [record for record in every if record.envelope.outbound or not only_outbound]
+                await load_custom_lists(store, batch, known)
+                compared = await judge_in_turn(partial(_compare, batch, known, today, other))
+                if slow := _describe_slow(work, today, other):
+                    return PolicyTrial(mistakes=slow)
+                hits += [each for each in compared if rule and each.has_now(f"{RULE}{rule}")]
+                flips += [each for each in compared if each.flips]
+                considered += len(batch)
     return PolicyTrial(considered, tuple(flips), tuple(hits))
+
+
+def _describe_slow(work: ConditionWork, today: Policies, other: Policies) -> tuple[str, ...]:
+    """Say which rules of the other policies took too long for a stored message, or that all of them together did."""
+    in_force = {rule.when for each in _list_effective(today) for rule in each.policy.rules.values()}
+    stated = {name: rule for each in _list_effective(other) for name, rule in each.policy.rules.items()}
+    slow = [name for name, rule in stated.items() if rule.when in work.slow - in_force]
+    if slow:
+        return tuple(f"rules.{name}.when took too long for a stored message, and was stopped" for name in slow[:20])
+    return ("the rules take too long together: they were stopped before the messages ended",) if work.is_over else ()
+
+
+def _list_effective(policies: Policies) -> list[Effective]:
+    return [policies.deployment, *policies.tenants.values()]
 
 
 def _compare(
@@ -251,6 +277,8 @@ def _compare_policies(record: MessageRecord, lists: ListsToday, old: Policy, new
 
 
 DRY_RUN_MESSAGES = 5_000
+# CPU time that the rules in force may take in a dry run, and in looking back: without the time, fewer messages count.
+DRY_RUN_SECONDS, LOOK_BACK_SECONDS = 60.0, 300.0
 
 # How many messages are named that a change would match.
 MAX_SHOWN_HITS = 200
@@ -302,12 +330,13 @@ class ListDryRuns:
 
     async def _run(self, scope: str | None, dry_run: EntryDryRun, hits: list[HitMessage] | None = None) -> None:
         known: dict[str | None, Known] = {}
-        async with aclosing(self._store.messages.recent(scope, DRY_RUN_MESSAGES)) as batches:
-            async for batch in batches:
-                await load_custom_lists(self._store, batch, known)
-                await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
-                if dry_run.exhausted:
-                    return
+        with condition_work(DRY_RUN_SECONDS) as work:
+            async with aclosing(self._store.messages.recent(scope, DRY_RUN_MESSAGES)) as batches:
+                async for batch in batches:
+                    await load_custom_lists(self._store, batch, known)
+                    await judge_in_turn(partial(_consider, dry_run, batch, known, self._policies.now, hits))
+                    if dry_run.exhausted or work.is_over:
+                        return
 
 
 async def load_custom_lists(store: Store, batch: Sequence[MessageRecord], known: dict[str | None, Known]) -> None:
@@ -423,12 +452,13 @@ async def look_back(
     search = _Search(EntryDryRun(change, policies.deployment.policy, effort), policies, now() - days * DAY)
     if keys and can_look_back(definition):
         known: dict[str | None, Known] = {}
-        async with aclosing(store.messages.recent(scope, messages)) as batches:
-            async for batch in batches:
-                await load_custom_lists(store, batch, known)
-                if not await judge_in_turn(partial(search.take, batch, known)):
-                    break
-        search.is_cut |= search.seen >= messages
+        with condition_work(LOOK_BACK_SECONDS) as work:
+            async with aclosing(store.messages.recent(scope, messages)) as batches:
+                async for batch in batches:
+                    await load_custom_lists(store, batch, known)
+                    if not await judge_in_turn(partial(search.take, batch, known)) or work.is_over:
+                        break
+            search.is_cut |= search.seen >= messages or work.is_over
     reached = search.oldest if search.is_cut else None
     return LookBack(
         now(), by.label, len(keys), days, search.dry_run.considered, search.found, tuple(search.hits), reached

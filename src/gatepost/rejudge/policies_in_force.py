@@ -5,6 +5,7 @@ Files are read when a service starts or reloads. Rules of the web interface are 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -18,6 +19,9 @@ from gatepost.store.errors import StorageError
 from gatepost.store.own_rules import OwnRules
 
 POLL_SECONDS = 2.0
+# So many messages for which a rule took too long switch it off; and so many rules are counted.
+MAX_STOPPED, MAX_COUNTED = 3, 10_000
+STOPPED = "it took too long for three messages, so it is switched off until its condition is changed"
 UNREADABLE = "rules of the web interface could not be read"
 
 log = Logger("gatepost.policy")
@@ -37,6 +41,7 @@ class PoliciesInForce:
         self._store = store
         self._versions: dict[str, int] = {}
         self._rules: _Rules = {}
+        self._stopped: Counter[tuple[str, str, str]] = Counter()
         self._observers: list[Observer] = []
         self._turn = asyncio.Lock()
         self._following = PeriodicWork(self.refresh, poll, UNREADABLE, log, waits_first=True)
@@ -77,8 +82,37 @@ class PoliciesInForce:
         # Tenants whose rules are gone are still told which policy holds for them.
         known = {*rules, *self._rules}
         self.now, self.left_out = await asyncio.to_thread(_combine, self.files, rules, known)
+        self._leave_out_stopped()
         self._versions, self._rules = versions, rules
         await self._tell(changed)
+
+    def note_stopped(self, scope: str | None, name: str) -> bool:
+        """Count a message for which a rule of a scope was stopped. After `MAX_STOPPED` the rule is left out of the
+        policy of that scope, until its condition is another one; returns whether that has just happened."""
+        rule = self.now.of(scope).policy.rules.get(name)
+        if rule is None or len(self._stopped) >= MAX_COUNTED:
+            return False
+        self._stopped[scope or "", name, rule.when] += 1
+        if self._stopped[scope or "", name, rule.when] != MAX_STOPPED:
+            return False
+        self._leave_out_stopped()
+        for observer in self._observers:
+            observer(scope, self.now.of(scope).policy)
+        return True
+
+    def _leave_out_stopped(self) -> None:
+        for (scope, name, when), count in self._stopped.items():
+            effective = self.now.of(scope or None)
+            rule = effective.policy.rules.get(name)
+            if count < MAX_STOPPED or rule is None or rule.when != when:
+                continue
+            rules = {other: each for other, each in effective.policy.rules.items() if other != name}
+            changed = Effective(msgspec.structs.replace(effective.policy, rules=rules), effective.stated)
+            if scope:
+                self.now = Policies(self.now.deployment, {**self.now.tenants, scope: changed})
+            else:
+                self.now = Policies(changed, self.now.tenants)
+            self.left_out = {**self.left_out, scope: {**self.left_out.get(scope, {}), name: STOPPED}}
 
     async def _tell(self, changed: set[str]) -> None:
         """Tell the observers, a policy at a time: each packs it for workers, and there may be many tenants."""

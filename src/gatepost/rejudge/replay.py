@@ -20,16 +20,9 @@ from gatepost.lists.entries import EntryFinder, FindingLimit, UnkeyedEntry
 from gatepost.lists.links import split_url
 from gatepost.lists.rulings import Ruling, Subject, rule_on, scoped_name
 from gatepost.names import org_domain
-from gatepost.policy.conditions import (
-    SHARED_COST,
-    ConditionError,
-    choose_result,
-    describe_file,
-    evaluate,
-    is_storable,
-    make_variables,
-)
-from gatepost.policy.rules import RULE, Decision, OwnRule, Policy, Verdict, shipped_policy
+from gatepost.policy.condition_process import evaluate_all, find_storable
+from gatepost.policy.conditions import choose_result, describe_file, make_variables
+from gatepost.policy.rules import RULE, Decision, Policy, Verdict, shipped_policy
 from gatepost.questions import Hit, Scope
 from gatepost.report import Line, ListNote, Report
 from gatepost.verdict import Judgement, judge
@@ -78,20 +71,16 @@ def _apply_rules(report: Report, stored: Sequence[Finding], policy: Policy) -> S
         return stored
     kept = [finding for finding in stored if not finding.kind.startswith(RULE)]
     findings = list(kept)
-    variables = _describe_report(report, kept)
+    stated = [rule.when for rule in policy.rules.values()]
+    can_be_tried = dict(zip(stated, find_storable(stated), strict=True))
+    tried = [when for when, is_storable in can_be_tried.items() if is_storable]
+    holds = dict(zip(tried, evaluate_all(tried, _describe_report(report, kept)), strict=True))
     for name, rule in policy.rules.items():
-        if not is_storable(rule.when):
+        if not can_be_tried[rule.when]:
             findings += [finding for finding in made_then if finding.kind == f"{RULE}{name}"]
-        elif _holds(rule, variables):
+        elif holds[rule.when] is True:
             findings.append(Finding(f"{RULE}{name}", "policy", {"condition": rule.when[:300]}))
     return findings
-
-
-def _holds(rule: OwnRule, variables: Mapping[str, Any]) -> bool:
-    try:
-        return evaluate(rule.when, variables, SHARED_COST)
-    except ConditionError:
-        return False
 
 
 def _describe_report(report: Report, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.store.audit import Actor
+from gatepost.store.message_records import Holding
 from gatepost.view.values import NotShown, Picture, View
 
 MESSAGE = "message/rfc822"
@@ -171,12 +172,17 @@ class CarriesOutOrders(Protocol):
         ...
 
 
+# Is told the report on a message before it is put on record, and says with what the message is to be held at once.
+ReportObserver = Callable[[Report], Holding | None]
+
+
 class HoldsMail(Protocol):
     """The quarantine, for the source of a message that must not go on."""
 
-    def begin(self, ggrid: str, raw: MessageBody) -> None:
-        """Begin to write the bytes of a message that is going to be held, while its result is put on record. `keep` or
-        `forget` must follow before the body is closed."""
+    def begin(self, ggrid: str, raw: MessageBody) -> Holding | None:
+        """Return with what a message that is going to be held is held by the commit that puts its result on record.
+        Where this cannot be, begin to write its bytes, while its result is put on record. `keep` or `forget` must
+        follow before the body is closed."""
         ...
 
     async def forget(self, ggrid: str) -> None:
@@ -184,7 +190,8 @@ class HoldsMail(Protocol):
         ...
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
-        """Hold a message. Returns when bytes and record survive a power cut; else raises `StorageError`."""
+        """Hold a message, unless the result says that it is held. Returns when bytes and record survive a power cut;
+        else raises `StorageError`."""
         ...
 
     async def take_back(self, ggrid: str) -> None:
@@ -200,13 +207,15 @@ class HoldsMail(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def bytes_ahead(quarantine: HoldsMail, ggrid: str, raw: MessageBody) -> AsyncIterator[Callable[[Report], None]]:
-    """Give what is to be told the report on a message, so that the bytes of one that will be held are written while its
-    record is: each takes a wait for the disk. What was not held when the block ends is not kept."""
+async def bytes_ahead(quarantine: HoldsMail, ggrid: str, raw: MessageBody) -> AsyncIterator[ReportObserver]:
+    """Give what is to be told the report on a message, so that one that will be held is held by the commit of its
+    record, or at least has its bytes written while its record is: each takes a wait for the disk. What was not held
+    when the block ends is not kept."""
 
-    def observe(report: Report) -> None:
+    def observe(report: Report) -> Holding | None:
         if report.decision == "quarantine" and (report.action is None or report.action.failed):
-            quarantine.begin(ggrid, raw)
+            return quarantine.begin(ggrid, raw)
+        return None
 
     try:
         yield observe

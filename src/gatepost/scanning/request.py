@@ -73,7 +73,7 @@ class ScanRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class ScanResult(msgspec.Struct, frozen=True):
     """What the core answers, once the record is durable. `edits` are the changes that the action of the report makes
-    to the message."""
+    to the message. One that `is_held` was held by the commit of its record."""
 
     ggrid: str
     created: int
@@ -81,6 +81,7 @@ class ScanResult(msgspec.Struct, frozen=True):
     report: Report
     receipt: Receipt | None = None
     edits: tuple[Edit, ...] = ()
+    is_held: bool = False
 
 
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,8 +2,10 @@
 
 A first start leads from an empty folder to a service that takes mail. Every file is written whole or not at all, and
 only if it is absent. A start that was killed in between is therefore completed by the next one, and a second start
-changes nothing. The administrator's password is the exception: only its hash is kept, so the password is shown first
-and stored afterwards; a start that is interrupted between the two shows a new one.
+changes nothing. The administrator's password is the exception: storage has only its hash, so the password is written to
+a file first and stored afterwards; a start that is interrupted between the two makes a new one. The file is for the
+service's user alone, and is deleted by the first start after the password was changed. A terminal is shown the
+password; what is no terminal ends in a journal, and is told where the file is.
 
 The services are loaded only after the files were read, so that a fault in a file is reported at once.
 """
@@ -162,7 +164,8 @@ class Started(msgspec.Struct, frozen=True):
     """What the operator is told about a service that runs.
 
     `certificate` is set if clients need it, `token_file` if the token of the first start is valid, `password` only the
-    first time. `takes_scans` says whether there is a source for the Email Scanning API.
+    first time, `password_file` for as long as that password was not changed. `takes_scans` says whether there is a
+    source for the Email Scanning API.
     """
 
     url: str
@@ -173,6 +176,7 @@ class Started(msgspec.Struct, frozen=True):
     password: str | None
     notes: tuple[str, ...]
     takes_scans: bool = True
+    password_file: Path | None = None
 
 
 def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]) -> None:
@@ -320,7 +324,12 @@ async def _welcome_operator(
 ) -> None:
     from gatepost.web.credentials import generate_password
 
-    password = None if await store.users.all() else generate_password()
+    users = await store.users.all()
+    password = None if users else generate_password()
+    if password:
+        data.replace(data.first_password, f"{password}\n")
+    elif not any(user.first_password for user in users):
+        data.first_password.unlink(missing_ok=True)
     started = Started(
         url=local_url(both.abby, port),
         data=data,
@@ -330,6 +339,7 @@ async def _welcome_operator(
         password=password,
         notes=tuple(_write_notes(both.guard)),
         takes_scans=both.guard.scan_sources.rest_api is not None,
+        password_file=data.first_password if data.first_password.exists() else None,
     )
     greet(started)
     if password:

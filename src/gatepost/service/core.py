@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of, guessing_address
+from gatepost.events.schema import RuleStopped
 from gatepost.events.sources import describe_limited_sender, describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits, node_name
 from gatepost.guard.actions import ActionPlanner
@@ -30,8 +31,12 @@ from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMe
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
+from gatepost.kinds import LIMIT_RULE_FAILED
 from gatepost.logs import Logger
 from gatepost.milter.session import MilterPart
+from gatepost.policy.layers import OUTBOUND
+from gatepost.policy.rules import RULE_STOPPED
+from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
@@ -40,12 +45,11 @@ from gatepost.service.routes import hostname, open_outbound_routing, open_routin
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import MilterSettings, SmtpSettings
-from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
-from gatepost.smtp.outbound_tenants import OutboundTenants
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
@@ -89,6 +93,8 @@ async def open_quarantine(
         core=name_core(settings, data),
         outbound=outbound,
         signer=build_signer(settings, Tenancy(settings.tenants, store.tenants.of_domain)),
+        # Where an operator says where held mail is to lie, all of it lies there.
+        in_database=settings.quarantine.url is None,
     )
     cleanup = Cleanup(
         store,
@@ -162,7 +168,7 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
         sender_histories=histories,
         campaigns=campaigns,
         learnt=LearntModelSnapshots(store.learning) if settings.learning.enabled else None,
-        observe=_observe_scans(metrics, shared.events, subjects=settings.events.subjects),
+        observe=_observe_scans(metrics, shared.events, policies, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=shared.condition,
         node=node_name(settings.events),
@@ -171,14 +177,33 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
     )
 
 
-def _observe_scans(metrics: GuardMetrics, events: Emits, *, subjects: bool) -> ScanObserver:
+def _observe_scans(metrics: GuardMetrics, events: Emits, policies: PoliciesInForce, *, subjects: bool) -> ScanObserver:
     """Return what is told of every scan."""
 
     def observe(record: MessageRecord, seconds: float) -> None:
         metrics.observe_scan(record, seconds)
         events.emit(describe_scan, record, seconds, subjects=subjects)
+        if LIMIT_RULE_FAILED.id in record.report.tags:
+            _count_stopped_rules(record, events, policies)
 
     return observe
+
+
+def _count_stopped_rules(record: MessageRecord, events: Emits, policies: PoliciesInForce) -> None:
+    """Switch off rules that took too long for several messages, and say so."""
+    scope = OUTBOUND if record.envelope.outbound and OUTBOUND in policies.now.tenants else record.envelope.tenant
+    for line in record.report.lines:
+        reason = str(line.facts.get("reason", ""))
+        if line.kind != LIMIT_RULE_FAILED.id or not reason.startswith(RULE_STOPPED):
+            continue
+        name = str(line.facts.get("rule", ""))
+        if policies.note_stopped(scope, name):
+            log.warning("rule switched off: it took too long for three messages", rule=name, tenant=scope)
+            events.emit(_describe_stopped_rule, record.envelope.tenant, name, reason)
+
+
+def _describe_stopped_rule(tenant: str | None, name: str, reason: str) -> RuleStopped:
+    return RuleStopped(tenant_uid=tenant, rule=name, reason=reason)
 
 
 def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[str, ...]) -> PoolSettings:

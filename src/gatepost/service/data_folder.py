@@ -41,6 +41,11 @@ class DataFolder(msgspec.Struct, frozen=True):
         return self.path / "token"
 
     @property
+    def first_password(self) -> Path:
+        """The administrator's password of the first start, until it is changed."""
+        return self.path / "first-password"
+
+    @property
     def example(self) -> Path:
         return self.path / "example.eml"
 

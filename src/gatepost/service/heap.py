@@ -15,7 +15,7 @@ from functools import partial
 
 from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
-from gatepost.workers.sandbox import give_back_memory
+from gatepost.sandbox import give_back_memory
 
 ARENAS = 2
 MAPPED_BYTES = 256 << 10

@@ -24,7 +24,7 @@ from gatepost import __version__
 from gatepost.api.errors import Failure
 from gatepost.logs import Logger, LogOutput
 from gatepost.metrics import CONTENT_TYPE, Family, Merged, Timed, counter, exposition, flatten, gauge, merge, unflatten
-from gatepost.node_memory import NodeMemory
+from gatepost.node_memory import NodeMemory, fit_cell
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native
@@ -204,20 +204,18 @@ class MetricBoards:
         """Return the figures of every other process, and what ended ones have left."""
         with self._memory:
             raw = [_read(board) for number, board in enumerate(self._boards) if number != self._memory.member]
-        return [_decoder.decode(each) for each in raw if each]
+        return [_decode_board(each) for each in raw if each]
 
     def retire(self, member: int) -> None:
         """Keep what a process that has ended had counted; for the parent."""
         with self._memory:
             ended, left = _read(self._boards[-1]), _read(self._boards[member])
         counted = [
-            tuple(family for family in _decoder.decode(each) if family.kind != "gauge")
-            for each in (ended, left)
-            if each
+            tuple(family for family in _decode_board(each) if family.kind != "gauge") for each in (ended, left) if each
         ]
         self._write(len(self._boards) - 1, merge(counted))
         self._write(member, ())
-        self._restarts[0] += 1
+        self._restarts[0] = fit_cell(self._restarts[0] + 1)
 
     @property
     def restarts(self) -> int:
@@ -269,6 +267,14 @@ class NodeMetrics(Collector):
 
     async def _write(self) -> None:
         self._boards.write(self._own.collect())
+
+
+def _decode_board(raw: bytes) -> tuple[Family, ...]:
+    """Return the figures of a board; none where its process has written something else."""
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return ()
 
 
 def _read(board: int) -> bytes:

@@ -40,6 +40,7 @@ import msgspec
 
 from gatepost.logs import Logger
 from gatepost.names import preload_suffixes
+from gatepost.sandbox import give_back_memory
 from gatepost.service import systemd
 from gatepost.service.certificates import load_certificates
 from gatepost.service.data_folder import StartError
@@ -54,7 +55,6 @@ from gatepost.store import sqlite_file_of
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 from gatepost.store.writer_process import WriterServer, WriterSocket
-from gatepost.workers.sandbox import give_back_memory
 
 # What a child says on its control socket: that it serves, or why it ends.
 READY, FAILED = b"ready", b"failed "

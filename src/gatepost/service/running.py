@@ -26,6 +26,7 @@ from gatepost import __version__
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import Emits, node_name, observe_audit
 from gatepost.logs import Logger
+from gatepost.policy.condition_process import end_all_work
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
@@ -79,7 +80,7 @@ async def run_plan(
         stack.push_async_callback(store.close)
         health = await _watch_health(events, alerts, store, stack)
         if plan.abby and node.is_first:
-            await _encrypt_second_factors(store)
+            await _encrypt_secrets(store)
         metrics = node.metrics(registry)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
         shared = SharedParts(store, spool, policies, registry, node, events, metrics)
@@ -104,7 +105,7 @@ async def run_plan(
             follower = Follower(store, plan, name, control, generations.health)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
-        for end in node.start():
+        for end in (*node.start(), _end_trials_at(stop)):
             stack.callback(end)
 
         async def announce_start() -> None:
@@ -118,6 +119,17 @@ async def run_plan(
         finally:
             if node.is_first:
                 events.emit(_describe_state, plan, "stopping")
+
+
+def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:
+    """End trials when the service stops: whoever tries a policy gets an answer without the rest. Returns what ends
+    this."""
+
+    async def wait() -> None:
+        await stop.wait()
+        end_all_work()
+
+    return asyncio.create_task(wait()).cancel
 
 
 def _watch_condition(
@@ -158,13 +170,13 @@ def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeSt
     return NodeState(state=state, services=plan.services, version=__version__)
 
 
-async def _encrypt_second_factors(store: Store) -> None:
+async def _encrypt_secrets(store: Store) -> None:
     """Encrypt what an older version stored in clear. Mail is served also if the key is missing; the log says so."""
     try:
-        if count := await store.second_factors.encrypt_totp_secrets():
-            log.info("second factors encrypted", count=count)
+        if count := await store.secrets.seal_clear():
+            log.info("secrets in storage encrypted", count=count)
     except StorageError as fault:
-        log.error("second factors not encrypted", reason=str(fault))
+        log.error("secrets in storage not encrypted", reason=str(fault))
 
 
 async def serve(servers: Sequence[Serves], stop: asyncio.Event, started: Callable[[], Awaitable[None]]) -> None:

@@ -24,9 +24,9 @@ from gatepost.background_work import background
 from gatepost.logs import Logger
 from gatepost.metrics import counter, gauge
 from gatepost.names import preload_suffixes
-from gatepost.node_memory import NodeMemory
+from gatepost.node_memory import NodeMemory, fit_cell
 from gatepost.periodic import PeriodicWork
-from gatepost.workers.sandbox import give_back_memory, syscall
+from gatepost.sandbox import give_back_memory, syscall
 
 LIMIT_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
@@ -237,7 +237,8 @@ class Heartbeats:
         self.columns[self.memory.member][0] = ENDING
 
     async def _beat(self) -> None:
-        self.columns[self.memory.member][0] += 1
+        own = self.columns[self.memory.member]
+        own[0] = fit_cell(own[0] + 1)
 
 
 class _Look(msgspec.Struct):

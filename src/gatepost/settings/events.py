@@ -39,6 +39,7 @@ EventKind: TypeAlias = Literal[
     "list.changed",
     "lookBack.found",
     "policy.published",
+    "rule.stopped",
     "config.published",
     "config.rollout",
     "user.signedIn",

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, ValidationInfo, model_validator
 
+from gatepost.names import is_public_address
 from gatepost.settings.values import (
     FilePath,
     Milliseconds,
@@ -205,21 +206,6 @@ def is_private_host(host: str) -> bool:
         return not is_public_address(ipaddress.ip_address(host.strip("[]")))
     except ValueError:
         return False
-
-
-def is_public_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address is on the internet; one that embeds an IPv4 address (RFC 4291, 3056, 6052) is what it
-    embeds."""
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if inner is None and address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-        if inner is not None:
-            return is_public_address(inner)
-    return address.is_global and not address.is_multicast
-
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 CREDENTIALS = "feed-credentials"

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from gatepost.plugins import PluginError, find_plugins
+from gatepost.policy.condition_process import condition_work
 from gatepost.policy.layers import (
     MAX_CHARACTERS,
     OUTBOUND,
@@ -34,6 +35,9 @@ GUARD_FILE = Path("guard/core/guard.yml")
 ABBY_FILE = Path("abby/abby/abby.yml")
 
 S = TypeVar("S", bound=Section)
+
+# CPU time for the rules in all policy files of a deployment, which may have thousands of tenants.
+_POLICY_SECONDS = 600.0
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -159,13 +163,14 @@ def find_old_names(folder: Path) -> list[Fault]:
 def find_old_policy_names(settings: PolicySettings) -> list[Fault]:
     """Return a warning for every old name in the policy files; files that cannot be read give none."""
     found: list[Fault] = []
-    for file in settings.files.values():
-        try:
-            layer = read_policy_layer("deployment", Path(file))
-        except (PolicyError, OSError):
-            continue
-        warnings = read_policy_file(layer.text, shipped_policy()).warnings
-        found += [Fault(file, each.line, ".".join(each.key), each.sentence) for each in warnings]
+    with condition_work(_POLICY_SECONDS):
+        for file in settings.files.values():
+            try:
+                layer = read_policy_layer("deployment", Path(file))
+            except (PolicyError, OSError):
+                continue
+            warnings = read_policy_file(layer.text, shipped_policy()).warnings
+            found += [Fault(file, each.line, ".".join(each.key), each.sentence) for each in warnings]
     return found
 
 
@@ -209,11 +214,13 @@ def read_policy_layer(level: Level, path: Path) -> Layer:
 def _read_policies(settings: PolicySettings, added: Sequence[AddedKinds]) -> tuple[Policies, list[Fault]]:
     found: list[Fault] = []
     base = Effective(extend_policy(shipped_policy(), added))
-    deployment = _lay_file_over(base, "deployment", settings.file, found) if settings.file else base
-    # A tenant's file is read over what could be read of the deployment's, so that all faults are reported at once.
-    tenants = {uid: _lay_file_over(deployment, "tenant", file, found) for uid, file in settings.tenants.items()}
-    if settings.outbound:
-        tenants[OUTBOUND] = _lay_file_over(deployment, "deployment", settings.outbound, found)
+    # One process compiles the rules of all files.
+    with condition_work(_POLICY_SECONDS):
+        deployment = _lay_file_over(base, "deployment", settings.file, found) if settings.file else base
+        # A tenant's file is read over what could be read of the deployment's, so that all faults are reported at once.
+        tenants = {uid: _lay_file_over(deployment, "tenant", file, found) for uid, file in settings.tenants.items()}
+        if settings.outbound:
+            tenants[OUTBOUND] = _lay_file_over(deployment, "deployment", settings.outbound, found)
     return Policies(deployment, tenants), found
 
 

@@ -49,6 +49,8 @@ class Connection(asyncio.Protocol):
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._blocked = self._paused = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
         self._ended = False
         self.encrypted = False
 
@@ -109,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._ended = True
         _wake(self._reader)
         _wake(self._writer)
+        self._stop_timer()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -220,14 +223,31 @@ class Connection(asyncio.Protocol):
         if self._ended:
             raise ConnectionGoneError
         self._resume()
-        self._reader = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._reader, self._deadline = loop.create_future(), deadline
+        # A timer that runs out sooner looks again then: to set one for each wait would cost more than the wait.
+        if self._timer is None or self._timer.when() > deadline:
+            self._stop_timer()
+            self._timer = loop.call_at(deadline, self._look_at_time)
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._reader
-        except TimeoutError:
-            raise ConnectionTimeoutError from None
+            await self._reader
         finally:
             self._reader = None
+
+    def _look_at_time(self) -> None:
+        self._timer = None
+        if self._reader is None or self._reader.done():
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._deadline:
+            self._reader.set_exception(ConnectionTimeoutError())
+        else:
+            self._timer = loop.call_at(self._deadline, self._look_at_time)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _resume(self) -> None:
         if self._paused and not self._transport.is_closing():

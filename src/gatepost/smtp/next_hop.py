@@ -26,6 +26,8 @@ from gatepost.smtp.content import DotStuffer
 from gatepost.smtp.replies import NEXT_HOP_CONFUSED, ReplyReader, SmtpReply
 
 _WRITE_AHEAD = 512 << 10
+# Pieces of a message are sent together up to this size: the top, the text and the end of most mail are one write.
+_WRITE_TOGETHER = 64 << 10
 _CLOSE_SECONDS = 1.0
 
 
@@ -62,6 +64,7 @@ class NextHop(asyncio.Protocol):
         self._greeting: asyncio.Future[SmtpReply]
         self._expected: deque[tuple[asyncio.Future[SmtpReply], float]] = deque()
         self._unsent: deque[bytes] = deque()
+        self._reset: asyncio.Future[SmtpReply] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._loop = asyncio.get_running_loop()
@@ -71,6 +74,8 @@ class NextHop(asyncio.Protocol):
         self.features: dict[str, str] = {}
         self.encrypted = False
         self.transactions = 0
+        # Whether a transaction was begun that is neither completed nor ended.
+        self.unfinished = False
         self.last_used = self._loop.time()
 
     @property
@@ -109,6 +114,9 @@ class NextHop(asyncio.Protocol):
                 self.fail(f"said {reply.code} uninvited")
                 return
             promise, _ = self._expected.popleft()
+            if promise is self._reset and not reply.positive:
+                self.fail(f"answered {reply.code} to RSET")
+                return
             if not promise.done():
                 promise.set_result(reply)
             if reply.code == 421:
@@ -139,6 +147,13 @@ class NextHop(asyncio.Protocol):
                 self._loop.call_soon(self._send)
             self._unsent.append(line + b"\r\n")
         return promise
+
+    def reset_with_next(self) -> None:
+        """End a transaction in one write with what is asked next, if one is unfinished. Where the server does not do
+        so, its replies to the next commands mean nothing, and the connection fails."""
+        if self.unfinished:
+            self.unfinished = False
+            self._reset = self.ask(b"RSET")
 
     async def greet(self, hostname: str) -> None:
         """Wait for the greeting, then say who we are and learn what the server can."""
@@ -176,11 +191,15 @@ class NextHop(asyncio.Protocol):
         whole = False
         try:
             final = self._promise(self._timeouts.final)
-            stuffer = DotStuffer()
+            stuffer, ready, size = DotStuffer(), list[bytes](), 0
             for piece in pieces:
-                await self._write(stuffer.feed(piece), final)
+                ready.append(stuffer.feed(piece))
+                size += len(piece)
+                if size >= _WRITE_TOGETHER:
+                    await self._write(b"".join(ready), final)
+                    ready, size = [], 0
             if not final.done():
-                await self._write(stuffer.end, final)
+                await self._write(b"".join((*ready, stuffer.end)), final)
                 whole = True
             return await final
         finally:

@@ -21,9 +21,8 @@ from gatepost.logs import Logger
 from gatepost.names import normal_address
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp import replies
-from gatepost.smtp.client import SmtpClient, Tenancy
+from gatepost.smtp.client import OutboundTenants, SenderClaim, SmtpClient, Tenancy
 from gatepost.smtp.flow_control import FLUSH_SECONDS, PURGE_SECONDS, FlowCounters, digest
-from gatepost.smtp.outbound_tenants import OutboundTenants, SenderClaim
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.routing import Routing
 from gatepost.store.flow_counts import FlowCounts

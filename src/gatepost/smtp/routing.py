@@ -12,7 +12,8 @@ given up for good. Another next hop is tried only where the one before gave no c
 transaction has begun, its replies are the client's.
 
 A relay keeps the connections to one next hop between messages. Each is lent to one transaction at a time, comes back
-reset, is checked with NOOP if it lay idle for a while, and is closed for good when it is old. Why not aiosmtplib: it
+reset, or is reset with the next sender, is checked with NOOP if it lay idle for a while, and is closed for good when it
+is old. Why not aiosmtplib: it
 waits for each reply before the next command, so a client's pipelined commands could not be passed through.
 
 An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server.
@@ -144,6 +145,8 @@ MAX_IDLE = 50
 IDLE_SECONDS = 30.0
 UNCHECKED_SECONDS = 2.0
 MAX_TRANSACTIONS = 500
+# How long a next hop may hear nothing of a transaction that is not to be completed.
+UNFINISHED_SECONDS = 0.02
 REFRESH_SECONDS = 60.0
 # How soon a next hop that could not be reached is tried again, so that the state of the gateway is known.
 RECOVERY_SECONDS = 5.0
@@ -183,6 +186,7 @@ class Relay:
             log,
         )
         self._resetting: set[asyncio.Task[None]] = set()
+        self._reset_timer: asyncio.TimerHandle | None = None
         self.opened = self.reused = self.failures = 0
         self.fault = ""
 
@@ -202,6 +206,8 @@ class Relay:
     async def close(self) -> None:
         """Close every connection that is not lent."""
         await self._refreshing.stop()
+        if self._reset_timer is not None:
+            self._reset_timer.cancel()
         await asyncio.gather(*self._resetting, return_exceptions=True)
         closing = list(self._idle)
         self._idle.clear()
@@ -224,19 +230,41 @@ class Relay:
             link = self._idle.pop()
             if await self._is_sound(link):
                 self.reused += 1
+                link.reset_with_next()
                 return link
         return await self._connect()
 
     def give_back(self, link: NextHop) -> None:
         """Take back a connection; it is closed if it is old, or a transaction or reply is still open."""
-        old = link.transactions >= MAX_TRANSACTIONS or len(self._idle) >= MAX_IDLE
-        if old or not link.usable:
+        if self._is_old(link) or not link.usable:
             link.close()
         else:
             self._idle.append(link)
 
+    def _is_old(self, link: NextHop) -> bool:
+        return link.transactions >= MAX_TRANSACTIONS or len(self._idle) >= MAX_IDLE
+
     def abandon(self, link: NextHop) -> None:
-        """End a transaction that is not to be completed, without waiting for it."""
+        """End a transaction that is not to be completed, without waiting for it. Where the next message comes at once,
+        the next hop is told in one write with its sender."""
+        if not link.usable or self._is_old(link) or "PIPELINING" not in link.features:
+            self._reset_soon(link)
+            return
+        link.unfinished = True
+        self._idle.append(link)
+        if self._reset_timer is None:
+            self._reset_timer = asyncio.get_running_loop().call_later(UNFINISHED_SECONDS, self._reset_unfinished)
+
+    def _reset_unfinished(self) -> None:
+        """End the transactions of connections that nobody has borrowed meanwhile."""
+        self._reset_timer = None
+        unfinished = [link for link in self._idle if link.unfinished]
+        for link in unfinished:
+            self._idle.remove(link)
+            link.unfinished = False
+            self._reset_soon(link)
+
+    def _reset_soon(self, link: NextHop) -> None:
         task = asyncio.create_task(self.reset(link))
         self._resetting.add(task)
         task.add_done_callback(self._resetting.discard)

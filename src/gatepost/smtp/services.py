@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from gatepost.logs import Logger
-from gatepost.report import Report
-from gatepost.scanning.held_mail import HoldsMail, bytes_ahead
+from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.smtp import replies
@@ -45,10 +44,9 @@ class SmtpCore(Protocol):
 
     def has_slot(self) -> bool: ...
 
-    async def scan(
-        self, request: ScanRequest, body: MessageBody, judged: Callable[[Report], None]
-    ) -> ScanResult | Full:
-        """Analyse a message; `judged` is told the report before the result is put on record."""
+    async def scan(self, request: ScanRequest, body: MessageBody, judged: ReportObserver) -> ScanResult | Full:
+        """Analyse a message; `judged` is told the report before the result is put on record, and says whether the
+        message is held with it."""
         ...
 
 

@@ -250,7 +250,9 @@ class Session:
         outbound = services.outbound
         self._outbound = outbound if outbound and outbound.covers(client, connection.local_port) else None
         self._routing = self._outbound.routing if self._outbound else services.routing
+        # Replies that are waited for, and replies that are ready to be sent.
         self._pending: deque[Pending] = deque()
+        self._due = b""
         self._helo = ""
         self._extended = False
         # What EHLO announced holds for the session: what a next hop turns out not to have is no fault of the client's.
@@ -303,7 +305,9 @@ class Session:
             line = await self._connection.read_line(self._limits.command_line, self._limits.command_wait)
             self.interruptible = False
             command = parse_command(line, self._limits)
-            if not isinstance(command, PathCommand):
+            if isinstance(command, Command) and command.verb == "DATA":
+                await self._settle()  # what is due goes out with the reply to DATA
+            elif not isinstance(command, PathCommand):
                 await self._flush()
             answer = await self._handle(command)
             if answer is not None:
@@ -324,18 +328,29 @@ class Session:
         return True
 
     async def _flush(self) -> None:
-        """Send every reply that is due, and see what the next hop's replies mean for the transaction."""
+        """Send every reply that is due."""
+        await self._settle()
+        if self._due:
+            self._write(b"")
+            await self._connection.drain(self._limits.command_wait)
+
+    async def _settle(self) -> None:
+        """Wait for the replies that are pending, and see what the next hop's mean for the transaction."""
         if not self._pending:
             return
         due = [await wait_for_reply(answer) for answer in self._pending]
         self._pending.clear()
         self._deferred = self._services.count_deferral(due, counted=self._deferred)
-        self._connection.write(b"".join(each.encode() for each in due))
+        self._due += b"".join(each.encode() for each in due)
         transaction = self._transaction
         if transaction is not None and not transaction.started:
             self._end_transaction()
             self._mail_refused = True
-        await self._connection.drain(self._limits.command_wait)
+
+    def _write(self, last: bytes) -> None:
+        """Send what is due, and this behind it, in one piece."""
+        due, self._due = self._due, b""
+        self._connection.write(due + last)
 
     def _is_exhausted(self, command: ParsedCommand) -> bool:
         """Count the command; return whether the client has used up what a session may have."""
@@ -534,7 +549,7 @@ class Session:
         if refusal := self._why_not_ready():
             return refusal
         assert transaction is not None
-        self._connection.write(replies.SEND_DATA.encode())
+        self._write(replies.SEND_DATA.encode())
         transaction.body = self._services.spool.new()
         refusal = await self._receiver.receive_data(transaction.body)
         return await self._finish_message(transaction, refusal)
@@ -583,7 +598,7 @@ class Session:
 
     def _send_last(self, last: SmtpReply) -> None:
         self._closing = True
-        self._connection.write(last.encode())
+        self._write(last.encode())
 
 
 def _allowed_in_clear(command: ParsedCommand) -> bool:

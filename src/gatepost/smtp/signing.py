@@ -26,8 +26,7 @@ from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
 from gatepost.report import Report
 from gatepost.settings.delivery import SigningKeySettings
-from gatepost.smtp.client import Tenancy
-from gatepost.smtp.outbound_tenants import SenderClaim
+from gatepost.smtp.client import SenderClaim, Tenancy
 from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER, split_header
 
 # RFC 8301 section 3.2: at least 1024 bits, better 2048; keys of more than 4096 are not accepted everywhere.

@@ -13,7 +13,7 @@ inside of it where another encoded word follows.
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.utils import formatdate
 
 import msgspec
@@ -35,6 +35,11 @@ WIDTH = 76
 PIECE = 256 << 10
 # A field, with its name; a line that is none; or what is left without a line end.
 _HEADER_PART = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n|[^\r\n]*+\r\n|[\s\S]++")
+# The fields that are looked at, in a section whose every line ends with CRLF; each begins behind the end of a line.
+_RELEVANT = re.compile(
+    rb"\n(((?i:received|subject|authentication-results|x-gatepost-[!-9;-~]*+))[ \t]*+:"
+    rb"[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+)(?=\r\n)"
+)
 _ODD = re.compile(r"[^!-~]|[()\\;<>\[\]\"]")
 
 
@@ -96,26 +101,43 @@ def build_result_fields(ggrid: str, report: Report, hostname: str) -> tuple[byte
 def read_header(raw: bytes, hostname: str) -> Header:
     """Read the header section of a message, or as much of it as a header may have: its first `MAX_HEADER` bytes
     suffice."""
-    start = raw[:MAX_HEADER]
     claims: list[Edit] = []
     subjects: list[tuple[int, bytes]] = []
-    hops = results = position = 0
+    hops = results = 0
     queue_id = ""
-    for part in split_header(start, MAX_FIELDS):
-        position = part.end()
-        if part[1] is None:
-            continue
-        name = part[1].lower()
+    fields, is_whole = _find_relevant(raw[:MAX_HEADER])
+    for place, name, field in fields:
         if name == b"received":
-            queue_id = queue_id if hops else received_id(part[0])
+            queue_id = queue_id if hops else received_id(field)
             hops += 1
         results += name == AUTHENTICATION
-        if is_claim(name, part[0], results, hostname):
-            claims.append(Edit(*part.span()))
+        if is_claim(name, field, results, hostname):
+            claims.append(Edit(place, place + len(field)))
         elif name == b"subject":
-            subjects.append((part.start(), part[0]))
-    is_whole = start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
+            subjects.append((place, field))
     return Header(tuple(claims), hops, is_whole, queue_id, tuple(subjects))
+
+
+def _find_relevant(start: bytes) -> tuple[Sequence[tuple[int, bytes, bytes]], bool]:
+    """Return place, name in lower case and bytes of every field that matters here, and whether the section is whole.
+    Most header sections are ordinary ones, of which one expression finds these few fields."""
+    end = start.find(b"\r\n\r\n") + 2
+    head = start[:end]
+    lines = head.count(b"\r\n")
+    if end >= 2 and not head.startswith(b"\r\n") and head.count(b"\n") == head.count(b"\r") == lines <= MAX_FIELDS:
+        found = _RELEVANT.finditer(b"\n" + head)
+        return [(each.start(1) - 1, each[2].lower(), each[1] + b"\r\n") for each in found], True
+    return find_relevant_slowly(start)
+
+
+def find_relevant_slowly(start: bytes) -> tuple[Sequence[tuple[int, bytes, bytes]], bool]:
+    """The same for any bytes."""
+    position, fields = 0, []
+    for part in split_header(start, MAX_FIELDS):
+        position = part.end()
+        if part[1] is not None:
+            fields.append((part.start(), part[1].lower(), part[0]))
+    return fields, start.startswith(b"\r\n", position) or (position >= len(start) < MAX_HEADER)
 
 
 def split_header(head: bytes, most: int) -> Iterator[re.Match[bytes]]:

@@ -1,7 +1,7 @@
 """Alerts that were defined in the web interface: which events, for whom, and who changed them.
 
 Each change is in the audit trail with what was chosen before and after it, without the secret of the calls and without
-the path of their address, which may be another one.
+the path of their address, which may be another one. Both are encrypted in storage (see `sealed_secrets`).
 """
 
 import secrets
@@ -9,10 +9,13 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gatepost.logs import Logger
 from gatepost.settings.events import MAX_ALERTS, WebAlert
 from gatepost.settings.values import hide_path
 from gatepost.store.audit import Actor, ChangedValue, write_audit
-from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Engine, Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.errors import StorageError
+from gatepost.store.sealed_secrets import SecretKey, Secrets, alert_purpose
 
 _COLUMNS = "name, settings, modified, modified_by"
 _SELECT = f"SELECT {_COLUMNS} FROM alert_definitions ORDER BY name"  # noqa: S608
@@ -21,6 +24,8 @@ _PUT = """INSERT INTO alert_definitions (name, settings, modified, modified_by) 
 ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, modified = excluded.modified,
 modified_by = excluded.modified_by"""
 _DELETE = "DELETE FROM alert_definitions WHERE name = $1"
+
+log = Logger("gatepost.store")
 
 AlertRefusal: TypeAlias = Literal["changed", "full", "unknown"]
 
@@ -37,32 +42,58 @@ class AlertDefinition(msgspec.Struct, frozen=True):
 class Alerts(Operations):
     """Alerts of the web interface."""
 
+    def __init__(self, engine: Engine, key: SecretKey) -> None:
+        super().__init__(engine)
+        self._secret_key, self._secrets = key, Secrets(engine, key)
+
+    async def all(self) -> tuple[AlertDefinition, ...]:
+        """All of them by name. One whose secrets cannot be decrypted has no address to call."""
+        return tuple(map(self._open, await self._stored()))
+
+    async def put(self, name: str, alert: WebAlert, seen: int, by: Actor) -> AlertDefinition | AlertRefusal:
+        """Define an alert, or change it; `seen` is when the one that the author has seen was changed, 0 for a new one.
+        The secret of calls is made here, and stays for as long as the address does."""
+        # That it is still the one which was seen is checked by the change itself.
+        old = next((each for each in await self.all() if each.name == storable(name)), None)
+        is_same = old is not None and old.alert.url == alert.url
+        secret = (old.alert.secret if old and is_same else secrets.token_hex(32)) if alert.url else ""
+        whole = msgspec.structs.replace(alert, secret=secret)
+        changes = ChangedValue(storable(name), _describe(old.alert) if old else None, _describe(whole))
+        sealed = msgspec.structs.replace(whole, url=await self._seal(name, "url", whole.url))
+        sealed = msgspec.structs.replace(sealed, secret=await self._seal(name, "secret", secret))
+        moment = await self._put(storable(name), msgspec.json.encode(sealed).decode(), seen, by, changes)
+        return moment if isinstance(moment, str) else AlertDefinition(storable(name), whole, moment, storable(by.label))
+
+    async def _seal(self, name: str, field: str, value: str) -> str:
+        return await self._secrets.seal(alert_purpose(storable(name), field), value)
+
+    def _open(self, stored: AlertDefinition) -> AlertDefinition:
+        alert, name = stored.alert, stored.name
+        try:
+            url = self._secret_key.decrypt(alert_purpose(name, "url"), alert.url)
+            secret = self._secret_key.decrypt(alert_purpose(name, "secret"), alert.secret)
+        except StorageError as fault:
+            log.error("an alert calls nobody", alert=name, reason=str(fault))
+            url = secret = ""
+        return msgspec.structs.replace(stored, alert=msgspec.structs.replace(alert, url=url, secret=secret))
+
     @query
-    def all(self) -> Work[tuple[AlertDefinition, ...]]:
-        """All of them by name."""
+    def _stored(self) -> Work[tuple[AlertDefinition, ...]]:
         return tuple(map(_definition, (yield Read(_SELECT))))
 
     @change
-    def put(self, name: str, alert: WebAlert, seen: int, by: Actor) -> Work[AlertDefinition | AlertRefusal]:
-        """Define an alert, or change it; `seen` is when the one that the author has seen was changed, 0 for a new one.
-        The secret of calls is made here, and stays for as long as the address does."""
+    def _put(self, name: str, settings: str, seen: int, by: Actor, changed: ChangedValue) -> Work[int | AlertRefusal]:
         known = {each.name: each for each in map(_definition, (yield Read(_LOCK)))}
-        old = known.get(storable(name))
+        old = known.get(name)
         if (old.modified if old else 0) != seen:
             return "changed"
         if old is None and len(known) >= MAX_ALERTS:
             return "full"
-        is_same = old is not None and old.alert.url == alert.url
-        secret = (old.alert.secret if old and is_same else secrets.token_hex(32)) if alert.url else ""
         moment = max(now(), seen + 1)
-        made = AlertDefinition(
-            storable(name), msgspec.structs.replace(alert, secret=secret), moment, storable(by.label)
-        )
-        yield Write(_PUT, (made.name, storable(msgspec.json.encode(made.alert).decode()), moment, made.modified_by))
+        yield Write(_PUT, (name, storable(settings), moment, storable(by.label)))
         action = "alert.change" if old else "alert.create"
-        changes = [ChangedValue(made.name, _describe(old.alert) if old else None, _describe(made.alert))]
-        yield from write_audit(moment, by, action, count=1, sample=[made.name], changes=changes)
-        return made
+        yield from write_audit(moment, by, action, count=1, sample=[name], changes=[changed])
+        return moment
 
     @change
     def delete(self, name: str, by: Actor) -> Work[AlertRefusal | None]:

@@ -21,8 +21,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from gatepost.ids import new_id
+from gatepost.logs import Logger
 from gatepost.store.audit import Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
+    Engine,
     Many,
     Operations,
     Read,
@@ -36,13 +38,18 @@ from gatepost.store.engine import (
     query,
     storable,
 )
+from gatepost.store.errors import StorageError
 from gatepost.store.list_rows import raise_versions
-from gatepost.store.quarantine import HeldMessage, find_held, normalize_address
+from gatepost.store.message_records import normalize_address
+from gatepost.store.quarantine import HeldMessage, find_held
+from gatepost.store.sealed_secrets import DIGEST_KEY, SecretKey, Secrets
 
 # Messages that are read in one step of planning; each may have a thousand recipients.
 PLAN_STEP = 100
 MAX_COUNTED = 10_000
 KEY_MILLISECONDS = 30 * 86_400_000
+
+log = Logger("gatepost.store")
 
 _RUN = "scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail"
 _RUNS = f"SELECT {_RUN} FROM digest_runs ORDER BY scope"  # noqa: S608
@@ -159,9 +166,17 @@ def _digest(row: Row) -> Digest:
     return Digest(uid, scope or None, *rest)
 
 
-def _key(row: Row) -> DigestKey:
+class _StoredKey(msgspec.Struct, frozen=True):
+    """A key as it is stored, encrypted or in clear."""
+
+    number: int
+    secret: str
+    created: int
+
+
+def _key(row: Row) -> _StoredKey:
     number, secret, created = row
-    return DigestKey(int(number), bytes.fromhex(secret), int(created))
+    return _StoredKey(int(number), secret, int(created))
 
 
 MAX_INTRO = 1_000
@@ -220,6 +235,10 @@ class DigestScope(msgspec.Struct, frozen=True):
 
 class Digests(Operations):
     """Preferences about digests, and their runs, links and keys."""
+
+    def __init__(self, engine: Engine, key: SecretKey) -> None:
+        super().__init__(engine)
+        self._secret_key, self._secrets = key, Secrets(engine, key)
 
     @query
     def scopes(self) -> Work[tuple[DigestScope, ...]]:
@@ -369,21 +388,38 @@ class Digests(Operations):
         """Whether a link was used."""
         return bool((yield Read(_IS_USED, (storable(digest), storable(item)))))
 
+    async def keys(self) -> tuple[DigestKey, ...]:
+        """All keys, the newest first. One that cannot be decrypted is left out: its links do not work."""
+        found = []
+        for stored in await self._stored_keys():
+            try:
+                found.append(self._open_key(stored))
+            except StorageError as fault:
+                log.error("a key of digests cannot be used", number=stored.number, reason=str(fault))
+        return tuple(found)
+
+    async def current_key(self, lifetime: int, *, renew: bool = False, revoke: bool = False) -> DigestKey:
+        """The key to sign with. A key is replaced after 30 days, or now with `renew`, and forgotten when no link that
+        it signed is valid any more; links live for `lifetime` milliseconds. With `revoke`, all keys before it are
+        forgotten now, and with them the links that they signed. Raises `StorageError` where it cannot be decrypted."""
+        fresh = await self._secrets.seal(DIGEST_KEY, secrets.token_hex(32))
+        return self._open_key(await self._current_key(lifetime, fresh, renew=renew, revoke=revoke))
+
+    def _open_key(self, stored: "_StoredKey") -> DigestKey:
+        secret = self._secret_key.decrypt(DIGEST_KEY, stored.secret)
+        return DigestKey(stored.number, bytes.fromhex(secret), stored.created)
+
     @query
-    def keys(self) -> Work[tuple[DigestKey, ...]]:
-        """All keys, the newest first."""
+    def _stored_keys(self) -> Work[tuple["_StoredKey", ...]]:
         return tuple(map(_key, (yield Read(_KEYS))))
 
     @change
-    def current_key(self, lifetime: int, *, renew: bool = False, revoke: bool = False) -> Work[DigestKey]:
-        """The key to sign with. A key is replaced after 30 days, or now with `renew`, and forgotten when no link that
-        it signed is valid any more; links live for `lifetime` milliseconds. With `revoke`, all keys before it are
-        forgotten now, and with them the links that they signed."""
+    def _current_key(self, lifetime: int, fresh: str, *, renew: bool, revoke: bool) -> Work["_StoredKey"]:
         moment = now()
         keys = tuple(map(_key, (yield Read(_KEYS))))
         if not keys or renew or keys[0].created < moment - KEY_MILLISECONDS:
             number = keys[0].number + 1 if keys else 1
-            yield Write(_ADD_KEY, (number, secrets.token_hex(32), moment))
+            yield Write(_ADD_KEY, (number, fresh, moment))
             keys = tuple(map(_key, (yield Read(_KEYS))))
         # A key signs for 30 days, and its last link lives for as long as links live.
         yield Write(_PURGE_KEYS, (min(keys[0].created, moment - KEY_MILLISECONDS - lifetime),))

@@ -185,6 +185,10 @@ class Engine(ABC):
 
     # How many groups of records are written at the same time.
     groups_under_way = 1
+    # Whether one machine alone has the database.
+    is_local = False
+    # Whether the bytes of small messages that are held lie here.
+    keeps_held_bytes = False
     _observer: ChangeObserver | None = None
     _closed = False
 

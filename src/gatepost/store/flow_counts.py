@@ -3,8 +3,11 @@
 A key is a digest: without knowing an address nobody finds its row. A counter that has passed its limit also has a
 `label`, so that people can see what is limited now; it is gone when its window is over. Nodes add up what they count
 and write it once a second. Rows that are over are deleted in small steps.
+
+A name that works once, such as the id of a token, is a counter too: `was_used` and `note_use` hold over all nodes.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -16,6 +19,7 @@ from gatepost.store.engine import (
     Read,
     Row,
     Work,
+    Write,
     change,
     insert_many,
     large_query,
@@ -28,6 +32,8 @@ PURGE_BATCH = 2_000
 # As many as a node writes or asks for at once.
 MAX_KEYS = 5_000
 MAX_LABEL = 300
+# Rows that go with each new one, so that as many go as come where nobody purges.
+USES_FORGOTTEN = 10
 MAX_SHOWN = 1_000
 
 _ADD = insert_many(
@@ -37,6 +43,7 @@ _ADD = insert_many(
     label = CASE WHEN excluded.label = '' THEN flow_counts.label ELSE excluded.label END""",
 )
 _COUNTS = "SELECT key, start, count FROM flow_counts WHERE key = ANY($1)"
+_USED = "SELECT 1 FROM flow_counts WHERE key = $1 AND start = 0 AND expires > $2"
 _LIMITED = """SELECT label, count, expires FROM flow_counts
 WHERE label <> '' AND expires > $1 ORDER BY expires DESC, label LIMIT $2"""
 _DELETE_COUNTS = """DELETE FROM flow_counts WHERE (key, start) IN
@@ -105,6 +112,17 @@ class FlowCounts(Operations):
         """What all nodes have counted of these keys, by key and beginning of the window."""
         return (yield from _read_counts(keys))
 
+    @query
+    def was_used(self, name: str, now: int) -> Work[bool]:
+        """Whether a name that works once was used, and its time is not over."""
+        return bool((yield Read(_USED, (_name_key(name), now))))
+
+    @change
+    def note_use(self, name: str, now: int, expires: int) -> Work[None]:
+        """Note that a name that works once was used, and forget a few whose time is over."""
+        yield _ADD.of([(_name_key(name), 0, 1, expires, "")])
+        yield Write(_DELETE_COUNTS, (now, USES_FORGOTTEN))
+
     @large_query
     def limited_now(self, now: int) -> Work[tuple[LimitedNow, ...]]:
         """Limits that were reached in a window that is not over."""
@@ -137,6 +155,11 @@ class FlowCounts(Operations):
         """Delete what is over; returns how many rows."""
         counts = await self._repeat(partial(write_rows, _DELETE_COUNTS, now, PURGE_BATCH))
         return counts + await self._repeat(partial(write_rows, _DELETE_GREYLIST, now, PURGE_BATCH))
+
+
+def _name_key(name: str) -> int:
+    whole = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8, person=b"used once")
+    return int.from_bytes(whole.digest(), "little", signed=True)
 
 
 def _read_counts(keys: Sequence[int]) -> Work[dict[tuple[int, int], int]]:

@@ -10,6 +10,13 @@ record of its message is on disk, so it has a row of its own. Rows are written i
 never wrong. A release writes its rows in the transaction that marks the message as released. A row belongs to the
 record of its message and is deleted with it. The index of ids leads from "queued as 4XyZ" in the log of the next hop to
 the message.
+
+A message that is held as soon as its result is known is held by the commit that puts its result on record: it takes one
+wait for the disk and not three. Its bytes lie in the database then, if they are few. A file for each would have to be
+made, synced and named, and its folder synced as well: this took more CPU than the record itself. The row of the bytes
+is written and deleted by the commit that writes or deletes that of the message, so that there are no bytes without a
+message, and no message without its bytes. SQLite alone keeps bytes: a PostgreSQL server is shared by many cores, and
+what they hold would all go through it. It has the table for mail that was held in SQLite and copied into it.
 """
 
 from collections.abc import Sequence
@@ -22,10 +29,10 @@ from gatepost.ids import canonical, id_time
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import Report
 from gatepost.store import message_index, traffic
-from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, storable
+from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, now, storable
 from gatepost.store.evidence import add_queue_id, index_evidence
 from gatepost.store.message_days import ALWAYS, by_keys, day_of, read_by_ggrid, read_by_ggrids
-from gatepost.store.message_index import IndexedMessage, IndexedTexts, index_texts
+from gatepost.store.message_index import IndexedMessage, IndexedTexts, domain_of, fold, index_texts
 from gatepost.store.record_packing import Detail, pack, unpack
 from gatepost.store.traffic import BINS, CountedMessage
 
@@ -87,6 +94,33 @@ _SELECT_KEYS = """SELECT ggrid, completed, id FROM messages
 WHERE ggrid = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3"""
 _DELETE_BY_ID = """DELETE FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3
 RETURNING id, completed, recipients"""
+# What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
+MAX_ADDRESS = 500
+MAX_SUBJECT = 200
+# Longer messages are files: a row of the database is copied whole from the message to the log to the table.
+MAX_CONTENT = 64 << 10
+
+_INSERT_HELD = """INSERT INTO held
+(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score, core,
+state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 'held', '', 0)
+ON CONFLICT (ggrid) DO NOTHING"""
+_INSERT_CONTENT = "INSERT INTO held_bytes (ggrid, content) VALUES ($1, $2) ON CONFLICT (ggrid) DO NOTHING"
+_INSERT_RECIPIENTS = insert_many("held_recipients", "ggrid text, address text, domain text")
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """With what a message is held: the name of the core that holds it, and the bytes where the database keeps them."""
+
+    core: str = ""
+    content: bytes | None = None
+
+
+class HeldRow(msgspec.Struct, frozen=True):
+    """A held message as it is written: the values of its row, the rows of its recipients, and its bytes."""
+
+    values: tuple[Any, ...]
+    recipients: tuple[tuple[str, str, str], ...]
+    content: bytes | None = None
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -101,7 +135,8 @@ class MessageRecord(msgspec.Struct, frozen=True):
     """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
     changes. `source` is that of the scan request; "" where the record is older than this field, as `receipt` is None.
     `header` is the header section of a new record as it is stored (`record_packing.compress`); records that are read
-    come without it (`Messages.header`)."""
+    come without it (`Messages.header`). With `holding`, a new record is that of a message which is held by the same
+    commit."""
 
     ggrid: str
     created: int
@@ -114,6 +149,7 @@ class MessageRecord(msgspec.Struct, frozen=True):
     source: str = ""
     header: bytes | None = None
     receipt: Receipt | None = None
+    holding: Holding | None = None
 
     @property
     def is_trial(self) -> bool:
@@ -138,8 +174,8 @@ class MessageLine(msgspec.Struct, frozen=True):
 
 
 class RecordRow(msgspec.Struct, frozen=True):
-    """A record as SQLite gets it: the values of its row, its texts for searching, and what is counted of it, unless it
-    `is_trial`.
+    """A record as SQLite gets it: the values of its row, its texts for searching, what is counted of it, unless it
+    `is_trial`, and the row of held mail where the message is held.
 
     Where another process writes, rows are made by those who ask, so that it has only the database to wait for.
     """
@@ -148,6 +184,7 @@ class RecordRow(msgspec.Struct, frozen=True):
     texts: IndexedTexts
     counted: CountedMessage
     is_trial: bool = False
+    held: HeldRow | None = None
 
 
 R = TypeVar("R", MessageRecord, RecordRow)
@@ -159,12 +196,26 @@ def prepare_row(record: MessageRecord | RecordRow) -> RecordRow:
     """Make the row of a record; one that is made already stays as it is."""
     if isinstance(record, RecordRow):
         return record
-    return RecordRow(_row(record), _texts(record), _count_message(record), record.is_trial)
+    packed, holding = pack(record.detail), record.holding
+    held = prepare_held(record, packed, holding) if holding else None
+    return RecordRow(_row(record, packed), _texts(record), _count_message(record), record.is_trial, held)
+
+
+def prepare_held(record: MessageRecord, packed: bytes, holding: Holding) -> HeldRow:
+    """Make the rows of a message that is held from now on; `packed` is what its record has as one value."""
+    ggrid, envelope, report = record.ggrid.lower(), record.envelope, record.report
+    sender = normalize_address(envelope.sender)
+    values = (
+        *(ggrid, record.created, record.completed, now(), envelope.tenant, report.verdict),
+        *(sender, domain_of(sender), record.size, record.sha256, packed),
+        *(fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], report.score, storable(holding.core)),
+    )
+    return HeldRow(values, recipient_rows(ggrid, envelope.recipients), holding.content)
 
 
 def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
-    """Store, index and count records in SQLite; where one of that ggrid is stored already, it stays and is
-    returned."""
+    """Store, index and count records in SQLite, and hold their messages where they say so; where one of that ggrid is
+    stored already, it stays and is returned."""
     rows = [prepare_row(record) for record in records]
     before = connection.total_changes()
     connection.executemany(_INSERT_SQLITE, [row.values for row in rows])
@@ -175,11 +226,18 @@ def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | Me
     fresh = list(enumerate(rows, first)) if is_all_new else _find_fresh(connection, rows, first) if count else []
     message_index.insert_in_sqlite(connection, [_index_message(uid, row) for uid, row in fresh])
     traffic.count_in_sqlite(connection, [row.counted for _, row in fresh if not row.is_trial])
+    if held := [row.held for _, row in fresh if row.held]:
+        insert_held_in_sqlite(connection, held)
     if is_all_new:
         return list(records)
-    select = in_sqlite(_SELECT)
-    known = (connection.execute(select, (row.values[0], *ALWAYS)).fetchone() for row in rows)
-    return [parse_record(*stored) if stored else record for stored, record in zip(known, records, strict=True)]
+    added = {id(row) for _, row in fresh}
+    found = zip(records, rows, strict=True)
+    return [record if id(row) in added else _find_stored(connection, row) or record for record, row in found]
+
+
+def _find_stored(connection: apsw.Connection, row: RecordRow) -> MessageRecord | None:
+    stored = connection.execute(in_sqlite(_SELECT), (row.values[0], *ALWAYS)).fetchone()
+    return parse_record(*stored) if stored else None
 
 
 def find_message(ggrid: str) -> Work[MessageRecord | None]:
@@ -201,7 +259,7 @@ def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[Non
     """Replace envelope and report of a result, as the erasure of an address does; its index row follows. The header
     section goes, and so do the texts of replies: an address can be written there in too many ways to be sure of."""
     record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report, receipt=detail.receipt)
-    row = dict(zip(COLUMNS, _row(record), strict=True))
+    row = dict(zip(COLUMNS, _row(record, pack(record.detail)), strict=True))
     texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
     recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
     yield from message_index.remove_from_index([(uid, before.completed, recipients)])
@@ -247,8 +305,8 @@ def parse_release(time: int, by: str, recipients: str) -> Release:
 
 
 def insert_together(records: Sequence[MessageRecord]) -> Work[list[MessageRecord]]:
-    """Store, index and count records in PostgreSQL with one statement; where one of that ggrid is stored already, it
-    stays and is returned."""
+    """Store, index and count records in PostgreSQL with one statement, and hold their messages where they say so; where
+    one of that ggrid is stored already, it stays and is returned."""
     first: dict[str, MessageRecord] = {}
     for record in records:
         first.setdefault(storable(record.ggrid.lower()), record)
@@ -259,6 +317,9 @@ def insert_together(records: Sequence[MessageRecord]) -> Work[list[MessageRecord
         addresses = [(storable(row.values[0]), address) for row in rows for address in row.texts.addresses]
         whose, addressed = zip(*addresses, strict=True) if addresses else ((), ())
         kept = {ggrid for (ggrid,) in (yield Read(_INSERT, (*map(Many, columns), Many(whose), Many(addressed))))}
+        for row in rows:
+            if row.held and row.held.values[0] in kept:
+                yield from insert_held(row.held)
     stored = []
     for record in records:
         ggrid = storable(record.ggrid.lower())
@@ -315,7 +376,7 @@ def _count_message(record: MessageRecord) -> CountedMessage:
     )
 
 
-def _row(record: MessageRecord) -> tuple[object, ...]:
+def _row(record: MessageRecord, packed: bytes) -> tuple[object, ...]:
     envelope, report = record.envelope, record.report
     return (
         record.ggrid.lower(),
@@ -331,9 +392,43 @@ def _row(record: MessageRecord) -> tuple[object, ...]:
         report.subject[:MAX_TEXT],
         record.size,
         record.sha256,
-        pack(record.detail),
+        packed,
         record.header,
     )
+
+
+def normalize_address(address: str) -> str:
+    """An address as it is compared and stored for searching."""
+    return storable(address[:MAX_ADDRESS].strip().removeprefix("<").removesuffix(">").lower())
+
+
+def recipient_rows(ggrid: str, recipients: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
+    """The rows of the recipients of a held message, each once."""
+    return tuple((ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)}))
+
+
+def insert_held(row: HeldRow) -> Work[bool]:
+    """Hold a message; False where its ggrid is known already, held or released."""
+    if not (yield Write(_INSERT_HELD, row.values)):
+        return False
+    yield from insert_recipients(row.recipients)
+    if row.content is not None:
+        yield Write(_INSERT_CONTENT, (row.values[0], row.content))
+    return True
+
+
+def insert_recipients(rows: Sequence[Row]) -> Work[None]:
+    """Add recipients of held mail."""
+    if rows:
+        yield _INSERT_RECIPIENTS.of(rows)
+
+
+def insert_held_in_sqlite(connection: apsw.Connection, rows: Sequence[HeldRow]) -> None:
+    """Hold messages whose results were put on record just now, with one statement for each table."""
+    connection.executemany(in_sqlite(_INSERT_HELD), [row.values for row in rows])
+    connection.executemany(_INSERT_RECIPIENTS.sqlite, [each for row in rows for each in row.recipients])
+    contents = [(row.values[0], row.content) for row in rows if row.content is not None]
+    connection.executemany(in_sqlite(_INSERT_CONTENT), contents)
 
 
 # What is kept of a reply, of the address of a next hop and of an id.

@@ -289,6 +289,7 @@ class Messages(Operations):
     @large_query
     def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[Page[MessageSummary]]:
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
+        wanted = _make_storable(wanted)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if term and term.ggrid:
             wanted = msgspec.structs.replace(wanted, ggrid=term.ggrid)
@@ -315,6 +316,7 @@ class Messages(Operations):
     def count(self, wanted: MessageFilter) -> Work[MessageCount]:
         """How many results fit, up to 10,000. Where the budget ends before, and of messages whose evidence is only in
         their records, the others are not counted: then there may be more."""
+        wanted = _make_storable(wanted)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if (term and term.ggrid) or canonical((wanted.ggrid or "").strip()):
             return MessageCount(1)
@@ -376,6 +378,16 @@ def _delete_except(
     keys = [(completed, uid) for completed, uid, tenant in rows if tenant not in tenants]
     deleted = yield from delete_by_keys(keys)
     return deleted, (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
+
+
+def _make_storable(wanted: MessageFilter) -> MessageFilter:
+    """Return the filter with texts that both engines can take; no message has others."""
+    texts = {name: text for name in wanted.__struct_fields__ if isinstance(text := getattr(wanted, name), str)}
+    evidence = wanted.evidence
+    inner = {name: text for name in evidence.__struct_fields__ if isinstance(text := getattr(evidence, name), str)}
+    evidence = msgspec.structs.replace(evidence, **{name: storable(text) for name, text in inner.items()})
+    changed = {name: storable(text) for name, text in texts.items()}
+    return msgspec.structs.replace(wanted, evidence=evidence, **changed)
 
 
 def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[Page[MessageSummary]]:

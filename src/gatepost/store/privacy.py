@@ -54,6 +54,12 @@ A = TypeVar("A")
 class Person:
     """A person, by an address. `ValueError` where the text is no address."""
 
+    # A part of changes that another process may write, to which it goes as its address.
+    is_part_of_changes = True
+
+    def __reduce__(self) -> tuple[type["Person"], tuple[str]]:
+        return Person, (self.address,)
+
     def __init__(self, stated: str) -> None:
         self.address = normal_address(stated)
         local, _, domain = self.address.rpartition("@")
@@ -173,6 +179,24 @@ _ERASE_RECIPIENT = (
     *(f"DELETE FROM {table} WHERE address = $1" for table in _OF_RECIPIENT),  # noqa: S608
     "DELETE FROM recipient_entries WHERE sender = $1",
 )
+# Columns with names of users and with what they wrote; few rows, or few different values.
+_AUTHORED: dict[str, tuple[str, ...]] = {
+    "alert_definitions": ("modified_by",),
+    "feed_definitions": ("modified_by",),
+    "digest_settings": ("modified_by",),
+    "config_versions": ("actor", "reason"),
+    "config_draft": ("modified_by",),
+    "look_backs": ("actor",),
+    "look_back_queue": ("actor",),
+    "recipient_requests": ("decided_by", "note"),
+    "recipient_releases": ("released_by",),
+    "training_reports": ("reporter", "mailbox"),
+}
+_VALUES = "SELECT DISTINCT {1} FROM {0} WHERE {1} LIKE '%@%'"
+_SET_VALUE = "UPDATE {0} SET {1} = $2 WHERE {1} = $1"
+_ALERTS = "SELECT name, settings FROM alert_definitions"
+_LOCK_ALERT = "SELECT settings FROM alert_definitions WHERE name = $1 FOR UPDATE"
+_SET_ALERT = "UPDATE alert_definitions SET settings = $2 WHERE name = $1"
 _LIMITS = "SELECT key, start, label FROM flow_counts WHERE label <> '' ORDER BY key, start LIMIT $1"
 _BLANK_LIMIT = "UPDATE flow_counts SET label = '' WHERE key = $1 AND start = $2"
 # Labels of counters that are looked at; they are gone within a day.
@@ -416,6 +440,32 @@ class Privacy(Operations):
         return deleted
 
     @large_query
+    def settings_about(self, person: Person) -> Work[tuple[tuple[str, str, str], ...]]:
+        """Where the address is that of a recipient of alerts, or stands for somebody who has changed or decided
+        something: the table, the column, and the value (of an alert, its name)."""
+        found: list[tuple[str, str, str]] = []
+        for name, settings in (yield Read(_ALERTS)):
+            if any(person.is_in(each) for each in msgspec.json.decode(settings).get("recipients", ())):
+                found.append(("alert_definitions", "settings", name))
+        for table, columns in _AUTHORED.items():
+            for column in columns:
+                rows = yield Read(_VALUES.format(table, column))
+                found += [(table, column, row[0]) for row in rows if person.is_in(row[0])]
+        return tuple(found)
+
+    @change
+    def erase_settings(self, person: Person, found: Sequence[tuple[str, str, str]], pseudonym: str) -> Work[int]:
+        """Take the address out of the recipients of alerts, and put the pseudonym for who has changed something."""
+        changed = 0
+        for table, column, value in found:
+            if column == "settings":
+                changed += yield from _erase_from_alert(person, value)
+            elif column in _AUTHORED[table]:
+                replaced = person.replace(value, pseudonym)
+                changed += bool((yield Write(_SET_VALUE.format(table, column), (value, replaced))))
+        return changed
+
+    @large_query
     def limits_about(self, person: Person) -> Work[tuple[tuple[int, int, str], ...]]:
         """Limits of flow control that were reached for the address: key, beginning of the window, and label."""
         rows = yield Read(_LIMITS, (MAX_LIMITS,))
@@ -433,6 +483,16 @@ class Privacy(Operations):
     def note(self, action: str, by: Actor, pseudonym: str = "", count: int = 0) -> Work[None]:
         """Write to the audit trail that data of a person were exported or erased, without the address."""
         yield from write_audit(now(), by, f"privacy.{action}", count=count, sample=[pseudonym] if pseudonym else [])
+
+
+def _erase_from_alert(person: Person, name: str) -> Work[int]:
+    rows = yield Read(_LOCK_ALERT, (name,))
+    if not rows:
+        return 0
+    settings = msgspec.json.decode(rows[0][0])
+    settings["recipients"] = [each for each in settings.get("recipients", ()) if not person.is_in(each)]
+    yield Write(_SET_ALERT, (name, msgspec.json.encode(settings).decode()))
+    return 1
 
 
 def _read(person: Person, packed: bytes) -> tuple[bool, bool]:

@@ -37,7 +37,6 @@ from gatepost.store.engine import (
     Work,
     Write,
     change,
-    insert_many,
     large_query,
     mail_change,
     normalize_scope,
@@ -49,13 +48,21 @@ from gatepost.store.evidence import Evidence, has_evidence
 from gatepost.store.learning import digest_of, teach_record
 from gatepost.store.message_index import Term, domain_of, fits_record, fold, parse_term
 from gatepost.store.message_records import (
+    MAX_CONTENT,
+    MAX_SUBJECT,
     Delivery,
+    Holding,
     MessageRecord,
     Release,
     blank_replies,
     insert_deliveries,
+    insert_held,
+    insert_recipients,
+    normalize_address,
     parse_record,
     parse_release,
+    prepare_held,
+    recipient_rows,
 )
 from gatepost.store.paging import (
     END,
@@ -75,18 +82,14 @@ from gatepost.store.paging import (
 from gatepost.store.record_packing import Detail, pack
 from gatepost.store.sightings import note_release
 
-MAX_SUBJECT = 200
 UNDECIDED_MILLISECONDS = 86_400_000
 PURGE_BATCH = 500
 
-_INSERT = """INSERT INTO held
-(ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score, core,
-state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 'held', '', 0)
-ON CONFLICT (ggrid) DO NOTHING"""
-_INSERT_RECIPIENTS = insert_many("held_recipients", "ggrid text, address text, domain text")
 _SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
 kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
 _SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
+_SELECT_CONTENT = "SELECT content FROM held_bytes WHERE ggrid = $1"
+_DELETE_CONTENT = "DELETE FROM held_bytes WHERE ggrid = $1"
 _CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
 WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
 _GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
@@ -156,9 +159,6 @@ _ACTIONS_OF_TENANT = _ACTIONS.format(
 
 _samples = msgspec.json.Decoder(tuple[str, ...])
 
-
-# What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
-MAX_ADDRESS = 500
 
 _AT_OR_BEFORE = "SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1"
 # Once for each message, however many of its recipients have the domain.
@@ -236,24 +236,26 @@ class QuarantineFlow(msgspec.Struct, frozen=True):
 
 
 class QuarantineRecords(Operations):
-    """Held mail: its records, its search, and its figures. `tenant` None means any; the bytes are in the raw store."""
+    """Held mail: its records, its search, and its figures. `tenant` None means any. The bytes are in the raw store, or
+    here where they are few (`message_records`)."""
+
+    @property
+    def largest_content(self) -> int:
+        """How many bytes a message may have that is held in the database; 0 where none is."""
+        return MAX_CONTENT if self._engine.keeps_held_bytes else 0
 
     @mail_change
-    def hold(self, record: MessageRecord, core: str = "") -> Work[bool]:
+    def hold(self, record: MessageRecord, core: str = "", content: bytes | None = None) -> Work[bool]:
         """Add a message to those that are held; False where its ggrid is known already, held or released. `core` is the
-        one in whose folder the bytes lie, if they do not lie where all cores can read them."""
-        ggrid, envelope = record.ggrid.lower(), record.envelope
-        sender = normalize_address(envelope.sender)
-        row = (
-            *(ggrid, record.created, record.completed, now(), envelope.tenant, record.report.verdict),
-            *(sender, domain_of(sender), record.size, record.sha256),
-            pack(record.detail),
-            *(fold(record.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], record.report.score, storable(core)),
-        )
-        if not (yield Write(_INSERT, row)):
-            return False
-        yield from _insert_recipients(ggrid, envelope.recipients)
-        return True
+        one in whose folder the bytes lie, if they do not lie where all cores can read them; `content` are the bytes, if
+        they are to lie here."""
+        return (yield from insert_held(prepare_held(record, pack(record.detail), Holding(core, content))))
+
+    @query
+    def content(self, ggrid: str) -> Work[bytes | None]:
+        """The bytes of a held message, if they lie here."""
+        rows = yield Read(_SELECT_CONTENT, (storable(ggrid.lower()),))
+        return bytes(rows[0][0]) if rows else None
 
     @query
     def find(self, ggrid: str, tenant: str | None = None) -> Work[HeldMessage | None]:
@@ -306,6 +308,7 @@ class QuarantineRecords(Operations):
             yield from teach_record(scope, by, record, "release", unwanted=False)
             yield from note_release(scope, record.report)
             yield from insert_deliveries(deliveries)
+            yield Write(_DELETE_CONTENT, (uid,))
             return release
         return (rows and _parse_held(rows[0]).release) or release
 
@@ -440,6 +443,7 @@ class QuarantineRecords(Operations):
             return made, False
         encoded = msgspec.json.encode(recipients).decode()
         yield Write(_SET_RELEASED, (uid, moment, made.by, encoded))
+        yield Write(_DELETE_CONTENT, (uid,))
         return made, True
 
     @large_query
@@ -490,13 +494,7 @@ def rewrite_held(ggrid: str, detail: Detail, release: Release | None = None) -> 
     yield from blank_replies(ggrid)
     yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, pack(detail), *released))
     yield Write(_DELETE[0], (Many((ggrid,)),))
-    yield from _insert_recipients(ggrid, detail.envelope.recipients)
-
-
-def _insert_recipients(ggrid: str, recipients: Sequence[str]) -> Work[None]:
-    rows = [(ggrid, address, domain_of(address)) for address in sorted({*map(normalize_address, recipients)})]
-    if rows:
-        yield _INSERT_RECIPIENTS.of(rows)
+    yield from insert_recipients(recipient_rows(ggrid, detail.envelope.recipients))
 
 
 def delete_held(statement: str, *parameters: object) -> Work[int]:
@@ -621,11 +619,6 @@ def _plan_by_recipient(
     return PageQuery(
         _RECIPIENTS_AND_HELD, ("r.ggrid",), within, tuple(tests.values()), tested, tuple(lead), reach=_JOINED_REACH
     )
-
-
-def normalize_address(address: str) -> str:
-    """An address as it is compared and stored for searching."""
-    return storable(address[:MAX_ADDRESS].strip().removeprefix("<").removesuffix(">").lower())
 
 
 def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]]:

@@ -33,7 +33,7 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.list_rows import raise_versions
-from gatepost.store.quarantine import normalize_address
+from gatepost.store.message_records import normalize_address
 
 EntrySays: TypeAlias = Literal["allow", "block"]
 MAX_OF_RECIPIENT = 100

@@ -27,6 +27,7 @@ from gatepost.store.quarantine import (
     count_period,
     describe_period,
 )
+from gatepost.store.sealed_secrets import SecretKey
 from gatepost.store.sharded_messages import Position, ShardedMessages, choose, find_everywhere, merge_pages, sum_counts
 from gatepost.store.tenant_databases import TenantDatabases, gather_all
 from gatepost.store.tenants import Tenant, Tenants, delete_some_mail
@@ -41,9 +42,13 @@ class ShardedQuarantine(QuarantineRecords):
         self._databases, self._parts = databases, databases.each(QuarantineRecords)
         self._engine = databases.first
 
-    def hold(self, record: MessageRecord, core: str = "") -> Coroutine[Any, Any, bool]:
+    def hold(self, record: MessageRecord, core: str = "", content: bytes | None = None) -> Coroutine[Any, Any, bool]:
         """Add a message to those that are held, in the database of its tenant."""
-        return self._of(record.envelope.tenant).hold(record, core)
+        return self._of(record.envelope.tenant).hold(record, core, content)
+
+    async def content(self, ggrid: str) -> bytes | None:
+        """The bytes of a held message, if they lie in one of the databases."""
+        return await choose(self._databases, [part.content(ggrid) for part in self._parts])
 
     async def find(self, ggrid: str, tenant: str | None = None) -> HeldMessage | None:
         """One held or released message."""
@@ -204,9 +209,9 @@ class ShardedFeedback(FeedbackReports):
 class ShardedDigests(Digests):
     """Digests of held mail in several databases; the digests themselves are in the first."""
 
-    def __init__(self, databases: TenantDatabases) -> None:
-        super().__init__(databases.first)
-        self._databases, self._parts = databases, databases.each(Digests)
+    def __init__(self, databases: TenantDatabases, key: SecretKey) -> None:
+        super().__init__(databases.first, key)
+        self._databases, self._parts = databases, databases.each(partial(Digests, key=key))
 
     async def plan(self, scope: str | None, holder: str, domains: Sequence[str]) -> int:
         """Plan digests for the recipients of the next held messages of a scope."""

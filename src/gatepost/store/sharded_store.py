@@ -40,7 +40,7 @@ class ShardedStore(Store):
         if subject not in SPREAD:
             return super()._make(subject)
         module, _, kind = SPREAD[subject].rpartition(".")
-        return getattr(import_module(module), kind)(self._databases)
+        return getattr(import_module(module), kind)(self._databases, *self._parts(subject)[1:])
 
     async def close(self) -> None:
         """Finish what is under way and close all databases."""

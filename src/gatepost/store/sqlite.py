@@ -459,6 +459,9 @@ class SqliteEngine(Engine):
     `writer` is set where another process writes, which has opened the file already.
     """
 
+    is_local = True
+    keeps_held_bytes = True
+
     def __init__(self, path: Path, writer: WritesChanges | None = None) -> None:
         self._path = path
         self._writer = writer or Writer(open_file(path))

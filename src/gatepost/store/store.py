@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import gatepost.store.publishing
     import gatepost.store.quarantine
     import gatepost.store.recipients
+    import gatepost.store.sealed_secrets
     import gatepost.store.second_factors
     import gatepost.store.sessions
     import gatepost.store.sightings
@@ -41,13 +42,15 @@ if TYPE_CHECKING:
     import gatepost.store.traffic
     import gatepost.store.users
 
+# Subjects that encrypt something.
+_WITH_SECRETS = frozenset({"alerts", "digests", "second_factors", "secrets"})
 PROVE = "INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time"
 
 
 class Store:
     """All that is stored. Every operation that changes something returns only when the change survives a kill.
 
-    `data_folder` has the key that second factors are encrypted with. With `at_once` every subject is loaded now, as a
+    `data_folder` has the key that secrets are encrypted with. With `at_once` every subject is loaded now, as a
     service wants it, which must not read a module of another version later; else each when it is asked for. The
     annotations say which subjects there are, and where the class of each is.
     """
@@ -69,6 +72,7 @@ class Store:
     feeds: gatepost.store.feeds.Feeds
     own_rules: gatepost.store.own_rules.OwnRules
     alerts: gatepost.store.alerts.Alerts
+    secrets: gatepost.store.sealed_secrets.Secrets
     flow_counts: gatepost.store.flow_counts.FlowCounts
     api_keys: gatepost.store.api_keys.ApiKeys
     users: gatepost.store.users.Users
@@ -90,6 +94,7 @@ class Store:
 
     def __init__(self, engine: Engine, data_folder: Path, *, at_once: bool = True) -> None:
         self._engine, self._data_folder = engine, data_folder
+        self._secret_key: gatepost.store.sealed_secrets.SecretKey | None = None
         for name in Store.__annotations__ if at_once else ():
             getattr(self, name)
 
@@ -100,11 +105,12 @@ class Store:
 
     def _parts(self, subject: str) -> tuple[Any, ...]:
         """Return what a subject is made of."""
-        if subject != "second_factors":
+        if subject not in _WITH_SECRETS:
             return (self._engine,)
-        from gatepost.store.second_factors import KEY_FILE, TotpKey
+        from gatepost.store.sealed_secrets import KEY_FILE, SecretKey
 
-        return self._engine, TotpKey(self._data_folder / KEY_FILE)
+        self._secret_key = self._secret_key or SecretKey(self._data_folder / KEY_FILE)
+        return self._engine, self._secret_key
 
     async def close(self) -> None:
         """Finish what is under way and close the database."""

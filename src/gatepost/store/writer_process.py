@@ -5,13 +5,17 @@ commit of its own. So one process writes. It takes changes from all clients over
 come together as a group, and answers after the commit: a group holds changes of all processes. Where it ends in
 between, its clients are told that storage failed, as after any other fault of storage; the next change connects anew.
 
-A change goes as the function and its argument (see `sqlite.Change`). They are pickled: both ends are this
-program, forked from one process, and the socket lies in a folder that only its user can enter. Records of messages,
+A change goes as the function and its argument (see `sqlite.Change`). Both ends are this program, forked from one
+process, and the socket lies in a folder that only its user can enter. They are pickled, but what is read can name only
+operations of this package and plain data (`_Unpickler`): functions that the modules of `store` define themselves,
+values and faults of Gatepost, and a few types of the standard library. So whoever reaches the socket can change data,
+which its user could do anyway, and not run other code. Records of messages,
 which are most of all that is written, go as finished rows in MessagePack, without the name of a function: who asks
 packs and indexes them. A group of records is one request with one answer.
 """
 
 import asyncio
+import builtins
 import io
 import os
 import pickle
@@ -19,7 +23,11 @@ import selectors
 import socket
 import struct
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -27,6 +35,7 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec._utils import rebuild  # type: ignore[attr-defined]
 
 from gatepost.store.engine import Operations, StoreCounters
 from gatepost.store.errors import StorageError
@@ -56,16 +65,66 @@ class _Pickler(pickle.Pickler):
     class, since a change uses its arguments alone."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, FunctionType) and obj.__module__ != __name__:
+        if isinstance(obj, FunctionType) and obj.__module__ != __name__ and obj is not rebuild:
             return _find_function, (obj.__module__, obj.__qualname__)
         if isinstance(obj, Operations):
-            return object.__new__, (type(obj),)
+            return _make_operations, (type(obj),)
         return NotImplemented
 
 
+# Packages whose functions are operations.
+_OPERATIONS: tuple[str, ...] = ("gatepost.store.",)
+# What values are made of besides those of Gatepost.
+_PLAIN = {
+    ("functools", "partial"): partial,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "bytearray"): bytearray,
+    ("collections", "Counter"): Counter,
+    ("collections", "OrderedDict"): OrderedDict,
+    ("datetime", "datetime"): datetime,
+    ("datetime", "timezone"): timezone,
+    ("datetime", "timedelta"): timedelta,
+    (rebuild.__module__, rebuild.__qualname__): rebuild,
+}
+
+
 def _find_function(module: str, name: str) -> Callable[..., Any]:
+    """Return an operation by its name: a function that a module of `store` defines, not one that it has imported."""
+    if not module.startswith(_OPERATIONS):
+        raise pickle.UnpicklingError(f"{module} has no operations")
     found: Callable[..., Any] = attrgetter(name)(import_module(module))
-    return getattr(found, "__wrapped__", found)
+    found = getattr(found, "__wrapped__", found)
+    if not isinstance(found, FunctionType) or (found.__module__, found.__qualname__) != (module, name):
+        raise pickle.UnpicklingError(f"{module}.{name} is no operation")
+    return found
+
+
+def _make_operations(kind: type[Operations]) -> Operations:
+    if not issubclass(kind, Operations):
+        raise pickle.UnpicklingError("no class of operations")
+    return object.__new__(kind)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads operations and plain data alone."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN:
+            return _PLAIN[module, name]
+        if module == __name__ and name in ("_find_function", "_make_operations"):
+            return globals()[name]
+        if module == "builtins" and (name == "Exception" or name.endswith("Error")):
+            return getattr(builtins, name)
+        found = attrgetter(name)(import_module(module)) if module.startswith("gatepost.") else None
+        if not isinstance(found, type) or found.__module__ != module or not _is_value(found):
+            raise pickle.UnpicklingError(f"{module}.{name} is no value of Gatepost")
+        return found
+
+
+def _is_value(kind: type) -> bool:
+    values = (msgspec.Struct, tuple, Exception, Enum, Operations)
+    return issubclass(kind, values) or bool(getattr(kind, "is_part_of_changes", False))
 
 
 def _dump(value: object) -> bytes:
@@ -75,7 +134,7 @@ def _dump(value: object) -> bytes:
 
 
 def _load(data: bytes) -> Any:
-    return pickle.loads(data)  # noqa: S301  of this program, see above
+    return _Unpickler(io.BytesIO(data)).load()
 
 
 _rows = msgspec.msgpack.Encoder()

@@ -21,6 +21,7 @@ from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.abby.lists import Exports
 from gatepost.api.call_limits import CallLimits
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.policy.condition_process import condition_work
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
@@ -166,10 +167,15 @@ class WebContext(msgspec.Struct, frozen=True):
         return html_response(await self.renderer.render_in_turns(template, request, **values))
 
     async def read_policy(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Read the text of a policy in a thread, one at a time: it may be hostile, and the event loop has other
-        work."""
+        """Read the text of a policy in a thread, one at a time: it may be hostile, and the event loop has other work.
+        Where nobody waits any more, its conditions are not compiled any further."""
         async with self.reading_policy:
-            return await asyncio.to_thread(read, *arguments, **named)
+            with condition_work() as work:
+                try:
+                    return await asyncio.to_thread(read, *arguments, **named)
+                except asyncio.CancelledError:
+                    work.end()
+                    raise
 
     def now(self) -> int:
         """Unix milliseconds."""

@@ -350,6 +350,7 @@ LEEWAY_SECONDS = 60
 FRESH_SECONDS = 600
 MAX_AUDIENCES = 100
 MAX_SUBJECT = 255
+MAX_TOKEN_ID = 500
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 
 
@@ -358,10 +359,13 @@ class TokenError(Exception):
 
 
 class LogoutToken(msgspec.Struct, frozen=True):
-    """Whose sessions the provider ends: all of a subject, or those that began with a session there."""
+    """Whose sessions the provider ends: all of a subject, or those that began with a session there. `id` is that of
+    the token, which works once, and need not be remembered after `until` (Unix seconds)."""
 
     subject: str
     session: str
+    id: str
+    until: float
 
 
 async def verify_id_token(token: str, provider: Provider, nonce: str, now: float) -> dict[str, Any]:
@@ -397,7 +401,13 @@ async def verify_logout_token(token: str, provider: Provider, now: float) -> Log
         raise TokenError("it names neither a subject nor a session")
     if subject:
         _check_subject(subject)
-    return LogoutToken(subject, session)
+    # OpenID Connect Back-Channel Logout 1.0 section 2.4 requires it.
+    token_id = claims.get("jti")
+    if not isinstance(token_id, str) or not 0 < len(token_id) <= MAX_TOKEN_ID:
+        raise TokenError("its id (jti) is missing, or not one")
+    # Later than this its time of issue is refused, whatever it says of its own end.
+    until = float(claims["iat"]) + FRESH_SECONDS + LEEWAY_SECONDS
+    return LogoutToken(subject, session, token_id, until)
 
 
 async def _verify_signature(token: str, provider: Provider) -> tuple[dict[str, Any], dict[str, Any]]:

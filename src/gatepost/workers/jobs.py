@@ -21,6 +21,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from gatepost.mail.message import Envelope
+from gatepost.policy.rules import RULE_STAGE
 from gatepost.questions import Answer, Answers, Question, Questions
 from gatepost.report import Outcome
 from gatepost.scanning.spool import MessageBody
@@ -39,9 +40,15 @@ WHAT_HAPPENED: dict[Reason, str] = {
     "cpu": "its worker computed without a job",
 }
 MAX_RESTARTS = 5
+_RULES = RULE_STAGE.removesuffix(":")
 
 # Key and version of a snapshot.
 SnapshotName: TypeAlias = tuple[str, str]
+
+
+def is_rule(stage: str) -> bool:
+    """Whether a rule is evaluated in this stage, or all of them."""
+    return stage.startswith(RULE_STAGE) or stage == _RULES
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -121,9 +128,14 @@ class Job(Generic[T]):
 
     def blame(self, stage: str, reason: Reason, *, can_skip: bool) -> T | None:
         """The job killed its worker in this stage: return the result if that ends it, else None for another attempt."""
-        died_before = bool(self.skip)
-        self.skip[stage] = WHAT_HAPPENED[reason]
+        died_before = any(not is_rule(each) for each in self.skip)
         self.alone = True
+        if is_rule(stage) and self.purpose is JUDGE:
+            # Whoever wrote the rule has no say about the message: it is judged without that rule, and after a second
+            # one without any. Both are in its ledger.
+            self.skip[_RULES if any(map(is_rule, self.skip)) else stage] = WHAT_HAPPENED[reason]
+            return None if can_skip else self.end(WHAT_HAPPENED[reason])
+        self.skip[stage] = WHAT_HAPPENED[reason]
         if self.purpose is not JUDGE:
             return self.end(WHAT_HAPPENED[reason])
         if died_before or not can_skip:

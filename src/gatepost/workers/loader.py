@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gatepost.sandbox import die_with_parent, give_back_memory, ignore_signals
 from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, WorkerStarted
-from gatepost.workers.sandbox import die_with_parent, give_back_memory, ignore_signals
 from gatepost.workers.status_page import StageNames, StatusPage
 
 if TYPE_CHECKING:

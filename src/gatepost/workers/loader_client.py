@@ -14,20 +14,14 @@ from collections.abc import Callable
 
 import msgspec
 
+from gatepost.sandbox import bare_environment
 from gatepost.workers.protocol import MAX_LOADED, Loaded, NotLoaded, Spawn, WorkerStarted
 from gatepost.workers.status_page import NO_STAGES, StageNames
 
-_INHERITED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "GATEPOST_PURE_PYTHON")
 _ENVIRONMENT = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "1",
     # Pages of HTML come and go with every message: giving their memory back each time costs more than reading them.
     "MALLOC_TRIM_THRESHOLD_": "67108864",
     "MALLOC_MMAP_THRESHOLD_": "67108864",
-    "PYTHONUTF8": "1",
-    "TZ": "UTC0",  # a zone spelt out: one with a name is read from a file at each use
 }
 _LOAD_SECONDS = 120.0
 _END_SECONDS = 5.0
@@ -75,7 +69,7 @@ class LoaderClient:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={name: os.environ[name] for name in _INHERITED if name in os.environ} | _ENVIRONMENT,
+                env=bare_environment() | _ENVIRONMENT,
                 start_new_session=True,
             )
         ours.setblocking(False)

@@ -22,7 +22,16 @@ from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import IDLE_SECONDS, LARGE, ReadyJobs
-from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoisonMemory, PoolCounters, Reason, Snapshot, SnapshotName
+from gatepost.workers.jobs import (
+    WHAT_HAPPENED,
+    Job,
+    PoisonMemory,
+    PoolCounters,
+    Reason,
+    Snapshot,
+    SnapshotName,
+    is_rule,
+)
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import JUDGE, Frame, FrameError
@@ -478,7 +487,7 @@ class WorkerPool:
         state = worker.state if worker and job.number in worker.turns else None
         named = state is not None and state.job == job.number
         result = job.expire(state.stage if state and named else None)
-        if named:
+        if named and state and not is_rule(state.stage):
             self._poison.remember(job, result)
         if worker and state:
             worker.kill("deadline")
@@ -498,7 +507,9 @@ class WorkerPool:
                 end = self._refuse_snapshots(job) or job.restart()
             elif job is blamed:
                 end = job.blame(state.stage, reason, can_skip=worker.can_skip(state.stage))
-                self._poison.remember(job, end)
+                # Rules are of one tenant, and copies of the message may be for others.
+                if not is_rule(state.stage):
+                    self._poison.remember(job, end)
             else:
                 end = job.restart()
             if end is None:

@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from gatepost.workers.fair_queue import TenantQueue
-from gatepost.workers.jobs import Job, Reason
+from gatepost.workers.jobs import Job, Reason, is_rule
 from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnapshots
 from gatepost.workers.slot_counts import Turns
 from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, WorkerState
 
 # Turns that a worker is given at once: while it is at one, the next has arrived already, so that it need not wait.
 MAX_TURNS = 2
+# Seconds after which a worker that evaluates one rule is ended; a rule that ends by itself has a tenth of that.
+RULE_LIMIT = 1.0
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
 _NICE = 15
@@ -191,8 +193,9 @@ class WorkerProcess:
         """Whether it has been in the same stage for too long. The time that a large message travels is not counted, and
         of the time in which the worker could run and other processes ran no more than twice the limit: on a busy
         machine a message that costs much, but not too much, must not cost a worker."""
-        word = self._status_page.word
-        receiving = not self.channel.flushed and self._status_page.state.stage in (IDLE, RECEIVE)
+        word, stage = self._status_page.word, self._status_page.state.stage
+        receiving = not self.channel.flushed and stage in (IDLE, RECEIVE)
+        limit = min(limit, RULE_LIMIT) if is_rule(stage) else limit
         if word != self._seen or receiving:
             self._seen = word
             self._since, self._waited = now, None

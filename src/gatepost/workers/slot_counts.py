@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gatepost.node_memory import NodeMemory, SharedTally
+from gatepost.node_memory import NodeMemory, SharedTally, fit_cell
 
 # A tenant that has sent no mail for so long is not waited for.
 RECENT_SECONDS = 3.0
@@ -183,7 +183,7 @@ class SharedTurns(Turns):
 
     def take(self, tenant: Tenant) -> None:
         with self._memory:
-            self._cells.now[0] = start = self.start_of(tenant)
+            self._cells.now[0] = start = fit_cell(self.start_of(tenant))
             if tenant in self._entries:
                 self._tally.values[self._entries[tenant]] = start + 1
 
@@ -269,13 +269,13 @@ class SharedCounts(SlotCounts):
             before = self.in_processing
             if before >= maximum:
                 return None
-            self._own[_SLOTS] += 1
+            self._own[_SLOTS] = fit_cell(self._own[_SLOTS] + 1)
             self._tally.add(tenant or "")
         return before
 
     def give_back(self, tenant: Tenant) -> None:
         with self._memory:
-            self._own[_SLOTS] -= 1
+            self._own[_SLOTS] = fit_cell(self._own[_SLOTS] - 1)
             self._tally.remove(tenant or "")
             waiting = [number for number, column in enumerate(self._columns) if column[_TURN]]
         for number in waiting:

@@ -29,6 +29,7 @@ from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.report import Report
+from gatepost.sandbox import SOCKET, give_back_memory, seal
 from gatepost.scanning.edits import MAX_CUTS, Cut, Cuts
 from gatepost.stages import Context
 from gatepost.store.record_packing import HEAD_BYTES
@@ -51,7 +52,6 @@ from gatepost.workers.protocol import (
     PurposeName,
     RecentSnapshots,
 )
-from gatepost.workers.sandbox import SOCKET, give_back_memory, seal
 from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_MODELS, LOAD_POLICY, RECEIVE, StatusPage
 
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.checks.sender.lookalikes import find_known_imitation, homograph, lookalike
+from gatepost.checks.known_names import compile_names
+from gatepost.checks.sender.lookalikes import (
+    _find_inside,
+    _index_labels,
+    _index_trusted,
+    find_known_imitation,
+    homograph,
+    lookalike,
+)
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGRAPH, URL_LOOKALIKE_DOMAIN
 from gatepost.mail.message import Link, Message
@@ -105,3 +113,20 @@ def test_homograph(host: str, imitation: bool) -> None:
     message = Message(links=(link,), senders=(Address("", "x", name),))
     expected = [URL_HOMOGRAPH.id, SENDER_HOMOGRAPH.id] if imitation else []
     assert [finding.kind for finding in homograph(Reading(message))] == expected
+
+
+@given(
+    st.lists(st.text("ab-", min_size=6, max_size=9), min_size=1, max_size=6, unique=True), st.text("ab-", max_size=20)
+)
+def test_of_names_inside_another_the_longest_at_the_first_place_is_found(names: list[str], label: str) -> None:
+    found = compile_names(names).search(label)
+    index = _index_labels(dict.fromkeys(names, "x"), frozenset(names), frozenset(names), ())
+    assert _find_inside(label, index) == (found.group() if found else "")
+
+
+def test_of_very_many_own_domains_all_but_the_longest_are_compared() -> None:
+    many = frozenset(f"company{number:06d}.example" for number in range(40_000)) | {"treasury.example"}
+    index = _index_trusted(many)
+    assert len(index.labels) == 30_000
+    assert "treasury" in index.labels
+    assert len(index.shortened) < 3_000 * 20

@@ -146,7 +146,7 @@ async def main():
     store = open_store("sqlite:g.db", folder)
     quarantine = Quarantine(store, RawObjects(bucket_of(folder)))
     print("ggrid", await hold(quarantine, folder), flush=True)
-    async def dead(record, core=""):
+    async def dead(record, *_):
         print("ggrid", record.ggrid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     store.quarantine.hold = dead

@@ -1,6 +1,8 @@
 """The doctor's rows on storage, sender history and feeds."""
 
 import asyncio
+import contextlib
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from gatepost.store import open_store
 from gatepost.store.audit import SYSTEM
 from gatepost.store.feeds import FeedCounts, FeedRecord
 from gatepost.store.publishing import NodeDetail, VersionContent
+from gatepost.store.sealed_secrets import KEY_FILE
 from gatepost.store.sightings import SightingBatch
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -43,6 +46,30 @@ def test_how_much_is_remembered(tmp_path: Path) -> None:
     assert found(read, data) == ["2 senders and sites remembered; enough to call one new in 1 of 2 scopes"]
     off = read.guard.model_copy(update={"sender_history": SenderHistorySettings(enabled=False)})
     assert found(msgspec.structs.replace(read, guard=off), data) == ["off: senders and sites are not remembered"]
+
+
+def test_secrets_in_clear_or_without_their_key(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    read = read_files(prepare(data, None))
+
+    def rows() -> list[str]:
+        return [row.found for row in examination.check_sealed_secrets(read, data)]
+
+    async def fill() -> None:
+        store = open_store(read.storage, data.path)
+        await store.digests.current_key(1_000)
+        await store.close()
+
+    assert rows() == [], "there is no storage yet"
+    asyncio.run(fill())
+    assert rows() == []
+    key = (tmp_path / KEY_FILE).rename(tmp_path / "elsewhere")
+    (found,) = rows()
+    assert found.startswith("1 secrets in the database are encrypted with a key that is not in")
+    key.rename(tmp_path / KEY_FILE)
+    with contextlib.closing(sqlite3.connect(tmp_path / "gatepost.db")) as database, database:
+        database.execute("UPDATE digest_keys SET secret = 'abcd'")
+    assert rows() == ["1 secrets in the database are in clear"]
 
 
 def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:

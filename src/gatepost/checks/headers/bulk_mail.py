@@ -133,7 +133,7 @@ _HABITS = (
     ),
     _make_habit(r"Apple Mail \(|(?:iPhone|iPad) Mail \(", rf"<{_UUID}(?:\.\w+)?@"),
     _make_habit(r"(?:Mozilla )?Thunderbird[ /]\d", rf"<(?:[0-9A-Fa-f]{{8}}\.\d{{6,8}}|{_UUID}|[\w.-]{{1,80}})@"),
-    _make_habit(r"QUALCOMM Windows Eudora", r"<[\d.]{10,}[\w.]*@|<v0\d+[a-z0-9]+@"),
+    _make_habit(r"QUALCOMM Windows Eudora", r"<[\d.]{10}[\w.]*+@|<v0\d[a-z0-9]++@"),
 )
 # "6pHng", "SufxM" and "2" are filled in by a machine: no program is named so.
 _RANDOM_MAILER = re.compile(

@@ -22,7 +22,7 @@ from gatepost.checks.known_names import (
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.mail.message import Link
-from gatepost.names import normal_domain, org_domain
+from gatepost.names import is_public_address, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
 _MANY_SITES = 12
@@ -107,7 +107,7 @@ def ip_hosts(reading: Reading) -> Iterator[Finding]:
 
 def _is_public_address(host: str) -> bool:
     try:
-        return ip_address(host.strip("[]")).is_global
+        return is_public_address(ip_address(host.strip("[]")))
     except ValueError:
         return False
 
@@ -150,7 +150,7 @@ def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     strange = {host for host, known in met.hosts.items() if not known.days}
     if not strange or reading.is_discussion:
         return {}
-    ours = reading.protected.own_domains | reading.protected.partner_domains
+    ours = reading.protected.trusted_domains
     strange -= reading.sender_domains | {host for host in strange if is_under(host, ours)}
     found: dict[str, Link] = {}
     for link in reading.sites.values():

@@ -328,7 +328,7 @@ def link_text(reading: Reading) -> Iterator[Finding]:
 
 def _measure_mismatch(shown: str, host: str, reading: Reading) -> float:
     """A site that is imitated often says most. Mailing services count clicks on shown addresses, too."""
-    protected = reading.protected.own_domains | reading.protected.partner_domains
+    protected = reading.protected.trusted_domains
     counted = _CLICK_COUNTER.match(host) or is_tenant(host) or is_genuine(host) or "list-unsubscribe" in reading.fields
     if (is_genuine(shown) or is_under(shown, protected)) and not is_genuine(host):
         return _TRUSTED_SITE_COUNTED if counted else 1.0

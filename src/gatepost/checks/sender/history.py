@@ -45,7 +45,7 @@ def _is_first_contact(reading: Reading) -> bool:
     if not met.ready or not senders or met.address.known or reading.is_discussion or reading.protected.host_trusted:
         return False
     domain = normal_domain(senders[0].domain)
-    ours = reading.protected.own_domains | reading.protected.partner_domains
+    ours = reading.protected.trusted_domains
     if not domain or is_under(domain, ours):
         return False
     return is_freemail(domain) or not met.domain.known

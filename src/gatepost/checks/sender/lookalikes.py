@@ -1,7 +1,6 @@
 """Host and sender domains that look like a domain that people trust."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -11,7 +10,6 @@ from gatepost.checks.known_names import (
     BY_LABEL,
     NEARBY,
     NEARBY_WORDS,
-    compile_names,
     find_registered_label,
     is_genuine,
     is_tenant,
@@ -25,6 +23,10 @@ from gatepost.strengths import coefficients
 
 _SHORTEST_TYPO = 6
 _SHORTEST_INSIDE = 6
+_LONGEST_LABEL = 63
+# Of a tenant's domains so many (the shortest) are compared, and so many of those looked for with a letter more, less or
+# changed: each is kept in as many forms as it has letters. To index them takes 0.4 s in each worker, once.
+_MOST_COMPARED, _MOST_RESEMBLED = 30_000, 3_000
 # The shorter names of one country are near to, or inside, words of the others ("Enefit" and "benefit").
 _SHORTEST_LOCAL = 8
 _LURE_WORDS = (
@@ -57,21 +59,26 @@ class _Names(msgspec.Struct, frozen=True):
     skeletons: dict[str, str]
     shortened: dict[str, tuple[str, ...]]
     distinct: frozenset[str]
-    inside: re.Pattern[str] | None
+    inside: frozenset[str]
+    lengths: tuple[int, ...]
 
 
-def _index_labels(labels: dict[str, str], distinct: frozenset[str], resembled: frozenset[str]) -> _Names:
-    """Return labels for comparison: `distinct` ones mean nothing else, and what is near to a `resembled` one, or holds
-    it, is no chance."""
+def _index_labels(
+    labels: dict[str, str], distinct: frozenset[str], held: frozenset[str], resembled: Iterable[str]
+) -> _Names:
+    """Return labels for comparison: `distinct` ones mean nothing else, and what holds a `held` one, or is near to a
+    `resembled` one, is no chance."""
     shortened: dict[str, tuple[str, ...]] = {}
     for label in resembled:
         if len(label) >= _SHORTEST_TYPO:
             for left in {label, *_drop_one_letter(label)}:
                 shortened[left] = (*shortened.get(left, ()), label)
-    long = [label for label in resembled if len(label) >= _SHORTEST_INSIDE]
-    inside = compile_names(long) if long else None
-    looks = {skeleton(label).replace("-", ""): label for label in labels if len(label) > 3}
-    return _Names(labels, looks, shortened, distinct, inside)
+    inside = frozenset(label for label in held if len(label) >= _SHORTEST_INSIDE)
+    lengths = tuple(sorted({len(label) for label in inside}, reverse=True))
+    # In one piece: a list of customers' own domains can have a hundred thousand.
+    long = [label for label in labels if len(label) > 3]
+    looks = dict(zip(skeleton("\n".join(long)).replace("-", "").split("\n"), long, strict=True)) if long else {}
+    return _Names(labels, looks, shortened, distinct, inside, lengths)
 
 
 def _drop_one_letter(label: str) -> set[str]:
@@ -85,7 +92,7 @@ def _index_known() -> _Names:
     }
     distinct = frozenset(label for label, brand in known.items() if not brand.ordinary)
     resembled = frozenset(label for label in distinct if len(label) >= _SHORTEST_LOCAL or not known[label].local)
-    return _index_labels({label: brand.name for label, brand in known.items()}, distinct, resembled)
+    return _index_labels({label: brand.name for label, brand in known.items()}, distinct, resembled, resembled)
 
 
 _KNOWN = _index_known()
@@ -99,7 +106,7 @@ def lookalike(reading: Reading) -> Iterator[Finding]:
     knows. Compared are the tenant's own and partner domains and the well-known ones; a name that stands under a service
     with customers (`github.zendesk.com`) is a customer.
     """
-    trusted = reading.protected.own_domains | reading.protected.partner_domains
+    trusted = reading.protected.trusted_domains
     for sender in reading.message.senders:
         domain = normal_domain(sender.domain)
         if seen := _find_imitation(domain, trusted):
@@ -135,11 +142,12 @@ def _find_trusted_imitation(host: str, trusted: frozenset[str]) -> Imitation | N
     return _compare(host, _index_trusted(trusted))
 
 
-@lru_cache(64)
+@lru_cache(16)
 def _index_trusted(trusted: frozenset[str]) -> _Names:
-    labels = {find_registered_label(domain): domain for domain in trusted}
+    compared = sorted(trusted, key=len)[:_MOST_COMPARED] if len(trusted) > _MOST_COMPARED else trusted
+    labels = {find_registered_label(domain): domain for domain in compared}
     long = frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE)
-    return _index_labels(labels, long, long)
+    return _index_labels(labels, long, long, sorted(long, key=lambda label: (len(label), label))[:_MOST_RESEMBLED])
 
 
 def _compare(host: str, names: _Names) -> Imitation | None:
@@ -200,11 +208,20 @@ def _match_inside(label: str, names: _Names) -> Imitation | None:
             lured = _is_lure(label)
             if lured or token in names.distinct:
                 return Imitation(names.labels[token], "name between hyphens", _HYPHENS_LURE if lured else _HYPHENS)
-    if names.inside and (match := names.inside.search(label)) and not any(near in label for near in NEARBY):
-        return Imitation(
-            names.labels[match.group()], "name inside another", _INSIDE_LURE if _is_lure(label) else _INSIDE
-        )
+    if (found := _find_inside(label, names)) and not any(near in label for near in NEARBY):
+        return Imitation(names.labels[found], "name inside another", _INSIDE_LURE if _is_lure(label) else _INSIDE)
     return None
+
+
+def _find_inside(label: str, names: _Names) -> str:
+    """Return the longest name at the first place of a label where one stands; "" if there is none. A label has 63
+    characters at most (RFC 1035 section 2.3.4), so that there are few pieces, however many names there are."""
+    label = label[:_LONGEST_LABEL]
+    for start in range(len(label) - _SHORTEST_INSIDE + 1):
+        for length in names.lengths:
+            if label[start : start + length] in names.inside and start + length <= len(label):
+                return label[start : start + length]
+    return ""
 
 
 def _is_lure(label: str) -> bool:

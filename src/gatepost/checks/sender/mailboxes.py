@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TypeAlias
 
 from gatepost import kinds
 from gatepost.checks.known_names import (
@@ -23,6 +24,7 @@ from gatepost.checks.known_names import (
     is_tenant,
     is_under,
     list_words,
+    list_words_of_lines,
     measure_ending,
     owns,
     read_names,
@@ -468,9 +470,50 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
         return
     for sender in reading.message.senders:
         name = _sort_words(sender.name)
-        bearers = [person for person in people if name and _sort_words(person.name) == name]
-        if bearers and not _is_insider(sender, bearers, reading):
-            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearers[0].name, known_as=bearers[0], actual=sender)
+        index = _index_people(people)
+        bearer = index.find(name) if name else None
+        if bearer and not _is_insider(sender, index.list_addresses(name), reading):
+            yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearer.name, known_as=bearer, actual=sender)
+
+
+_SortedName: TypeAlias = tuple[str, ...]
+
+
+class _PeopleIndex:
+    """Protected people by the sorted words of their names."""
+
+    def __init__(self, people: tuple[Address, ...]) -> None:
+        self.people = people
+        self._by_name: dict[_SortedName, list[Address]] = {}
+        self._addresses: dict[_SortedName, frozenset[str]] = {}
+        names = "\n".join([person.name.replace("\n", " ") for person in people])
+        for person, words in zip(people, list_words_of_lines(skeleton(names)), strict=True):
+            self._by_name.setdefault(tuple(sorted(words)), []).append(person)
+
+    def find(self, name: _SortedName) -> Address | None:
+        """Return the first person of that name."""
+        return self._by_name[name][0] if name in self._by_name else None
+
+    def list_addresses(self, name: _SortedName) -> frozenset[str]:
+        """Return the addresses of all people of that name."""
+        if name not in self._addresses:
+            self._addresses[name] = frozenset(normal_address(str(person)) for person in self._by_name[name])
+        return self._addresses[name]
+
+
+# The last lists of people with their indexes. A list is the same object for all messages of a tenant, until it changes:
+# to compare lists of a hundred thousand would take longer than to look somebody up.
+_indexed: dict[int, _PeopleIndex] = {}
+_MOST_INDEXED = 32
+
+
+def _index_people(people: tuple[Address, ...]) -> _PeopleIndex:
+    known = _indexed.get(id(people))
+    if known is None:
+        if len(_indexed) >= _MOST_INDEXED:
+            del _indexed[next(iter(_indexed))]
+        known = _indexed[id(people)] = _PeopleIndex(people)
+    return known
 
 
 def _sort_words(name: str) -> tuple[str, ...]:
@@ -478,8 +521,9 @@ def _sort_words(name: str) -> tuple[str, ...]:
     return tuple(sorted(list_words(skeleton(name))))
 
 
-def _is_insider(sender: Address, bearers: list[Address], reading: Reading) -> bool:
+def _is_insider(sender: Address, known: frozenset[str], reading: Reading) -> bool:
     """Return the person's own address, or any of the own domains: a namesake there is a colleague, and a forged own
     domain is found as such."""
-    known = {normal_address(str(person)) for person in bearers}
-    return normal_address(str(sender)) in known or is_under(normal_domain(sender.domain), reading.protected.own_domains)
+    if normal_address(str(sender)) in known:
+        return True
+    return is_under(normal_domain(sender.domain), reading.protected.own_domains)

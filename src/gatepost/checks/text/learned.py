@@ -1,6 +1,7 @@
 """What is known from other messages: the text model, models that reports have taught, and near-copies of other mail."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -177,6 +178,11 @@ def campaign(reading: Reading) -> Iterator[Finding]:
         yield kinds.CAMPAIGN_BURST.at("text", recipients=reading.campaign.recipients, copies=reading.campaign.copies)
 
 
+@lru_cache(16)
+def _list_owners(domains: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(org_domain, domains))
+
+
 def _is_own_campaign(reading: Reading) -> bool:
-    own = {org_domain(domain) for domain in reading.protected.own_domains}
+    own = _list_owners(reading.protected.own_domains)
     return not own.isdisjoint(reading.sender_domains) and reading.authentication.aligned

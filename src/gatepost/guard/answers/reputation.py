@@ -24,7 +24,7 @@ from gatepost.guard.answers.dns import NEGATIVE_TTL
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.lists.rulings import make_subject
 from gatepost.logs import Logger
-from gatepost.names import is_ip, normal_domain, org_domain
+from gatepost.names import is_ip, is_public_address, normal_domain, org_domain
 from gatepost.questions import (
     AskReputation,
     Dns,
@@ -159,7 +159,7 @@ def _address_label(value: ReputationValue) -> str | None:
         return None
     if isinstance(address, ipaddress.IPv6Address):
         address = address.ipv4_mapped or address
-    if not address.is_global or address.is_multicast:
+    if not is_public_address(address):
         return None
     return address.reverse_pointer.rpartition(".")[0].rpartition(".")[0]
 

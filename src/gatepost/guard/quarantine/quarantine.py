@@ -1,8 +1,9 @@
 """The quarantine: mail that must not go on, until a person decides about it or its retention is over.
 
-The raw bytes are stored first, then the record in one transaction. A kill in between leaves bytes without a record,
-which `Cleanup` deletes later; a record always has its bytes. Deleting goes the other way: first the record, then the
-bytes.
+The bytes of a small message lie in the database and come into it, with the record that it is held, by the commit that
+puts its result on record. The bytes of others are stored first, then the record. A kill in between leaves bytes
+without a record, which `Cleanup` deletes later; a record always has its bytes. Deleting goes the other way: first the
+record, with the bytes in the database, then those elsewhere.
 
 guard's event loop never parses mail, here neither: what is shown to a person was read in a sealed worker, within the
 same limits as an analysis, and comes back as plain text or as a picture drawn anew. A message that breaks its worker
@@ -19,7 +20,7 @@ from typing import Any, TypeVar, cast
 from gatepost.events.sources import describe_held
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
-from gatepost.guard.quarantine.raw_store import RawStore
+from gatepost.guard.quarantine.raw_store import HeldBytes, RawStore
 from gatepost.ids import new_id
 from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
@@ -56,8 +57,8 @@ from gatepost.smtp.signing import Signer, UnsignedError
 from gatepost.smtp.trace import Arrival, build_release_fields, read_header
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
-from gatepost.store.message_records import Delivery, MessageRecord, Release
-from gatepost.store.quarantine import HeldMessage, normalize_address
+from gatepost.store.message_records import Delivery, Holding, MessageRecord, Release, normalize_address
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers.jobs import Job
@@ -116,7 +117,7 @@ class Releaser:
     def __init__(
         self,
         store: Store,
-        raw: RawStore,
+        raw: HeldBytes,
         routing: Routing | None,
         clock: Callable[[], float],
         hostname: str,
@@ -403,7 +404,8 @@ SIZE_SECONDS = 60.0
 class Quarantine:
     """The held mail that this process can reach, `HoldsMail` and `CarriesOutOrders`. At `max_size` bytes it takes no
     more: the sender tries again. Without a `viewer` it shows no message. `hostname`, `tenancy` and `node` are for
-    releases. `core` is the name of this core in records, where others cannot reach the bytes."""
+    releases. `core` is the name of this core in records, where others cannot reach the bytes. With `in_database`, the
+    bytes of small messages lie in the database, if it keeps any."""
 
     def __init__(
         self,
@@ -422,15 +424,18 @@ class Quarantine:
         core: str = "",
         outbound: Routing | None = None,
         signer: Signer | None = None,
+        in_database: bool = False,
     ) -> None:
-        self._store, self._raw, self._viewer, self._max_size = store, raw, viewer, max_size
+        self._store, self._viewer, self._max_size = store, viewer, max_size
+        self._raw = HeldBytes(store.quarantine, raw)
         self._events, self._core = events, core
         self._metrics = metrics or QuarantineMetrics(store.quarantine, max_size)
         self._releaser = Releaser(
-            *(store, raw, routing, clock, hostname, tenancy), node=node, outbound=outbound, signer=signer
+            *(store, self._raw, routing, clock, hostname, tenancy), node=node, outbound=outbound, signer=signer
         )
         self._size = 0
         self._summed: float | None = None
+        self._largest_in_database = store.quarantine.largest_content if in_database else 0
         # Bytes that are being written of messages that are not held yet.
         self._begun: dict[str, asyncio.Task[None]] = {}
         self._operations: dict[type, Callable[[Any], Awaitable[Any]]] = {
@@ -442,10 +447,24 @@ class Quarantine:
             DeleteOrder: self._delete,
         }
 
-    def begin(self, ggrid: str, raw: MessageBody) -> None:
-        """Begin to write the bytes of a message; a kill before it is held leaves bytes that are cleaned up."""
+    def begin(self, ggrid: str, raw: MessageBody) -> Holding | None:
+        """Return with what a message is held by the commit of its record. Else begin to write its bytes; a kill before
+        it is held leaves bytes that are cleaned up."""
+        if self._is_for_database(raw) and self._has_room(raw.size):
+            return Holding(self._core, raw.read())
         if ggrid not in self._begun:
             self._begun[ggrid] = asyncio.get_running_loop().create_task(self._put(ggrid, raw))
+        return None
+
+    def _is_for_database(self, raw: MessageBody) -> bool:
+        return raw.size <= self._largest_in_database
+
+    def _has_room(self, size: int) -> bool:
+        """Whether it is known, without a look, that so many bytes can be held."""
+        if self._max_size is None:
+            return True
+        is_known = self._summed is not None and time.monotonic() - self._summed <= SIZE_SECONDS
+        return is_known and self._size + size <= self._max_size
 
     async def forget(self, ggrid: str) -> None:
         """Delete what was written of a message that is not held after all."""
@@ -456,7 +475,8 @@ class Quarantine:
 
     async def _put(self, ggrid: str, raw: MessageBody) -> None:
         await self._check_size(raw.size)
-        await self._raw.put(ggrid, raw)
+        if not self._is_for_database(raw):
+            await self._raw.put(ggrid, raw)
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message; durable when it returns. The same one again changes nothing."""
@@ -467,8 +487,9 @@ class Quarantine:
             raise
 
     async def _keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
-        begun = self._begun.pop(request.ggrid, None)
-        await (self._put(request.ggrid, raw) if begun is None else begun)
+        if not result.is_held:
+            begun = self._begun.pop(request.ggrid, None)
+            await (self._put(request.ggrid, raw) if begun is None else begun)
         record = MessageRecord(
             ggrid=result.ggrid,
             created=result.created,
@@ -480,7 +501,8 @@ class Quarantine:
             source=request.source,
             receipt=result.receipt,
         )
-        if await self._store.quarantine.hold(record, self._core):
+        content = raw.read() if self._is_for_database(raw) else None
+        if result.is_held or await self._store.quarantine.hold(record, self._core, content):
             self._size += raw.size
             self._metrics.count("kept")
             self._events.emit(describe_held, record)

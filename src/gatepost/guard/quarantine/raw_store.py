@@ -20,6 +20,7 @@ from gatepost.ids import canonical
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.values import hide_credentials
 from gatepost.store.errors import StorageError
+from gatepost.store.quarantine import QuarantineRecords
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -53,6 +54,26 @@ class RawStore(Protocol):
     def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         """The ggrids of everything that has lain here for so long, in batches."""
         ...
+
+
+class HeldBytes:
+    """The bytes of held mail wherever they lie: those of small messages in the database, the others in a raw store."""
+
+    def __init__(self, records: QuarantineRecords, raw: RawStore) -> None:
+        self._records, self._raw = records, raw
+
+    async def put(self, ggrid: str, raw: MessageBody) -> None:
+        """Keep a message in the raw store; those of the database come into it with their records."""
+        await self._raw.put(ggrid, raw)
+
+    async def get(self, ggrid: str) -> bytes | None:
+        """Return the bytes of a message."""
+        content = await self._records.content(ggrid)
+        return content if content is not None else await self._raw.get(ggrid)
+
+    async def delete(self, ggrid: str) -> None:
+        """Remove a message from the raw store; those of the database go with their records."""
+        await self._raw.delete(ggrid)
 
 
 def open_raw_store(url: str | None, folder: Path) -> RawStore:

@@ -53,7 +53,7 @@ from gatepost.settings.values import HIDDEN, hide_credentials, split_address
 from gatepost.speedups import native
 from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
-from gatepost.store.second_factors import KEY_FILE
+from gatepost.store.sealed_secrets import KEY_FILE, OLD_KEY_FILE
 from gatepost.store.upgrading import SchemaState
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ NO_TEST_ENTRY = ""
 # A worker's seal, tried in a process that is thrown away; its socket is descriptor 0 as in a worker.
 SEAL_TEST = """\
 import msgspec, os, socket
-from gatepost.workers.sandbox import seal
+from gatepost.sandbox import seal
 connection = socket.socket(fileno=0)
 connection.sendall(msgspec.json.encode(seal(256 << 20)))
 os._exit(0)
@@ -163,7 +163,8 @@ def check_data_folder(data: DataFolder) -> DoctorRow:
 
 def check_secret_files(read: ExaminedFiles, config: Path, data: DataFolder) -> DoctorRow:
     """Check that other users of this machine cannot read or change files with secrets."""
-    files = [data.secret, data.token, data.key, data.path / KEY_FILE]
+    files = [data.secret, data.token, data.first_password, data.key]
+    files += [data.path / KEY_FILE, data.path / OLD_KEY_FILE]
     for name, settings in ((GUARD_FILE, read.guard), (ABBY_FILE, read.abby)):
         if settings and any(HIDDEN in value for _, _, value in settings_in_force(str(name), settings)):
             files.append(config / name)
@@ -440,6 +441,20 @@ async def _count_sightings(settings: SenderHistorySettings, today: int, store: "
     return keys, ready, len(scopes)
 
 
+def check_sealed_secrets(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
+    """Check that secrets in the database are encrypted, with a key that is here; no row where all is well, or if
+    storage cannot be read."""
+    counted = _ask_if_there(read, data, lambda store: store.secrets.count())
+    if counted and counted.lost:
+        found = f"{counted.lost} secrets in the database are encrypted with a key that is not in {data.path / KEY_FILE}"
+        advice = "copy the file from another machine or a backup, see docs/backup.md"
+        yield DoctorRow("stored secrets", "warn", found, advice)
+    elif counted and counted.clear:
+        found = f"{counted.clear} secrets in the database are in clear"
+        advice = f"copy {KEY_FILE} to all machines that use the database, then: gatepost secrets rotate"
+        yield DoctorRow("stored secrets", "warn", found, advice)
+
+
 def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
     from gatepost.smtp.flow_control import MAX_ENTRIES
@@ -573,6 +588,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
             check_secret_files(read, config, data),
             check_storage(read, data),
             *check_tenant_databases(read, data),
+            *check_sealed_secrets(read, data),
             *check_mail_path(read, data, now),
             *check_certificates(read, data, now),
         ]
@@ -699,7 +715,7 @@ def _check_room(state: SchemaState, url: str, data: DataFolder) -> DoctorRow:
 
 def _advise_backup(state: SchemaState) -> DoctorRow:
     advice = (
-        "gatepost backup FILE with the version that runs now; keep a copy of totp.key and of the quarantine as well"
+        "gatepost backup FILE with the version that runs now; keep a copy of secrets.key and of the quarantine as well"
     )
     if state.needs_upgrade and state.is_additive:
         return DoctorRow("backup", "ok", "the version that runs now can open the database after the upgrade", advice)

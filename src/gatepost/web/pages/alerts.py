@@ -39,6 +39,7 @@ MEANINGS = {
     "user.signInFailed": "somebody failed to sign in",
     "key.created": "an API key was created",
     "key.revoked": "an API key was revoked",
+    "rule.stopped": "a rule took too long for three messages, and is switched off",
     "flow.limited": "a host, sender or recipient reached a limit of flow control",
     "sender.limited": "a sender of outbound mail is over a limit, and may be captured",
     "node.state": "a node started or stops",

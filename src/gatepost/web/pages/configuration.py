@@ -11,6 +11,8 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.api.http import end_with_client
+from gatepost.policy.condition_process import condition_work
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
@@ -101,16 +103,18 @@ async def try_draft(context: WebContext, request: SignedInRequest) -> PageResult
     await context.store.audit.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
     running = await find_running(context, publisher)
     content, _ = apply_draft(running.content, draft.content)
-    return await show_configuration(context, request, publisher, trial=await _try(context, content))
+    trial = await end_with_client(request.http.receive, _try(context, content))
+    return await show_configuration(context, request, publisher, trial=trial)
 
 
 async def _try(context: WebContext, content: VersionContent) -> PolicyTrial:
-    try:
-        files = await context.read_policy(build_policies, content)
-    except PolicyError as fault:
-        return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
-    other = await with_stored_rules(files, context.store.own_rules)
-    return await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
+    with condition_work():
+        try:
+            files = await context.read_policy(build_policies, content)
+        except PolicyError as fault:
+            return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
+        other = await with_stored_rules(files, context.store.own_rules)
+        return await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
 
 
 async def discard_draft(context: WebContext, request: SignedInRequest) -> PageResult:

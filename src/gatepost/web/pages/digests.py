@@ -27,7 +27,8 @@ from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS, NotHeld, RecipientReleaseOrder, Released
 from gatepost.store.audit import Actor
 from gatepost.store.digests import MAX_DOMAINS, MAX_INTRO, Digest, DigestPreferences, DigestScope
-from gatepost.store.quarantine import HeldMessage, normalize_address
+from gatepost.store.message_records import normalize_address
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, EntrySays
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import STRANGER, Form, read_form, whole_number

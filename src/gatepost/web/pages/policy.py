@@ -6,6 +6,8 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
+from gatepost.api.http import end_with_client
+from gatepost.policy.condition_process import condition_work
 from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over
 from gatepost.policy.rules import RULE, PolicyError, collect_titles, describe_rule_action, rule_of, title_of
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
@@ -54,20 +56,21 @@ async def try_policy_change(context: WebContext, request: SignedInRequest, scope
     """Re-evaluate the last messages with the typed layer on top of the policy in force. Nothing is changed."""
     text = request.form.raw_text("text")[:MAX_TEXT]
     await context.store.audit.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
-    dry_run = await _dry_run_change(context, request, scope, text)
+    dry_run = await end_with_client(request.http.receive, _dry_run_change(context, request, scope, text))
     page = await show_policy(context, request, scope, text=text, dry_run=dry_run)
     return with_status(page, 400 if dry_run.mistakes else 200)
 
 
 async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: str | None, text: str) -> PolicyTrial:
-    try:
-        other = await context.read_policy(_with_layer, context.policies, scope, text)
-    except PolicyError as fault:
-        return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
-    owner = None if scope == OUTBOUND else request.user.tenant or scope
-    return await try_policy(
-        context.store, context.policies, other, owner, MAX_MESSAGES, only_outbound=scope == OUTBOUND
-    )
+    owner, only_outbound = None if scope == OUTBOUND else request.user.tenant or scope, scope == OUTBOUND
+    with condition_work():
+        try:
+            other = await context.read_policy(_with_layer, context.policies, scope, text)
+        except PolicyError as fault:
+            return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
+        return await try_policy(
+            context.store, context.policies, other, owner, MAX_MESSAGES, only_outbound=only_outbound
+        )
 
 
 def _with_layer(policies: Policies, scope: str | None, text: str) -> Policies:

@@ -15,8 +15,10 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.api.http import end_with_client
 from gatepost.ids import canonical
-from gatepost.policy.conditions import MAX_CONDITION, VARIABLES, find_place, is_storable
+from gatepost.policy.condition_process import condition_work, find_storable
+from gatepost.policy.conditions import MAX_CONDITION, VARIABLES, find_place
 from gatepost.policy.layers import MAX_TITLE, WEB, Effective, check_rule
 from gatepost.policy.rules import RULE, VERDICTS, OwnRule, Policy
 from gatepost.rejudge.dry_run import PolicyTrial, try_policies_on, try_policy
@@ -305,7 +307,10 @@ async def change_rule(context: WebContext, request: SignedInRequest, scope: str 
         return with_status(await _render_form(context, request, scope, form, seen, mistakes=mistakes), 400)
 
     if request.form.text("do") != "save":
-        trial = await _try(context, request, scope, form)
+        trial = await end_with_client(request.http.receive, _try(context, request, scope, form))
+        if trial and trial.mistakes:
+            mistakes = tuple(FormMistake("when", each) for each in trial.mistakes)
+            return with_status(await _render_form(context, request, scope, form, seen, mistakes=mistakes), 400)
         on_message = await _try_on_message(context, request, scope, form) if trial else ""
         return await _render_form(context, request, scope, form, seen, trial=trial, on_message=on_message)
     saved = await context.store.own_rules.put(scope, form.name, form.rule, seen, request.actor, enabled=form.enabled)
@@ -406,12 +411,13 @@ def _find_mistakes(context: WebContext, scope: str | None, form: RuleForm) -> tu
 
 async def _try(context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm) -> PolicyTrial | None:
     """Try a rule on the last messages; None where it reads what is not stored with them."""
-    if not is_storable(form.when):
-        return None
-    policies = context.policies
-    other = with_rule(policies, scope, form.name, form.rule)
-    owner = request.user.tenant or scope
-    return await try_policy(context.store, policies, other, owner, TRIED_MESSAGES, rule=form.name)
+    with condition_work():
+        if not all(await context.read_policy(find_storable, [form.when])):
+            return None
+        policies = context.policies
+        other = with_rule(policies, scope, form.name, form.rule)
+        owner = request.user.tenant or scope
+        return await try_policy(context.store, policies, other, owner, TRIED_MESSAGES, rule=form.name)
 
 
 async def _find_message(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | None:

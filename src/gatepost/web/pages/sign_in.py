@@ -486,18 +486,30 @@ async def sign_out_there(context: WebContext, _request: Request) -> PageResult:
 
 
 async def end_sessions_of_provider(context: WebContext, request: Request) -> PageResult:
-    """End the sessions that the provider names in a logout token, which it sends without a browser."""
+    """End the sessions that the provider names in a logout token, which it sends without a browser. A token works once:
+    whoever has seen one could end sessions that were begun after it. Addresses that send others have to wait."""
     if context.openid is None:
         return NO_PROVIDER
+    origin = Origin(f"logout:{address_of(request)}")
+    if refusal := await wait_for_turn(context, request, origin):
+        return refusal
     form = await read_form(request, STRANGER)
     if isinstance(form, Failure):
         return form
+    issuer, used = context.openid.settings.issuer, context.store.flow_counts
+    now = context.clock()
     try:
-        token = await verify_logout_token(form.raw_text("logout_token"), context.openid.provider, context.clock())
+        token = await verify_logout_token(form.raw_text("logout_token"), context.openid.provider, now)
+        name = f"logout token {issuer} {token.id}"
+        if await used.was_used(name, int(now * 1_000)):
+            raise TokenError("it was used before")
     except (TokenError, ProviderError) as fault:
         log.warning("logout token refused", reason=str(fault), address=address_of(request))
         return Failure(INVALID_REQUEST, "the logout token could not be verified")
-    ended = await context.store.sessions.end_of_provider(context.openid.settings.issuer, token.subject, token.session)
+    # Noted after its work is done: if storage fails in between, the provider sends it again.
+    ended = await context.store.sessions.end_of_provider(issuer, token.subject, token.session)
+    await used.note_use(name, int(now * 1_000), int(token.until * 1_000))
+    context.guesses.give_back(origin.address)
     log.info("the provider has ended sessions", sessions=ended)
     return Response(b"", 200, {**PAGE_HEADERS, "Cache-Control": "no-store"})
 

@@ -1,4 +1,8 @@
-"""Shutting a worker in: no files, no network, no other process, so much memory and no more.
+"""Shutting a process in: no files, no network, no other process, so much memory and no more.
+
+Workers, the training of models and everything that evaluates expressions of users are sealed in this one way. A worker
+is forked by the loader; `SealedProcess` starts any other one, asks it, and kills it when its time is up: a limit inside
+the process could be held up by the native code that it is there to limit.
 
 The order matters, since each step takes away what the next would need. Four layers stand one behind the other, and
 none is trusted alone: no descriptor but the socket and no room for another (RLIMIT_NOFILE caps the descriptor
@@ -23,8 +27,11 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
+import sys
+import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -337,3 +344,145 @@ def ignore_signals() -> None:
     """A terminal's Ctrl-C and a manager's SIGTERM go to the whole group: guard decides what they mean for workers."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+
+
+# What a process that reads hostile bytes gets of the environment: nothing that could be secret.
+INHERITED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "GATEPOST_PURE_PYTHON")
+_SINGLE_THREADED = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "PYTHONUTF8": "1",
+    "TZ": "UTC0",  # a zone spelt out: one with a name is read from a file at each use
+}
+_LENGTH = struct.Struct("<I")
+_LOOK_SECONDS = 0.05
+_SCHEDULER_CLOCK = 2
+# A process that waits for a processor is given so many times its CPU time before the wall clock ends it.
+_MAX_STARVED = 30
+_START_SECONDS = 60.0
+NICENESS = 10
+
+
+def bare_environment() -> dict[str, str]:
+    """Return the environment of a process that is going to be sealed."""
+    return {name: os.environ[name] for name in INHERITED if name in os.environ} | _SINGLE_THREADED
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, 0 where there is none of that number."""
+    try:
+        # The kernel's name for the CPU clock of another process (linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK).
+        return time.clock_gettime(~pid << 3 | _SCHEDULER_CLOCK)
+    except OSError:
+        return 0.0
+
+
+class SealedProcessEnded(Exception):  # noqa: N818  it was killed, or has ended
+    """A sealed process gave no answer; `was_late` says that its time was up."""
+
+    def __init__(self, *, was_late: bool) -> None:
+        super().__init__("its time was up" if was_late else "it ended")
+        self.was_late = was_late
+
+
+class SealedProcess:
+    """A process that runs a module of this package, sealed (`serve_sealed`). Threads may ask it one after the other;
+    `kill` can be called from any thread, and whoever waits for an answer then has none."""
+
+    def __init__(self, module: str) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(os.getpid())],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=bare_environment(),
+                start_new_session=True,
+            )
+        ours.settimeout(_LOOK_SECONDS)
+        self._socket = ours
+        self.layers: tuple[str, ...] | None = None
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time that it has used."""
+        return read_cpu_seconds(self._process.pid)
+
+    def ask(self, order: bytes, cpu_seconds: float, max_answer: int, *, patience: float = _MAX_STARVED) -> bytes:
+        """Return the answer to an order; raises `SealedProcessEnded` where there is none within the time, which by the
+        wall clock is `patience` times that."""
+        try:
+            if self.layers is None:
+                self.layers = msgspec.msgpack.decode(self._receive(_START_SECONDS, 4096), type=SealReport).layers
+            self._send(order, cpu_seconds * patience)
+            return self._receive(cpu_seconds, max_answer, patience)
+        except (OSError, msgspec.DecodeError) as fault:
+            self.kill()
+            raise SealedProcessEnded(was_late=isinstance(fault, TimeoutError)) from None
+
+    def _send(self, order: bytes, seconds: float) -> None:
+        data = memoryview(_LENGTH.pack(len(order)) + order)
+        end = time.monotonic() + seconds
+        while data:
+            with contextlib.suppress(TimeoutError):
+                data = data[self._socket.send(data[: 1 << 20]) :]
+            if time.monotonic() > end:
+                raise TimeoutError
+
+    def _receive(self, seconds: float, most: int, patience: float = 1.0) -> bytes:
+        used, end = self.cpu_seconds + seconds, time.monotonic() + seconds * patience
+        data, length = bytearray(), _LENGTH.size
+        while len(data) < length:
+            try:
+                piece = self._socket.recv(min(1 << 20, length - len(data)))
+            except TimeoutError:
+                if self.cpu_seconds > used or time.monotonic() > end:
+                    raise
+                continue
+            data += piece
+            if not piece:
+                raise ConnectionResetError
+            if length == _LENGTH.size == len(data):
+                length += _LENGTH.unpack(data)[0]
+                if length > most + _LENGTH.size:
+                    raise ConnectionResetError
+        return bytes(data[_LENGTH.size :])
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """End the process and wait until it is gone."""
+        self.kill()
+        self._process.wait()
+        self._socket.close()
+
+
+def serve_sealed(handle: Callable[[bytes], bytes], memory: int, max_order: int) -> NoReturn:
+    """Turn this process, started by `SealedProcess`, into one that answers orders and can do nothing else. Whatever
+    `handle` reads or imports on first use has to be read or imported before."""
+    die_with_parent(int(sys.argv[1]), signal.SIGKILL)
+    ignore_signals()
+    os.nice(NICENESS)
+    connection = socket.socket(fileno=SOCKET)
+    sealed = seal(memory)
+    try:
+        _answer(connection, msgspec.msgpack.encode(sealed))
+        while head := connection.recv(_LENGTH.size, socket.MSG_WAITALL):
+            (length,) = _LENGTH.unpack(head)
+            order = connection.recv(length, socket.MSG_WAITALL) if 0 < length <= max_order else b""
+            if len(order) != length:
+                break
+            _answer(connection, handle(order))
+    except OSError:  # whoever asked is gone
+        pass
+    os._exit(0)
+
+
+def _answer(connection: socket.socket, answer: bytes) -> None:
+    connection.sendall(_LENGTH.pack(len(answer)) + answer)

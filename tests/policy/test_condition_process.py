@@ -1,0 +1,151 @@
+"""Conditions in a process of their own: answers, deadlines, and work that nobody waits for."""
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.source_trees import ROOT, walk_source
+
+from gatepost.policy import condition_process
+from gatepost.policy.condition_process import (
+    CONDITION_SECONDS,
+    ConditionWork,
+    condition_work,
+    end_all_work,
+    evaluate_all,
+    find_fault,
+    find_storable,
+)
+from gatepost.policy.conditions import ConditionError, make_variables
+from gatepost.policy.layers import Layer, lay_over, unchanged_policies
+from gatepost.policy.rules import PolicyError
+from gatepost.sandbox import SealedProcess
+
+pytestmark = pytest.mark.process
+ENDLESS = 'subject == "endless"'
+EXPENSIVE = 'spf.matches("[\\\\p{L}\\\\]]{300}") || dkim.matches("[\\\\p{L}\\\\]]{300}")'
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conditions that say so never end, whatever the estimate says of them."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH")))))
+    monkeypatch.setattr(condition_process, "PROCESS", "tests.policy.endless_conditions")
+    monkeypatch.setattr(condition_process, "_known", condition_process._Known())
+
+
+def test_what_the_process_says_is_what_the_library_says() -> None:
+    with condition_work():
+        assert find_fault('subject == "x"') == ""
+        assert find_fault("subject") == "must be true or false, not a value of another type"
+        assert find_fault("") == "is empty"
+        assert "has an invalid regular expression" in find_fault('subject.matches("(")')
+        assert find_storable(['subject == "x"', 'helo == "x"']) == [True, False]
+        holds, fails, fault = evaluate_all(
+            ['subject == "é\\n"', "authenticated", "1 / size == 1"], make_variables(subject="é\n")
+        )
+    assert (holds, fails) == (True, False)
+    assert isinstance(fault, ConditionError)
+    assert evaluate_all([], {}) == []
+
+
+def test_the_form_that_froze_the_service_is_refused() -> None:
+    assert find_fault(EXPENSIVE).startswith("would take too long")
+
+
+def test_the_process_is_sealed() -> None:
+    process = SealedProcess(condition_process.PROCESS)
+    try:
+        process.ask(b"\x93\xa5holds\x90\x80", 10.0, 1000)
+        assert process.layers is not None
+        assert {"no-new-privileges", "limits", "seccomp"} <= set(process.layers)
+    finally:
+        process.close()
+
+
+@pytest.mark.usefixtures("endless")
+def test_a_condition_that_never_ends_is_stopped_and_not_tried_again() -> None:
+    with condition_work() as work:
+        started = time.monotonic()
+        for _ in range(3):
+            found = evaluate_all([ENDLESS, 'subject == "x"'], make_variables(subject="x"))
+            assert isinstance(found[0], ConditionError)
+            assert str(found[0]) == condition_process.TOO_SLOW
+            assert found[1] is True
+        # Stopped twice: with the others, and alone; the third time on it is known.
+        assert time.monotonic() - started < 2 * CONDITION_SECONDS * 10
+        assert work.slow == {ENDLESS}
+    assert "stopped" in find_fault(ENDLESS)
+
+
+@pytest.mark.usefixtures("endless")
+def test_a_process_that_crashes_costs_the_condition_that_did_it() -> None:
+    with condition_work():
+        found = evaluate_all(['subject == "crash"', 'subject == "x"'], make_variables(subject="x"))
+    assert isinstance(found[0], ConditionError)
+    assert found[1] is True
+
+
+@pytest.mark.usefixtures("endless")
+def test_a_policy_of_nothing_but_endless_conditions_ends() -> None:
+    rules = "".join(
+        f'[rules.r{number}]\nwhen = \'subject == "endless {number}"\'\ntitle = "x"\nverdict = "spam"\n'
+        for number in range(200)
+    )
+    used = time.process_time()
+    with condition_work(1.0), pytest.raises(PolicyError, match="stopped"):
+        lay_over(unchanged_policies().deployment, Layer("tenant", "x", rules))
+    assert time.process_time() - used < 1.0
+
+
+@pytest.mark.usefixtures("endless")
+@pytest.mark.parametrize("end", [ConditionWork.end, lambda _work: end_all_work()])
+def test_work_that_nobody_waits_for_ends_at_once(end: object) -> None:
+    assert callable(end)
+    with condition_work() as work:
+        evaluate_all(["authenticated"], make_variables())
+        process = work._process
+        assert process is not None
+        timer = threading.Timer(0.1, end, [work])
+        timer.start()
+        (found,) = evaluate_all([ENDLESS], make_variables())
+        timer.join()
+        assert str(found) == condition_process.ENDED
+        assert work.is_over
+        (found,) = evaluate_all(["authenticated"], make_variables())
+        assert str(found) == condition_process.ENDED
+    assert process._process.poll() is not None
+
+
+def test_a_process_that_was_left_alone_ends_with_its_parent() -> None:
+    code = (
+        "import os\n"
+        "from gatepost.policy.condition_process import ConditionWork\n"
+        "work = ConditionWork()\n"
+        "work.ask('fault', ['authenticated'], {})\n"
+        "print(work._process._process.pid, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for _ in range(100):
+        if not Path(f"/proc/{int(said)}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail("it still runs")
+
+
+def test_only_sealed_processes_evaluate_conditions() -> None:
+    """Whoever calls the library itself is a worker, or this process."""
+    may = {"conditional_findings.py", "condition_process.py", "conditions.py", "warmup.py"}
+    names = {"evaluate", "find_fault", "is_storable", "reads_only_tags"}
+    for path in ROOT.rglob("*.py"):
+        for node in walk_source(path):
+            if isinstance(node, ast.ImportFrom) and node.module == "gatepost.policy.conditions":
+                assert path.name in may or not names & {each.name for each in node.names}, path
+            if isinstance(node, ast.ImportFrom) and node.module == "gatepost.policy":
+                assert path.name in may or "conditions" not in {each.name for each in node.names}, path

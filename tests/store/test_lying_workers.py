@@ -1,0 +1,189 @@
+"""A worker that was taken over lies in every field of its reports: types are right, values are not.
+
+What guard accepts of it is written beside honest records, found, searched for and shown in fields of delivered mail. It
+spoils nothing but its own message, and often not even that.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from gatepost.ids import new_id
+from gatepost.kinds import TITLES
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.scanning.request import ScanResult
+from gatepost.smtp.trace import Arrival, build_trace_fields, split_header
+from gatepost.store.errors import StorageError
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.messages import MessageFilter
+from gatepost.store.store import Store
+from gatepost.workers.protocol import FrameError, Judged, read_report
+
+Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+REPORTS = 150
+TEXTS = (
+    *(
+        "",
+        "x",
+        "a\r\nX-Injected: yes",
+        "a\nb",
+        "\0",
+        "\x1b[31m",
+        "\u202egnp.exe",
+        "<script>alert(1)</script>",
+        "%s%n{0}",
+        "'; --",
+    ),
+    *(
+        "é" * 300,
+        "x" * 70_000,
+        "\ufffd",
+        "\U0010ffff",
+        "a@b" * 50,
+        "..",
+        "../../etc/passwd",
+        "list:x",
+        "rule:a",
+        "=cmd()",
+    ),
+)
+INTEGERS = (0, 1, -1, 2**31, -(2**31) - 1, 2**53, -(2**53), 2**63 - 1, -(2**63), 2**64 - 1)
+FLOATS = (0.0, -1.0, 1e308, -1e308, float("nan"), float("inf"), float("-inf"), 5e-324)
+SIMPLE: dict[type[inspect.Type], tuple[Any, ...]] = {
+    inspect.StrType: TEXTS,
+    inspect.IntType: INTEGERS,
+    inspect.FloatType: FLOATS,
+    inspect.BoolType: (True, False),
+    inspect.NoneType: (None,),
+    inspect.BytesType: (b"", b"\0", b"\xff" * 100, b"x" * 10_000, b"\x28\xb5\x2f\xfd"),
+}
+TITLED = tuple(TITLES.items())
+
+
+class Liar:
+    """Makes a value of any type, as wrong as the type allows."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def make(self, kind: inspect.Type, depth: int = 0) -> Any:
+        pick = self._random.choice
+        if type(kind) in SIMPLE:
+            return self._bound(kind, pick(SIMPLE[type(kind)]))
+        if isinstance(kind, inspect.Metadata):
+            return self.make(kind.type, depth)
+        if isinstance(kind, inspect.LiteralType):
+            return pick(kind.values)
+        if isinstance(kind, inspect.UnionType):
+            return self.make(pick(kind.types), depth)
+        if isinstance(kind, inspect.VarTupleType | inspect.ListType):
+            number = min(self._number(depth), kind.max_length or 50)
+            return tuple(self.make(kind.item_type, depth + 1) for _ in range(number))
+        if isinstance(kind, inspect.TupleType):
+            return tuple(self.make(item, depth + 1) for item in kind.item_types)
+        if isinstance(kind, inspect.DictType):
+            pairs = [(self.make(kind.key_type, 9), self.make(kind.value_type, 9)) for _ in range(self._number(depth))]
+            return dict(pairs)
+        assert isinstance(kind, inspect.StructType), f"no value for {kind}"
+        return kind.cls(*(self.make(field.type, depth + 1) for field in kind.fields))
+
+    @staticmethod
+    def _bound(kind: inspect.Type, value: Any) -> Any:
+        """Bring a value into the bounds that are part of its type."""
+        if isinstance(kind, inspect.IntType | inspect.FloatType):
+            low, high = kind.ge, kind.le
+            value = value if low is None or value >= low else low
+            return value if high is None or value <= high else high
+        return value[: getattr(kind, "max_length", None)] if isinstance(value, str | bytes) else value
+
+    def report(self) -> Report:
+        """A report that has a chance to be accepted: tags and titles of the registry, an action of guard's only."""
+        made: Report = self.make(inspect.type_info(Report))
+        choose = self._random.choice
+        tags = tuple(choice[0] for choice in (choose(TITLED) for _ in range(3)))
+        lines = []
+        for line in made.lines:
+            kind, title = choose(TITLED)
+            lines.append(msgspec.structs.replace(line, kind=kind, title=title))
+        if self._random.random() < 0.8:
+            numbers: dict[str, Any] = {"weight": 1, "counted": 2, "strength": 0.5}
+            lines = [msgspec.structs.replace(line, **numbers) for line in lines]
+            files = tuple(msgspec.structs.replace(file, size=1) for file in made.files)
+            outcomes = tuple(msgspec.structs.replace(each, stage="s") for each in made.outcomes)
+            made = msgspec.structs.replace(made, score=1, files=files, outcomes=outcomes)
+        decision = "deliver" if made.decision == "undecided" else made.decision
+        return msgspec.structs.replace(made, tags=tags, lines=tuple(lines), action=None, decision=decision)
+
+    def _number(self, depth: int) -> int:
+        return self._random.choice((0, 1, 3, 50)) if depth < 2 else self._random.choice((0, 1, 2))
+
+
+def accepted() -> list[Report]:
+    """What guard takes of all lies."""
+    found = []
+    for seed in range(REPORTS):
+        body = msgspec.msgpack.encode(Judged(Liar(seed).report()))
+        try:
+            found.append(read_report(body))
+        except FrameError:
+            continue
+    return found
+
+
+def test_a_liar_spoils_its_own_message_alone(use: Use) -> None:
+    lies = accepted()
+    assert len(lies) > REPORTS // 3, "the liar is believed often enough to be a test"
+
+    async def scenario(store: Store) -> None:
+        honest = [
+            _record(Report("clean", "deliver", (), 1, "it is fine", subject=f"Honest q{n:02}z")) for n in range(30)
+        ]
+        told = [_record(lie) for lie in lies]
+        mixed = [record for pair in zip(told, honest * 5, strict=False) for record in pair]
+        mixed = list({record.ggrid: record for record in mixed}.values())
+        outcomes = await asyncio.gather(*(store.messages.record(each) for each in mixed), return_exceptions=True)
+        failed = {record.ggrid for record, said in zip(mixed, outcomes, strict=True) if isinstance(said, Exception)}
+        assert all(isinstance(said, StorageError | MessageRecord) for said in outcomes)
+        written = [record for record in honest if record in mixed]
+        assert not failed & {record.ggrid for record in written}
+        for record in written:
+            found = await store.messages.find(record.ggrid)
+            assert found is not None
+            assert (found.report.subject, found.report.verdict) == (record.report.subject, "clean")
+        for record in told:
+            if record.ggrid not in failed:
+                await store.messages.find(record.ggrid)
+        page = await store.messages.search(MessageFilter(subject="q07z"))
+        assert [each.ggrid for each in page.rows] == [written[7].ggrid]
+        newest = await store.messages.search(MessageFilter(), limit=200)
+        assert len(newest.rows) == len(mixed) - len(failed)
+
+    use(scenario)
+
+
+def test_fields_of_delivered_mail_are_ours_whatever_a_worker_says() -> None:
+    names = set()
+    arrival = Arrival(helo="h", address="192.0.2.1", protocol="ESMTP", recipient="", now=1e9)
+    for lie in accepted():
+        head = build_trace_fields(ScanResult(new_id(), 0, 0, lie), "gate.example", arrival)
+        assert head.endswith(b"\r\n")
+        assert b"\r\n\r\n" not in head
+        assert head.count(b"\r") == head.count(b"\n") == head.count(b"\r\n")
+        assert head.isascii()
+        assert not [byte for byte in head if byte < 32 and byte not in b"\r\n\t"]
+        assert max(map(len, head.split(b"\r\n"))) <= 998
+        names |= {part[1] for part in split_header(head, 1_000)}
+    assert names <= {
+        *(b"Authentication-Results", b"Received", b"X-Gatepost-Id", b"X-Gatepost-Verdict", b"X-Gatepost-Decision"),
+        *(b"X-Gatepost-Score", b"X-Gatepost-Tags", b"X-Gatepost-Reason"),
+    }
+
+
+def _record(report: Report) -> MessageRecord:
+    envelope = Envelope("a@sender.example", ("b@rcpt.example",), "192.0.2.1", "mx")
+    return MessageRecord(new_id(), 1_000, 2_000, envelope, 1_234, "ab" * 32, report)
