@@ -245,8 +245,10 @@ def archives(reading: Reading) -> Iterator[Finding]:
             if kind is kinds.FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS and file.type != "pgp":
                 kind = kinds.FILE_DAMAGED_DOCUMENT
             untried = file.seen("untried-passwords") if reason == "encrypted" else ()
-            facts = {"untried": untried[0]} if untried else {}
-            yield kind.at(file.path, about=file.sha256, type=file.type, **facts)
+            if untried:
+                yield kind.at(file.path, about=file.sha256, type=file.type, untried=untried[0])
+            else:
+                yield kind.at(file.path, about=file.sha256, type=file.type)
         for trait in file.traits:
             if trait.name == "opened-with-password":
                 yield kinds.FILE_ENCRYPTED_ARCHIVE_OPENED.at(
